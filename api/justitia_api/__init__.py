@@ -1,0 +1,1 @@
+"""What components tell each other: resource types, the pool's configuration document, headers and reasons."""

@@ -1,0 +1,114 @@
+"""The versioned documents that a pool's pods run by: configuration and key table.
+
+The operator (or local mode) writes them, the sidecar reads them. `generation` orders two documents of the same
+pool: the higher one wins. JSON names are camelCase. A document that does not validate is never put in force.
+"""
+
+import hashlib
+import hmac
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MINIMUM_KEY_BYTES = 16
+
+
+class Document(BaseModel):
+    """Strict on unknown fields, immutable, camelCase outside."""
+
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
+
+
+class PolicyName(StrEnum):
+    """Order of service, as resources spell it."""
+
+    FCFS = "FCFS"
+    VTC = "VTC"
+    JUSTITIA = "Justitia"
+    TIERED_JUSTITIA = "TieredJustitia"
+
+
+class CostModelName(StrEnum):
+    """What tenants are charged."""
+
+    ENGINE_TIME = "EngineTime"
+    KV_TOKEN_TIME = "KVTokenTime"
+    WEIGHTED_TOKENS = "WeightedTokens"
+
+
+class TenantLimits(Document):
+    """What one tenant may have in the pool at a time; None is no limit of its own."""
+
+    queued_requests: int | None = Field(default=None, ge=1)
+    running_requests: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+
+
+class TenantConfig(Document):
+    name: str
+    weight: float = Field(gt=0)
+    tier: str | None = None
+    limits: TenantLimits = TenantLimits()
+
+
+class RunConfig(Document):
+    """How an application's runs end when the client does not say so. A later request begins a new run."""
+
+    idle_timeout_seconds: float = Field(default=60, gt=0)
+    maximum_age_seconds: float = Field(default=3600, gt=0)
+    maximum_cost: int | None = Field(default=None, ge=1, description="KV token-time")
+
+
+class ApplicationConfig(Document):
+    namespace: str
+    name: str
+    tenant: str
+    run: RunConfig = RunConfig()
+
+
+class QueueConfig(Document):
+    """Bounds of the pool's waiting queue and of what a client may send."""
+
+    maximum_requests: int = Field(default=1000, ge=1)
+    timeout_seconds: float = Field(default=300, gt=0)
+    maximum_body_bytes: int = Field(default=4 * 2**20, ge=1024)
+
+
+class SchedulingConfig(Document):
+    policy: PolicyName = PolicyName.TIERED_JUSTITIA
+    cost_model: CostModelName = CostModelName.ENGINE_TIME
+    enforcement: Literal["Sidecar"] = "Sidecar"
+
+
+class PoolConfig(Document):
+    """All that a sidecar needs to know of its pool, without secrets."""
+
+    version: Literal["v1"] = "v1"
+    generation: int = Field(ge=0)
+    namespace: str
+    name: str
+    model: str = Field(description="The model's name as clients send it and as vLLM serves it")
+    scheduling: SchedulingConfig = SchedulingConfig()
+    queue: QueueConfig = QueueConfig()
+    tenants: tuple[TenantConfig, ...] = ()
+    applications: tuple[ApplicationConfig, ...] = ()
+
+
+class KeyEntry(Document):
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    tenant: str
+
+
+class KeyTable(Document):
+    """Digests of the API keys of the pool's tenants. `pepper` is the installation's, hex; it is a secret."""
+
+    version: Literal["v1"] = "v1"
+    pepper: Annotated[str, Field(pattern="^[0-9a-f]{32,128}$", repr=False)]
+    keys: tuple[KeyEntry, ...] = ()
+
+
+def key_digest(pepper: str, api_key: bytes) -> str:
+    """Hex HMAC-SHA256 of an API key under the installation's pepper (hex)."""
+    return hmac.new(bytes.fromhex(pepper), api_key, hashlib.sha256).hexdigest()

@@ -1,0 +1,1 @@
+"""Reconciles Tenants, ServingPools and LLMApplications into engines with a scheduler sidecar."""

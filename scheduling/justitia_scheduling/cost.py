@@ -1,0 +1,120 @@
+"""What a tenant is charged. Each token is charged once; what is charged is never given back.
+
+A cost model turns a step into one charge per request. Runs are always keyed in KV token-time
+(:func:`~justitia_scheduling.model.kv_token_time`); the cost model is only about shares between tenants.
+
+- :class:`EngineTime` (default), unit engine seconds: a step's duration split over its requests in proportion
+  to `c0/n + c_tok * tokens processed + c_kv * KV tokens read`, n requests in the step (VTC's profiled cost, made
+  exact). Where steps are not seen, the same expression with fitted coefficients is the charge itself.
+- :class:`KVTokenTimeCost`, unit KV token-time: p + i for the i-th output token.
+- :class:`WeightedTokens`, unit weighted tokens: w_p per prompt token at admission, w_q per output token
+  (VTC, section 4.1; w_p = 1, w_q = 2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from justitia_scheduling.model import Progress, Seconds, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A request's progress in a step, with the KV tokens it held before it."""
+
+    progress: Progress
+    prompt_tokens: Tokens
+    produced_before: Tokens
+
+    @property
+    def context(self) -> Tokens:
+        return self.prompt_tokens + self.produced_before
+
+    @property
+    def tokens(self) -> Tokens:
+        p = self.progress
+        return p.prefilled + p.produced + p.recomputed
+
+    @property
+    def useful_fraction(self) -> float:
+        return 1.0 - self.progress.recomputed / self.tokens if self.tokens else 1.0
+
+    @property
+    def kv_token_time(self) -> int:
+        """Increment of the request's cost: the sum of p + i over the output tokens of this step."""
+        n = self.progress.produced
+        return n * self.context + n * (n + 1) // 2
+
+
+class CostModel(Protocol):
+    """How a tenant's service is measured. `unit` is for people; charges of one model are comparable."""
+
+    unit: str
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        """Charge at the moment of admission."""
+        ...
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        """Charges for a step, one per entry of `work`; `running` requests shared the engine meanwhile."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KVTokenTimeCost:
+    """Charges p + i for the i-th output token, so a request ends up charged its cost C."""
+
+    unit: str = "KV token-time"
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return 0.0
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        return [float(w.kv_token_time) for w in work]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTokens:
+    """Charges prompt tokens at admission and output tokens as they come, so a request ends up charged w_p*p + w_q*d."""
+
+    prompt_weight: float = 1.0
+    output_weight: float = 2.0
+    unit: str = "weighted tokens"
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return self.prompt_weight * prompt_tokens
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        return [self.output_weight * w.progress.produced for w in work]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Coefficients of a step's duration: seconds per step, per token processed, per KV token read."""
+
+    per_step: Seconds
+    per_token: Seconds
+    per_kv_token: Seconds
+
+
+class EngineTime:
+    """Charges engine seconds: observed durations split, or estimated ones where steps are not seen.
+
+    Tokens processed again after a preemption weigh in the split and are charged to nobody.
+    """
+
+    unit = "engine seconds"
+
+    def __init__(self, step_time: StepTime) -> None:
+        self.step_time = step_time
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return 0.0
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        n = len(work) if duration is not None else max(running, len(work))
+        t = self.step_time
+        parts = [t.per_step / n + t.per_token * w.tokens + t.per_kv_token * w.context for w in work]
+        total = sum(parts)
+        scale = 1.0 if duration is None or total == 0 else duration / total
+        return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]

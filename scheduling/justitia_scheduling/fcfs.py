@@ -1,0 +1,32 @@
+"""First come, first served: the order of plain vLLM. The baseline.
+
+Requests are admitted in order of arrival; a preempted one goes back to the front.
+"""
+
+from collections import OrderedDict
+
+from justitia_scheduling.cost import CostModel
+from justitia_scheduling.model import RequestId, Seconds
+from justitia_scheduling.policy import OpenRequest, Policy
+
+
+class FCFS(Policy):
+    """Order key: arrival."""
+
+    def __init__(self, cost_model: CostModel) -> None:
+        super().__init__(cost_model)
+        self._queue: OrderedDict[RequestId, None] = OrderedDict()
+
+    def head(self) -> RequestId | None:
+        return next(iter(self._queue), None)
+
+    def order(self) -> list[RequestId]:
+        return list(self._queue)
+
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        self._queue[request.id] = None
+        if request.preemptions:
+            self._queue.move_to_end(request.id, last=False)
+
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        del self._queue[request.id]

@@ -1,0 +1,70 @@
+"""The words of scheduling: tenants, runs, requests, and what one engine step did for them.
+
+Units. Tokens are integers. Seconds are engine or wall seconds as the name says. KV token-time is tokens of
+KV held times iterations held: the unit of a run's cost C and of virtual time V.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NewType
+
+TenantId = NewType("TenantId", str)
+ApplicationId = NewType("ApplicationId", str)
+RunId = NewType("RunId", str)
+RequestId = NewType("RequestId", str)
+
+Tokens = int
+Seconds = float
+KVTokenTime = float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of an application: stages of parallel requests, done when the last one is done.
+
+    `predicted_cost` is the whole run's cost in KV token-time if something predicted it, else None.
+    """
+
+    id: RunId
+    tenant: TenantId
+    application: ApplicationId
+    predicted_cost: KVTokenTime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One inference: a prompt to read, then tokens to produce until the engine or the client stops it."""
+
+    id: RequestId
+    run: RunId
+    prompt_tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one step did for one request.
+
+    `prefilled` counts prompt tokens processed, `produced` new output tokens, each token once in a request's
+    life; `recomputed` counts tokens processed again after a preemption.
+    """
+
+    request: RequestId
+    prefilled: Tokens = 0
+    produced: Tokens = 0
+    recomputed: Tokens = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One engine iteration, or one observed chunk where iterations cannot be seen.
+
+    `duration` is in engine seconds and None where it cannot be seen (then costs in time are estimated).
+    """
+
+    progress: Sequence[Progress]
+    duration: Seconds | None = None
+
+
+def kv_token_time(prompt_tokens: Tokens, output_tokens: Tokens) -> KVTokenTime:
+    """Cost of a request: the sum of p + i over its output tokens i = 1..d (Justitia, section IV-A)."""
+    return prompt_tokens * output_tokens + output_tokens * (output_tokens + 1) // 2

@@ -1,0 +1,251 @@
+"""The event interface between a host and a policy, and the bookkeeping that every policy shares.
+
+A host tells a policy what happened, in order, each time with the moment `now` (seconds on the host's clock):
+
+    run_arrived -> request_arrived -> admitted -> stepped* -> finished | aborted -> run_ended
+                                         ^------- preempted
+
+and asks two things: :meth:`Policy.head`, the request to admit next, and :meth:`Policy.victim`, the running
+request to preempt. The head that does not fit blocks: a host never skips it. So the admission loop of every
+host is
+
+    while (request := policy.head()) is not None and fits(request):
+        policy.admitted(request, now)
+
+Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
+to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run
+whose requests are all done stays open until `run_ended`, because its next stage may follow.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from justitia_scheduling.cost import CostModel, Work
+from justitia_scheduling.model import (
+    KVTokenTime,
+    Request,
+    RequestId,
+    Run,
+    RunId,
+    Seconds,
+    Step,
+    TenantId,
+    Tokens,
+)
+
+
+class Status(Enum):
+    """Where a request is. Finished and aborted requests are forgotten."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+class UnknownIdError(KeyError):
+    """The host named a run or request that it has not announced, or that is over."""
+
+
+class EventOrderError(ValueError):
+    """The host told events in an order that cannot happen, such as admitting a running request."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenRun:
+    """A run that has arrived and not ended. `attained` is the KV token-time delivered to it so far."""
+
+    run: Run
+    sequence: int
+    arrival: Seconds
+    attained: KVTokenTime = 0.0
+    requests: set[RequestId] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class OpenRequest:
+    """A request that has arrived and is neither finished nor aborted."""
+
+    request: Request
+    run: OpenRun
+    sequence: int
+    arrival: Seconds
+    status: Status = Status.WAITING
+    produced: Tokens = 0
+    preemptions: int = 0
+
+    @property
+    def id(self) -> RequestId:
+        return self.request.id
+
+    @property
+    def tenant(self) -> TenantId:
+        return self.run.run.tenant
+
+
+class Policy(ABC):
+    """An order of service. Subclasses decide; this class keeps the books."""
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self.cost_model = cost_model
+        self.weights: dict[TenantId, float] = {}
+        self.service: dict[TenantId, float] = {}
+        self.runs: dict[RunId, OpenRun] = {}
+        self.requests: dict[RequestId, OpenRequest] = {}
+        self.running: dict[RequestId, OpenRequest] = {}
+        self._sequence = 0
+
+    # What a host asks.
+
+    @abstractmethod
+    def head(self) -> RequestId | None:
+        """The waiting request to admit next, None when none waits. Asking changes no decision."""
+
+    @abstractmethod
+    def order(self) -> list[RequestId]:
+        """The waiting requests in the order they would be admitted if nothing else happened. For people."""
+
+    def victim(self) -> RequestId | None:
+        """The running request to preempt: the last in order, never the only one."""
+        if len(self.running) < 2:
+            return None
+        return max(self.running.values(), key=self.eviction_key).id
+
+    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+        """The running request with the largest key is preempted first."""
+        return (request.sequence,)
+
+    # What a host tells.
+
+    def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
+        """Give a tenant its weight (1 until told). Later charges and tags follow it; earlier ones stand."""
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"weight of tenant {tenant!r} is {weight}: it must be positive and finite")
+        self.weights[tenant] = weight
+        self.on_weight(tenant, now)
+
+    def run_arrived(self, run: Run, now: Seconds) -> None:
+        if run.id in self.runs:
+            raise EventOrderError(f"run {run.id!r} has arrived already")
+        opened = OpenRun(run, self._next(), now)
+        self.runs[run.id] = opened
+        self.service.setdefault(run.tenant, 0.0)
+        self.on_run_arrived(opened, now)
+
+    def request_arrived(self, request: Request, now: Seconds) -> None:
+        if request.id in self.requests:
+            raise EventOrderError(f"request {request.id!r} has arrived already")
+        run = self._run(request.run)
+        opened = OpenRequest(request, run, self._next(), now)
+        self.requests[request.id] = opened
+        run.requests.add(request.id)
+        self.on_waiting(opened, now)
+
+    def admitted(self, request_id: RequestId, now: Seconds) -> None:
+        request = self._in(request_id, Status.WAITING)
+        request.status = Status.RUNNING
+        self.running[request_id] = request
+        self.on_left_queue(request, now)
+        if not request.preemptions:
+            self._charge(request.tenant, self.cost_model.admission(request.request.prompt_tokens))
+
+    def stepped(self, step: Step, now: Seconds) -> None:
+        """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
+        requests = [self._in(p.request, Status.RUNNING) for p in step.progress]
+        work = [Work(p, r.request.prompt_tokens, r.produced) for p, r in zip(step.progress, requests, strict=True)]
+        charges = self.cost_model.step(work, step.duration, len(self.running))
+        delivered: dict[RunId, KVTokenTime] = {}
+        for request, done, charge in zip(requests, work, charges, strict=True):
+            request.produced += done.progress.produced
+            self._charge(request.tenant, charge)
+            if increment := done.kv_token_time:
+                run = request.run
+                run.attained += increment
+                delivered[run.run.id] = delivered.get(run.run.id, 0.0) + increment
+        if delivered:
+            self.on_delivered(delivered, now)
+
+    def preempted(self, request_id: RequestId, now: Seconds) -> None:
+        """The engine took the request's KV away; it waits again and will be recomputed."""
+        request = self._in(request_id, Status.RUNNING)
+        del self.running[request_id]
+        request.status = Status.WAITING
+        request.preemptions += 1
+        self.on_waiting(request, now)
+
+    def finished(self, request_id: RequestId, now: Seconds) -> None:
+        self._in(request_id, Status.RUNNING)
+        self._forget(request_id, now)
+
+    def aborted(self, request_id: RequestId, now: Seconds) -> None:
+        """The client or the host gave up, waiting or running. What was produced stays charged."""
+        self._in(request_id)
+        self._forget(request_id, now)
+
+    def run_ended(self, run_id: RunId, now: Seconds) -> None:
+        """No request of the run will come again; its attained cost is its true cost."""
+        run = self._run(run_id)
+        if run.requests:
+            raise EventOrderError(f"run {run_id!r} ends with {len(run.requests)} requests open")
+        del self.runs[run_id]
+        self.on_run_ended(run, now)
+
+    # What a policy overrides.
+
+    def on_weight(self, tenant: TenantId, now: Seconds) -> None: ...  # noqa: B027
+
+    def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
+
+    @abstractmethod
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        """A request arrived, or was preempted (`request.preemptions` > 0): queue it."""
+
+    @abstractmethod
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        """A waiting request was admitted or aborted: take it out of the queue."""
+
+    def on_charged(self, tenant: TenantId, charge: float) -> None: ...  # noqa: B027
+
+    def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None: ...  # noqa: B027
+
+    def on_run_ended(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
+
+    # Shared bookkeeping.
+
+    def weight(self, tenant: TenantId) -> float:
+        return self.weights.get(tenant, 1.0)
+
+    def waiting(self) -> Iterable[OpenRequest]:
+        return (r for r in self.requests.values() if r.status is Status.WAITING)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _charge(self, tenant: TenantId, charge: float) -> None:
+        if charge:
+            self.service[tenant] += charge
+            self.on_charged(tenant, charge)
+
+    def _forget(self, request_id: RequestId, now: Seconds) -> None:
+        request = self.requests.pop(request_id)
+        request.run.requests.discard(request_id)
+        if request.status is Status.WAITING:
+            self.on_left_queue(request, now)
+        else:
+            del self.running[request_id]
+
+    def _run(self, run_id: RunId) -> OpenRun:
+        try:
+            return self.runs[run_id]
+        except KeyError:
+            raise UnknownIdError(f"run {run_id!r} is not open") from None
+
+    def _in(self, request_id: RequestId, status: Status | None = None) -> OpenRequest:
+        try:
+            request = self.requests[request_id]
+        except KeyError:
+            raise UnknownIdError(f"request {request_id!r} is not open") from None
+        if status is not None and request.status is not status:
+            raise EventOrderError(f"request {request_id!r} is {request.status.value}, not {status.value}")
+        return request

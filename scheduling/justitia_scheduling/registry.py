@@ -1,0 +1,21 @@
+"""Policies by name. Files and the command line use these names, resources the same in CamelCase."""
+
+from collections.abc import Callable
+
+from justitia_scheduling.cost import CostModel
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.policy import Policy
+
+DEFAULT_POLICY = "tiered-justitia"
+
+POLICIES: dict[str, Callable[[CostModel], Policy]] = {
+    "fcfs": FCFS,
+}
+
+
+def build_policy(name: str, cost_model: CostModel) -> Policy:
+    """The policy of that name with its defaults. Raises ValueError that lists the names it knows."""
+    try:
+        return POLICIES[name](cost_model)
+    except KeyError:
+        raise ValueError(f"unknown policy {name!r}: choose one of {', '.join(sorted(POLICIES))}") from None

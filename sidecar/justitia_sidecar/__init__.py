@@ -1,0 +1,1 @@
+"""Authenticates, recognises runs, orders and forwards requests to the engine, and accounts for them."""
