@@ -68,10 +68,10 @@ class ResourceRequirements(Document):
     limits: Annotated[
         dict[str, Quantity],
         Field(max_length=16, description="Most that the engine may use, by resource, for example nvidia.com/gpu."),
-    ] = {}
+    ] = Field(default={})
     requests: Annotated[
         dict[str, Quantity], Field(max_length=16, description="What is set aside for the engine, by resource.")
-    ] = {}
+    ] = Field(default={})
 
 
 class Toleration(Document):
@@ -110,7 +110,7 @@ class Engine(Document):
     node_selector: Annotated[
         dict[str, Annotated[str, Field(max_length=63, description="Value that the node's label must have.")]],
         Field(max_length=32, description="Labels that a node must have to run an engine."),
-    ] = {}
+    ] = Field(default={})
     tolerations: Annotated[
         tuple[Toleration, ...],
         Field(max_length=32, json_schema_extra=ATOMIC, description="Taints of nodes that engines tolerate."),
@@ -154,7 +154,7 @@ class Scheduling(Document):
         PolicyName,
         Field(
             description="Order of service. FCFS: as requests arrive. VTC: fair between tenants by weight. Justitia: "
-            "runs by virtual finish time. TieredJustitia: tenants by weight, and each one's runs by virtual finish time."
+            "runs by virtual finish time. TieredJustitia: tenants by weight, the runs of each by virtual finish time."
         ),
     ] = PolicyName.TIERED_JUSTITIA
     enforcement: Annotated[

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from justitia_api.crd import build_definitions, file_name, main, render
 
 CRDS = Path(__file__).parents[3] / "crds"
