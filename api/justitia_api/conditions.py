@@ -62,6 +62,9 @@ class Reason(StrEnum):
     POOL_NOT_FOUND = "PoolNotFound"
     """No ServingPool of the name in `poolRef` in the application's namespace."""
 
+    REFERENT_NOT_ACCEPTED = "ReferentNotAccepted"
+    """The Tenant or ServingPool that is referred to is there but not accepted: see its condition Accepted."""
+
     UNKNOWN_TIER = "UnknownTier"
     """The Tenant's tier is not among the pool's `scheduling.tiers`."""
 
