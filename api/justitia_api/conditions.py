@@ -47,6 +47,9 @@ class Reason(StrEnum):
     ENGINE_ARGUMENT_REFUSED = "EngineArgumentRefused"
     """Not accepted: an engine argument would override one that the operator sets. The engines stay as they were."""
 
+    OBJECT_REFUSED = "ObjectRefused"
+    """Not accepted: the API server refuses an object that the resource asks for; the message is the server's."""
+
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     """Not accepted: the Tenant does not allow applications from this namespace."""
 

@@ -111,10 +111,14 @@ class Installation:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The cluster as last seen, or the documents of a file."""
+    """The cluster as last seen, or the documents of a file.
+
+    `rejections` are objects that the API server refused, with the hash of what was refused and its message.
+    """
 
     objects: Mapping[Ref, Json]
     installation: Installation
+    rejections: Mapping[Ref, tuple[str, str]] = field(default_factory=dict)
 
     def get(self, ref: Ref) -> Json | None:
         return self.objects.get(ref)

@@ -24,6 +24,7 @@ from justitia_operator.builders import (
 from justitia_operator.compare import needs_apply
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
 from justitia_operator.objects import (
+    APPLIED_HASH_ANNOTATION,
     CHILD_KINDS,
     OWN_KINDS,
     POOL_LABEL,
@@ -127,8 +128,9 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
         "endpoint": endpoint_of(application),
         "pool": application.pool_name,
     }
+    plan, refusal = _plan_own_pool(world, application, obj)
     ready = _application_ready(world, application)
-    return _plan_own_pool(world, application, obj) + plan_status(obj, (accepted_, refs, ready), fields, now)
+    return plan + plan_status(obj, (refusal or accepted_, refs, ready), fields, now)
 
 
 def endpoint_of(application: LLMApplication) -> str:
@@ -142,11 +144,23 @@ def application_path(namespace: str, name: str) -> str:
     return f"/applications/{namespace}/{name}/v1"
 
 
-def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> Plan:
+def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> tuple[Plan, Verdict | None]:
     if application.spec.pool is None or application.spec.paused:
-        return Plan()
+        return Plan(), None
     desired = build_inline_pool(application, obj["spec"]["pool"])
-    return Plan(applies=(desired,)) if needs_apply(desired, world.get(ref_of(desired))) else Plan()
+    message = rejection(world, desired)
+    refusal = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, message) if message else None
+    return Plan(applies=(desired,) if _is_due(world, desired) else ()), refusal
+
+
+def _is_due(world: Snapshot, desired: Json) -> bool:
+    return rejection(world, desired) is None and needs_apply(desired, world.get(ref_of(desired)))
+
+
+def rejection(world: Snapshot, desired: Json) -> str | None:
+    """What the API server said when it refused this very object."""
+    hash_, message = world.rejections.get(ref_of(desired), ("", ""))
+    return message if hash_ == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
 
 
 def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
@@ -186,7 +200,10 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         children = build_children(pool, config, keys, world.installation.sidecar_image)
         if refused is not None:
             del children[Kind.DEPLOYMENT]
-        applies = tuple(child for child in children.values() if needs_apply(child, world.get(ref_of(child))))
+        rejected = [message for child in children.values() if (message := rejection(world, child))]
+        if rejected:
+            verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
+        applies = tuple(child for child in children.values() if _is_due(world, child))
         plan = Plan(applies=applies, deletes=tuple(_superfluous(world, obj)))
     elif written is not None:
         config = written
