@@ -53,7 +53,7 @@ def replay_command(  # noqa: PLR0917
         weights = parse_weights(weight)
         with Progress(
             TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(), console=errors, transient=True,
+            TimeElapsedColumn(), console=errors, transient=True, disable=not errors.is_terminal,
         ) as bar:  # fmt: skip
             task = bar.add_task("replay", total=sum(len(r.requests) for r in runs), note="")
 

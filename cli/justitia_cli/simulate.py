@@ -45,7 +45,7 @@ def simulate_command(  # noqa: PLR0917
         results = []
         with Progress(
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
-            console=errors, transient=True,
+            console=errors, transient=True, disable=not errors.is_terminal,
         ) as bar:  # fmt: skip
             for name, built in policies.items():
                 task = bar.add_task(name, total=None)

@@ -13,8 +13,8 @@ from justitia_simulator.records import PolicyResults
 from justitia_simulator.summary import summarise
 
 JCT_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
-RUN_COLUMNS = ("runs", "mean", "p50", "p90", "p95", "p99", "worst", "largest 10%", "tokens/s")
-TENANT_COLUMNS = ("weight", "share", "by weight", "runs", "JCT mean", "TTFT p50", "TTFT p99")
+RUN_COLUMNS = ("runs", "mean", "p50", "p90", "p95", "p99", "worst", "large", "tok/s")
+TENANT_COLUMNS = ("weight", "share", "due", "runs", "JCT", "TTFT p50", "p99")
 
 
 def print_json(results: Sequence[PolicyResults]) -> None:
@@ -27,7 +27,11 @@ def print_summary(results: Sequence[PolicyResults]) -> None:
     """Run completion per policy, then service and TTFT per tenant."""
     summaries: dict[str, Any] = {r.policy: summarise(r) for r in results}
     runs = _table("Completion time of runs, seconds", ["policy"], RUN_COLUMNS)
-    tenants = _table("Tenants: share of all service, times in seconds", ["policy", "tenant"], TENANT_COLUMNS)
+    tenants = _table(
+        "Tenants, times in seconds",
+        ["policy", "tenant"],
+        TENANT_COLUMNS,
+    )
     for policy, s in summaries.items():
         runs.add_row(*run_row(policy, s))
         for row in tenant_rows(policy, s):
