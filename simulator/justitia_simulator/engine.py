@@ -3,9 +3,9 @@
 The loop is that of the engine that was measured (see :mod:`justitia_simulator.profiles`):
 
 1. What has become ready by `now` is told to the policy. With nothing to do, time moves to the next such moment.
-2. Every `decode_steps_per_admission` decode steps, and when nothing runs, the policy's head is admitted while it fits:
-   a request reserves prompt + output tokens of KV until it finishes, so nothing is preempted. The head that does not
-   fit blocks.
+2. Every `decode_steps_per_admission` decode steps, and when nothing runs, the policy's head is admitted while it fits,
+   by the profile's rule of :mod:`justitia_simulator.occupancy`, which knows true lengths, so nothing is preempted.
+   The head that does not fit blocks.
 3. Those admitted are prefilled in one step of their own, which yields each one's first token; else all running
    requests decode one token a step. A request leaves, with its KV, at the end of the step of its last token.
 
@@ -73,8 +73,9 @@ class _Request:
     first_token: Seconds = -1.0
 
     @property
-    def reserved(self) -> Tokens:
-        return self.work.prompt_tokens + self.work.output_tokens
+    def held(self) -> Tokens:
+        """KV tokens, once it has been prefilled."""
+        return self.work.prompt_tokens + self.work.output_tokens - self.remaining
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +115,6 @@ class Engine:
         self._prediction = prediction
         self._sample_every = sample_every
         self._now: Seconds = 0.0
-        self._free = self._capacity
         self._requests: dict[RequestId, _Request] = {}
         self._running: list[_Request] = []
         self._kv_read: Tokens = 0
@@ -199,13 +199,15 @@ class Engine:
                 self._policy.request_arrived(Request(request.id, run.run.id, work.prompt_tokens), self._now)
 
     def _admit(self) -> list[_Request]:
+        need = self._profile.admission.need
+        batch = [(r.held, r.remaining) for r in self._running]
         admitted: list[_Request] = []
         while (head := self._policy.head()) is not None:
             request = self._requests[head]
-            if request.reserved > self._free:
+            batch.append((request.work.prompt_tokens + 1, request.remaining - 1))
+            if need(batch) > self._capacity:
                 break
             self._policy.admitted(head, self._now)
-            self._free -= request.reserved
             request.admitted = self._now
             load = self._load[request.run.run.tenant]
             load.queued -= 1
@@ -250,8 +252,7 @@ class Engine:
         run = request.run
         self._policy.finished(request.id, self._now)
         del self._requests[request.id]
-        self._free += request.reserved
-        self._kv_read -= request.reserved
+        self._kv_read -= request.held
         self._load[run.run.tenant].running -= 1
         self._finished += 1
         run.results.append(self._request_result(request))
