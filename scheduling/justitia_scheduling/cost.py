@@ -51,6 +51,18 @@ class CostModel(Protocol):
 
     unit: str
 
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        """U: the most that all requests in the engine at one moment can still be charged together.
+
+        `capacity` is the KV space M, `longest_output` the iterations T_max of the longest request.
+        """
+        ...
+
+    @property
+    def largest_burst(self) -> float:
+        """Ceiling of the tenant gate's B where it is derived from U (section 4.1 of the algorithm notes)."""
+        ...
+
     def admission(self, prompt_tokens: Tokens) -> float:
         """Charge at the moment of admission."""
         ...
@@ -65,6 +77,10 @@ class KVTokenTimeCost:
     """Charges p + i for the i-th output token, so a request ends up charged its cost C."""
 
     unit: str = "KV token-time"
+    largest_burst: float = float("inf")
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        return float(capacity * longest_output)
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return 0.0
@@ -80,6 +96,10 @@ class WeightedTokens:
     prompt_weight: float = 1.0
     output_weight: float = 2.0
     unit: str = "weighted tokens"
+    largest_burst: float = float("inf")
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        return max(self.prompt_weight, self.output_weight) * capacity
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return self.prompt_weight * prompt_tokens
@@ -104,9 +124,16 @@ class EngineTime:
     """
 
     unit = "engine seconds"
+    largest_burst = 20.0
 
     def __init__(self, step_time: StepTime) -> None:
         self.step_time = step_time
+        self._longest_step = 0.0
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        t = self.step_time
+        longest_step = max(self._longest_step, t.per_step + t.per_kv_token * capacity)
+        return longest_output * longest_step + t.per_token * capacity
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return 0.0
@@ -116,5 +143,9 @@ class EngineTime:
         t = self.step_time
         parts = [t.per_step / n + t.per_token * w.tokens + t.per_kv_token * w.context for w in work]
         total = sum(parts)
-        scale = 1.0 if duration is None or total == 0 else duration / total
+        if duration is None or total == 0:
+            scale = 1.0
+        else:
+            scale = duration / total
+            self._longest_step = max(self._longest_step, duration)
         return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]

@@ -53,13 +53,25 @@ class EventOrderError(ValueError):
 
 @dataclass(slots=True, eq=False)
 class OpenRun:
-    """A run that has arrived and not ended. `attained` is the KV token-time delivered to it so far."""
+    """A run that has arrived and not ended.
+
+    `attained` is the KV token-time delivered to it so far; `aborted` tells that one of its requests was.
+    """
 
     run: Run
     sequence: int
     arrival: Seconds
     attained: KVTokenTime = 0.0
+    aborted: bool = False
     requests: set[RequestId] = field(default_factory=set)
+
+    @property
+    def id(self) -> RunId:
+        return self.run.id
+
+    @property
+    def tenant(self) -> TenantId:
+        return self.run.tenant
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +92,7 @@ class OpenRequest:
 
     @property
     def tenant(self) -> TenantId:
-        return self.run.run.tenant
+        return self.run.tenant
 
 
 class Policy(ABC):
@@ -88,6 +100,7 @@ class Policy(ABC):
 
     def __init__(self, cost_model: CostModel) -> None:
         self.cost_model = cost_model
+        self.capacity: Tokens | None = None
         self.weights: dict[TenantId, float] = {}
         self.service: dict[TenantId, float] = {}
         self.runs: dict[RunId, OpenRun] = {}
@@ -122,7 +135,12 @@ class Policy(ABC):
         if not 0 < weight < float("inf"):
             raise ValueError(f"weight of tenant {tenant!r} is {weight}: it must be positive and finite")
         self.weights[tenant] = weight
-        self.on_weight(tenant, now)
+
+    def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
+        """Tell the engine's KV space M, in tokens (never in blocks)."""
+        if kv_tokens <= 0:
+            raise ValueError(f"KV space is {kv_tokens} tokens: it must be positive")
+        self.capacity = kv_tokens
 
     def run_arrived(self, run: Run, now: Seconds) -> None:
         if run.id in self.runs:
@@ -147,7 +165,7 @@ class Policy(ABC):
         self.running[request_id] = request
         self.on_left_queue(request, now)
         if not request.preemptions:
-            self._charge(request.tenant, self.cost_model.admission(request.request.prompt_tokens))
+            self._charge(request, self.cost_model.admission(request.request.prompt_tokens))
 
     def stepped(self, step: Step, now: Seconds) -> None:
         """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
@@ -157,11 +175,10 @@ class Policy(ABC):
         delivered: dict[RunId, KVTokenTime] = {}
         for request, done, charge in zip(requests, work, charges, strict=True):
             request.produced += done.progress.produced
-            self._charge(request.tenant, charge)
+            self._charge(request, charge)
             if increment := done.kv_token_time:
-                run = request.run
-                run.attained += increment
-                delivered[run.run.id] = delivered.get(run.run.id, 0.0) + increment
+                request.run.attained += increment
+                delivered[request.run.id] = delivered.get(request.run.id, 0.0) + increment
         if delivered:
             self.on_delivered(delivered, now)
 
@@ -179,7 +196,7 @@ class Policy(ABC):
 
     def aborted(self, request_id: RequestId, now: Seconds) -> None:
         """The client or the host gave up, waiting or running. What was produced stays charged."""
-        self._in(request_id)
+        self._in(request_id).run.aborted = True
         self._forget(request_id, now)
 
     def run_ended(self, run_id: RunId, now: Seconds) -> None:
@@ -192,8 +209,6 @@ class Policy(ABC):
 
     # What a policy overrides.
 
-    def on_weight(self, tenant: TenantId, now: Seconds) -> None: ...  # noqa: B027
-
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
 
     @abstractmethod
@@ -204,7 +219,7 @@ class Policy(ABC):
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         """A waiting request was admitted or aborted: take it out of the queue."""
 
-    def on_charged(self, tenant: TenantId, charge: float) -> None: ...  # noqa: B027
+    def on_charged(self, request: OpenRequest, charge: float) -> None: ...  # noqa: B027
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None: ...  # noqa: B027
 
@@ -222,10 +237,10 @@ class Policy(ABC):
         self._sequence += 1
         return self._sequence
 
-    def _charge(self, tenant: TenantId, charge: float) -> None:
+    def _charge(self, request: OpenRequest, charge: float) -> None:
         if charge:
-            self.service[tenant] += charge
-            self.on_charged(tenant, charge)
+            self.service[request.tenant] += charge
+            self.on_charged(request, charge)
 
     def _forget(self, request_id: RequestId, now: Seconds) -> None:
         request = self.requests.pop(request_id)

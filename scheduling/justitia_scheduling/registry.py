@@ -4,12 +4,18 @@ from collections.abc import Callable
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.policy import Policy
+from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.vtc import VTC
 
 DEFAULT_POLICY = "tiered-justitia"
 
 POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "fcfs": FCFS,
+    "vtc": VTC,
+    "justitia": Justitia,
+    "tiered-justitia": TieredJustitia,
 }
 
 

@@ -1,0 +1,59 @@
+"""The cost of a run that nothing predicted: its application's censored mean.
+
+    (sum of C over the finished runs + sum of what the open runs have attained) / number of finished runs
+
+Counting what the open ones have attained keeps long runs, which finish last, from being forgotten while an
+application is young. Where none has finished: the larger of the pool's mean and the application's largest
+revised estimate of an open run. Runs with an aborted request leave no trace. Unit: KV token-time.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId
+from justitia_scheduling.policy import OpenRun
+
+FIRST_ESTIMATE: KVTokenTime = 1e5
+"""Before anything has finished: about a short agent run of 4 calls with 400 prompt and 50 output tokens each."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    finished: int = 0
+    total: KVTokenTime = 0.0
+    revised: dict[RunId, KVTokenTime] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> KVTokenTime | None:
+        return self.total / self.finished if self.finished else None
+
+
+class CensoredMean:
+    """Running estimate for each application. Every operation is O(1) once a run of the application has finished."""
+
+    def __init__(self) -> None:
+        self._applications: defaultdict[ApplicationId, _Sums] = defaultdict(_Sums)
+        self._pool = _Sums()
+
+    def estimate(self, application: ApplicationId) -> KVTokenTime:
+        own = self._applications[application]
+        if own.mean is not None:
+            return own.mean
+        pool = FIRST_ESTIMATE if self._pool.mean is None else self._pool.mean
+        return max(pool, *own.revised.values()) if own.revised else pool
+
+    def attained(self, run: OpenRun, increment: KVTokenTime) -> None:
+        self._applications[run.run.application].total += increment
+        self._pool.total += increment
+
+    def revised(self, run: OpenRun, estimate: KVTokenTime) -> None:
+        self._applications[run.run.application].revised[run.id] = estimate
+
+    def ended(self, run: OpenRun) -> None:
+        own = self._applications[run.run.application]
+        own.revised.pop(run.id, None)
+        for sums in (own, self._pool):
+            if run.aborted:
+                sums.total -= run.attained
+            elif run.attained:
+                sums.finished += 1

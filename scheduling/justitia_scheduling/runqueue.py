@@ -1,0 +1,81 @@
+"""Waiting requests grouped by run, runs in the order of their keys; within a run, order of arrival.
+
+Keys may change while requests wait. The heap keeps entries that a change has made stale and drops them when
+they surface, or all at once when they outnumber the live ones.
+"""
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from justitia_scheduling.model import RequestId, RunId
+from justitia_scheduling.policy import OpenRequest, OpenRun
+
+_Entry = tuple[float, int, RunId]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    run: OpenRun
+    entry: _Entry
+    requests: OrderedDict[RequestId, OpenRequest] = field(default_factory=OrderedDict)
+
+
+class RunQueue:
+    """Smallest (key, arrival of the run) first. Operations are O(log runs) amortised."""
+
+    def __init__(self) -> None:
+        self._runs: dict[RunId, _Waiting] = {}
+        self._heap: list[_Entry] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def push(self, request: OpenRequest, key: float) -> None:
+        """The request waits; a preempted one at the front of its run. `key` is its run's key."""
+        waiting = self._runs.get(request.run.id)
+        if waiting is None:
+            waiting = self._runs[request.run.id] = _Waiting(request.run, (key, request.run.sequence, request.run.id))
+            self._enter(waiting.entry)
+        waiting.requests[request.id] = request
+        if request.preemptions:
+            waiting.requests.move_to_end(request.id, last=False)
+
+    def remove(self, request: OpenRequest) -> None:
+        waiting = self._runs[request.run.id]
+        del waiting.requests[request.id]
+        if not waiting.requests:
+            del self._runs[request.run.id]
+
+    def rekey(self, run: RunId, key: float) -> None:
+        """Change the key of a run, if any of its requests waits."""
+        waiting = self._runs.get(run)
+        if waiting is not None and waiting.entry[0] != key:
+            waiting.entry = (key, *waiting.entry[1:])
+            self._enter(waiting.entry)
+
+    def first(self) -> OpenRequest | None:
+        """The first request of the run with the smallest key, None if none waits."""
+        while self._heap:
+            entry = self._heap[0]
+            waiting = self._runs.get(entry[2])
+            if waiting is not None and waiting.entry == entry:
+                return next(iter(waiting.requests.values()))
+            heapq.heappop(self._heap)
+        return None
+
+    def first_entry(self) -> tuple[float, int] | None:
+        """(key, arrival) of that run."""
+        first = self.first()
+        return None if first is None else self._runs[first.run.id].entry[:2]
+
+    def order(self) -> list[tuple[tuple[float, int], RequestId]]:
+        """All waiting requests in order, each with its run's (key, arrival)."""
+        runs = sorted(self._runs.values(), key=lambda waiting: waiting.entry)
+        return [(waiting.entry[:2], request) for waiting in runs for request in waiting.requests]
+
+    def _enter(self, entry: _Entry) -> None:
+        heapq.heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._runs) + 64:
+            self._heap = [waiting.entry for waiting in self._runs.values()]
+            heapq.heapify(self._heap)

@@ -1,0 +1,210 @@
+"""Tiered Justitia, the default: tenants gated by weight, runs inside the gate by stretched virtual finish time.
+
+Two decisions, one above the other.
+
+1. *Tenant gate.* Tenant f may be served iff, for every tenant g that waits,
+
+       c_f <= c_g + min(B, beta * E_g / weight_g)
+
+   c = service / weight (VTC's counters with their lift, in the pool's cost model), E_g the estimated cost of
+   g's first run, converted to the cost model's unit by the application's ratio of charge to KV token-time so
+   far (else the pool's). The tenant with the smallest counter may always be served.
+   Bound, whatever is predicted: `c_f - c_g <= B + U/weight_f` for waiting f and g, U the most that the
+   requests in the engine can be charged; beta only tightens it.
+
+2. *Stretched tag.* Among the tenants that may be served, the run with the smallest key goes first:
+
+       K_j = V(a_j) + kappa * E_j / weight
+
+   E_j starts at the prediction (else the application's censored mean); as soon as the run has attained more
+   than theta * E_j, then E_j = theta * attained and the run is keyed again. So E grows by more than theta^2
+   each time: at most 1 + floor(log(C / (theta * E_0)) / (2 * log(theta))) revisions.
+
+V is the virtual time of GPS over runs, in KV token-time; E without the stretch is the cost there. Preempted
+requests go back to their tenant's queue and pass the gate again.
+
+Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request each: weighted VTC.
+Derivation and proofs: docs/design/tiered-justitia.md.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from justitia_scheduling.cost import CostModel
+from justitia_scheduling.counters import TenantCounters
+from justitia_scheduling.estimate import CensoredMean
+from justitia_scheduling.gps import VirtualTime
+from justitia_scheduling.model import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.runqueue import RunQueue
+
+KAPPA = 5.0
+THETA = 2.0
+BETA = 3.0
+RECENT_REQUESTS = 1000
+
+
+@dataclass(slots=True)
+class _ChargeRatio:
+    """Charge per KV token-time, of the pool and of each application."""
+
+    charged: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+    delivered: defaultdict[ApplicationId | None, KVTokenTime] = field(default_factory=lambda: defaultdict(float))
+
+    def of(self, application: ApplicationId) -> float:
+        for key in (application, None):
+            if self.delivered[key]:
+                return self.charged[key] / self.delivered[key]
+        return 0.0
+
+
+@dataclass(slots=True)
+class _LongestOutput:
+    """The largest output of the last `RECENT_REQUESTS` to twice as many requests, in tokens."""
+
+    seen: int = 0
+    current: Tokens = 1
+    previous: Tokens = 1
+
+    def observe(self, produced: Tokens) -> None:
+        self.current = max(self.current, produced)
+
+    def count(self) -> None:
+        self.seen += 1
+        if self.seen == RECENT_REQUESTS:
+            self.seen, self.previous, self.current = 0, self.current, 1
+
+    @property
+    def tokens(self) -> Tokens:
+        return max(self.current, self.previous)
+
+
+class TieredJustitia(Policy):
+    """Order key: (gate, stretched tag K, arrival of the run).
+
+    `burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
+    the KV space the host tells (0, which is strict sharing, until it has told it).
+    """
+
+    def __init__(
+        self,
+        cost_model: CostModel,
+        *,
+        kappa: float = KAPPA,
+        theta: float = THETA,
+        beta: float = BETA,
+        burst: float | None = None,
+    ) -> None:
+        if kappa <= 0 or theta <= 1 or beta < 0:
+            raise ValueError(f"kappa={kappa}, theta={theta}, beta={beta}: need kappa > 0, theta > 1, beta >= 0")
+        super().__init__(cost_model)
+        self.kappa, self.theta, self.beta = kappa, theta, beta
+        self.virtual_time = VirtualTime()
+        self.counters = TenantCounters()
+        self._fixed_burst = burst
+        self._longest_output = _LongestOutput()
+        self._ratio = _ChargeRatio()
+        self._estimates = CensoredMean()
+        self._estimate: dict[RunId, KVTokenTime] = {}
+        self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
+
+    @property
+    def burst(self) -> float:
+        """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
+        if self._fixed_burst is not None:
+            return self._fixed_burst
+        if self.capacity is None:
+            return 0.0
+        in_engine = self.cost_model.in_engine(self.capacity, self._longest_output.tokens)
+        return min(in_engine / 4, self.cost_model.largest_burst)
+
+    def head(self) -> RequestId | None:
+        limit = self._gate()
+        best: tuple[tuple[float, int], RequestId] | None = None
+        for tenant in self.counters.waiting:
+            if self.counters[tenant] <= limit:
+                queue = self._queues[tenant]
+                entry, first = queue.first_entry(), queue.first()
+                if entry is not None and first is not None and (best is None or entry < best[0]):
+                    best = (entry, first.id)
+        return None if best is None else best[1]
+
+    def order(self) -> list[RequestId]:
+        limit = self._gate()
+        ranked = [
+            (self.counters[tenant] > limit, entry, request)
+            for tenant in self.counters.waiting
+            for entry, request in self._queues[tenant].order()
+        ]
+        return [request for *_, request in sorted(ranked, key=lambda item: item[:2])]
+
+    def gated(self, tenant: TenantId) -> bool:
+        """Whether the gate holds the tenant back until others have caught up."""
+        return self.counters[tenant] > self._gate()
+
+    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+        return (self.key(request.run.id), request.sequence)
+
+    def key(self, run: RunId) -> float:
+        """K_j of an open run."""
+        clock = self.virtual_time
+        return clock.start(run) + self.kappa * self._estimate[run] / clock.weight(run)
+
+    def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
+        cost = run.run.predicted_cost
+        if cost is None:
+            cost = self._estimates.estimate(run.run.application)
+        self._estimate[run.id] = cost
+        self.virtual_time.arrive(run.id, cost, self.weight(run.tenant))
+
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        self.counters.enqueue(request.tenant)
+        self._queues[request.tenant].push(request, self.key(request.run.id))
+
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        self.counters.dequeue(request.tenant)
+        self._queues[request.tenant].remove(request)
+        if not request.preemptions:
+            self._longest_output.count()
+
+    def on_charged(self, request: OpenRequest, charge: float) -> None:
+        self.counters.charge(request.tenant, charge, self.weight(request.tenant))
+        self._longest_output.observe(request.produced)
+        for key in (request.run.run.application, None):
+            self._ratio.charged[key] += charge
+
+    def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        for run_id, increment in delivered.items():
+            run = self.runs[run_id]
+            self._estimates.attained(run, increment)
+            for key in (run.run.application, None):
+                self._ratio.delivered[key] += increment
+            if run.attained > self.theta * self._estimate[run_id]:
+                self._revise(run)
+        self.virtual_time.advance(sum(delivered.values()))
+
+    def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
+        del self._estimate[run.id]
+        self._estimates.ended(run)
+        self.virtual_time.end(run.id, run.attained)
+        if not self.runs:
+            self.virtual_time.clear()
+
+    def _revise(self, run: OpenRun) -> None:
+        estimate = self.theta * run.attained
+        self._estimate[run.id] = estimate
+        self._estimates.revised(run, estimate)
+        self.virtual_time.retag(run.id, estimate)
+        self._queues[run.tenant].rekey(run.id, self.key(run.id))
+
+    def _gate(self) -> float:
+        """The largest counter with which a tenant may be served."""
+        burst = self.burst
+        return min((self.counters[g] + min(burst, self._slack(g)) for g in self.counters.waiting), default=0.0)
+
+    def _slack(self, tenant: TenantId) -> float:
+        first = self._queues[tenant].first()
+        if first is None:
+            return 0.0
+        cost = self._estimate[first.run.id] * self._ratio.of(first.run.run.application)
+        return self.beta * cost / self.weight(tenant)

@@ -1,0 +1,244 @@
+"""What every policy owes its host, whatever order it chooses.
+
+One state machine tells random but possible events to a policy and checks it against books of its own. A policy
+joins by being in the registry.
+"""
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime, WeightedTokens
+from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
+from justitia_scheduling.policy import EventOrderError, Policy, UnknownIdError
+from justitia_scheduling.registry import POLICIES, build_policy
+
+TENANTS = [TenantId(f"t{i}") for i in range(4)]
+APPLICATIONS = [ApplicationId(f"a{i}") for i in range(3)]
+COSTS: dict[str, CostModel] = {
+    "kv-token-time": KVTokenTimeCost(),
+    "weighted-tokens": WeightedTokens(),
+    "engine-time": EngineTime(StepTime(0.01, 0.001, 0.00001)),
+}
+
+
+class Books:
+    """What must be true, kept without looking into the policy."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[RequestId, tuple[Run, int]] = {}
+        self.running: dict[RequestId, tuple[Run, int]] = {}
+        self.prefilled: set[RequestId] = set()
+        self.produced: defaultdict[RequestId, int] = defaultdict(int)
+        self.open_runs: dict[RunId, Run] = {}
+        self.admissions: defaultdict[RequestId, int] = defaultdict(int)
+        self.tokens: defaultdict[TenantId, list[int]] = defaultdict(lambda: [0, 0, 0])  # admitted p, d, C
+
+
+class PolicyMachine(RuleBasedStateMachine):
+    policy_name: str
+    cost_model: CostModel
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policy: Policy = build_policy(self.policy_name, self.cost_model)
+        self.books = Books()
+        self.now = 0.0
+        self.ids = 0
+        self.virtual_time = 0.0
+
+    def fresh(self, prefix: str) -> str:
+        self.ids += 1
+        return f"{prefix}{self.ids}"
+
+    @initialize(capacity=st.integers(64, 4096))
+    def tell_capacity(self, capacity: int) -> None:
+        self.policy.set_capacity(capacity, self.now)
+
+    @rule(by=st.floats(0, 10, allow_nan=False))
+    def time_passes(self, by: float) -> None:
+        self.now += by
+
+    @rule(tenant=st.sampled_from(TENANTS), weight=st.floats(0.1, 8))
+    def reweight(self, tenant: TenantId, weight: float) -> None:
+        self.policy.set_weight(tenant, weight, self.now)
+
+    @rule(
+        tenant=st.sampled_from(TENANTS),
+        application=st.sampled_from(APPLICATIONS),
+        prediction=st.none() | st.floats(1, 1e7),
+        prompts=st.lists(st.integers(1, 200), min_size=1, max_size=4),
+    )
+    def run_arrives(
+        self, tenant: TenantId, application: ApplicationId, prediction: float | None, prompts: list[int]
+    ) -> None:
+        run = Run(RunId(self.fresh("run")), tenant, application, prediction)
+        self.policy.run_arrived(run, self.now)
+        self.books.open_runs[run.id] = run
+        for prompt in prompts:
+            self.ask(run, prompt)
+
+    @precondition(lambda self: self.books.open_runs)
+    @rule(data=st.data(), prompt=st.integers(1, 200))
+    def next_stage(self, data: st.DataObject, prompt: int) -> None:
+        self.ask(data.draw(st.sampled_from(list(self.books.open_runs.values()))), prompt)
+
+    def ask(self, run: Run, prompt: int) -> None:
+        request = Request(RequestId(self.fresh("req")), run.id, prompt)
+        self.policy.request_arrived(request, self.now)
+        self.books.waiting[request.id] = (run, prompt)
+
+    @precondition(lambda self: self.books.waiting)
+    @rule(count=st.integers(1, 5))
+    def admit(self, count: int) -> None:
+        for _ in range(min(count, len(self.books.waiting))):
+            head = self.policy.head()
+            assert head in self.books.waiting, "work conserving: a request waits, so there is a head that waits"
+            self.policy.admitted(head, self.now)
+            run, prompt = self.books.waiting.pop(head)
+            self.books.running[head] = (run, prompt)
+            self.books.admissions[head] += 1
+            if self.books.admissions[head] == 1:
+                self.books.tokens[run.tenant][0] += prompt
+
+    @precondition(lambda self: self.books.running)
+    @rule(data=st.data(), observed=st.booleans())
+    def step(self, data: st.DataObject, observed: bool) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(list(self.books.running)), min_size=1, unique=True))
+        progress = []
+        for request in chosen:
+            run, prompt = self.books.running[request]
+            first = request not in self.books.prefilled
+            self.books.prefilled.add(request)
+            progress.append(Progress(request, prefilled=prompt if first else 0, produced=1))
+            tokens = self.books.tokens[run.tenant]
+            tokens[1] += 1
+            tokens[2] += prompt + self.books.produced[request] + 1
+            self.books.produced[request] += 1
+        self.policy.stepped(Step(progress, 0.02 if observed else None), self.now)
+
+    @precondition(lambda self: len(self.books.running) > 1)
+    @rule()
+    def preempt(self) -> None:
+        victim = self.policy.victim()
+        assert victim in self.books.running
+        self.policy.preempted(victim, self.now)
+        self.books.waiting[victim] = self.books.running.pop(victim)
+
+    @precondition(lambda self: self.books.running)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(list(self.books.running)))
+        self.policy.finished(request, self.now)
+        del self.books.running[request]
+
+    @precondition(lambda self: self.books.running or self.books.waiting)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from([*self.books.running, *self.books.waiting]))
+        self.policy.aborted(request, self.now)
+        self.books.running.pop(request, None)
+        self.books.waiting.pop(request, None)
+
+    @precondition(lambda self: self.idle_runs())
+    @rule(data=st.data())
+    def end_run(self, data: st.DataObject) -> None:
+        run = data.draw(st.sampled_from(self.idle_runs()))
+        self.policy.run_ended(run, self.now)
+        del self.books.open_runs[run]
+
+    def idle_runs(self) -> list[RunId]:
+        busy = {run.id for run, _ in [*self.books.waiting.values(), *self.books.running.values()]}
+        return [run for run in self.books.open_runs if run not in busy]
+
+    @invariant()
+    def nothing_is_lost_or_invented(self) -> None:
+        order = self.policy.order()
+        assert sorted(order) == sorted(self.books.waiting)
+        assert (order[0] if order else None) == self.policy.head()
+        assert set(self.policy.running) == set(self.books.running)
+
+    @invariant()
+    def a_lone_running_request_is_never_a_victim(self) -> None:
+        if len(self.books.running) < 2:
+            assert self.policy.victim() is None
+
+    @invariant()
+    def every_token_is_charged_once(self) -> None:
+        for tenant, (prompts, outputs, kv) in self.books.tokens.items():
+            match self.cost_model:
+                case WeightedTokens():
+                    assert self.policy.service[tenant] == pytest.approx(prompts + 2 * outputs)
+                case KVTokenTimeCost():
+                    assert self.policy.service[tenant] == pytest.approx(kv)
+
+    @invariant()
+    def virtual_time_never_falls(self) -> None:
+        clock = getattr(self.policy, "virtual_time", None)
+        if clock is not None:
+            assert clock.now >= self.virtual_time
+            self.virtual_time = clock.now
+
+    def teardown(self) -> None:
+        """Everything that arrived can be served to the end."""
+        while (head := self.policy.head()) is not None:
+            self.policy.admitted(head, self.now)
+        for request in list(self.policy.running):
+            self.policy.finished(request, self.now)
+        for run in self.books.open_runs:
+            self.policy.run_ended(run, self.now)
+        assert not self.policy.requests
+        assert not self.policy.runs
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_conforms(name: str, cost: str) -> None:
+    machine = type(f"{name} {cost}", (PolicyMachine,), {"policy_name": name, "cost_model": COSTS[cost]})
+    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40, deadline=None))
+
+
+def policy_with_one_request(name: str) -> Policy:
+    policy = build_policy(name, WeightedTokens())
+    policy.run_arrived(Run(RunId("r"), TenantId("t"), ApplicationId("a")), 0)
+    policy.request_arrived(Request(RequestId("q"), RunId("r"), 10), 0)
+    return policy
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_impossible_events_are_refused_and_change_nothing(name: str) -> None:
+    policy = policy_with_one_request(name)
+    with pytest.raises(EventOrderError, match="waiting, not running"):
+        policy.finished(RequestId("q"), 0)
+    with pytest.raises(EventOrderError, match="arrived already"):
+        policy.request_arrived(Request(RequestId("q"), RunId("r"), 10), 0)
+    with pytest.raises(EventOrderError, match="1 requests open"):
+        policy.run_ended(RunId("r"), 0)
+    with pytest.raises(UnknownIdError, match="is not open"):
+        policy.admitted(RequestId("x"), 0)
+    with pytest.raises(ValueError, match="positive"):
+        policy.set_weight(TenantId("t"), 0, 0)
+    assert policy.order() == ["q"]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_admitting_twice_is_refused(name: str) -> None:
+    policy = policy_with_one_request(name)
+    policy.admitted(RequestId("q"), 0)
+    with pytest.raises(EventOrderError, match="running, not waiting"):
+        policy.admitted(RequestId("q"), 0)
+
+
+def test_an_unknown_policy_is_refused_with_the_names_that_exist() -> None:
+    with pytest.raises(ValueError, match=r"unknown policy 'best'.*fcfs.*tiered-justitia.*vtc"):
+        build_policy("best", WeightedTokens())

@@ -1,0 +1,87 @@
+"""A minimal host for property tests: KV space of M tokens, the whole output reserved at admission, one token of
+every running request an iteration, no preemption. These are the assumptions of the bounds, and nothing else.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
+from justitia_scheduling.policy import Policy
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request of its own run, unless `run` names one that several share."""
+
+    tenant: TenantId
+    prompt: int
+    output: int
+    arrival: int = 0
+    predicted: float | None = None
+    run: str | None = None
+
+    @property
+    def size(self) -> int:
+        return self.prompt + self.output
+
+
+class ReservingEngine:
+    def __init__(self, policy: Policy, capacity: int, jobs: Iterable[Job]) -> None:
+        self.policy = policy
+        self.capacity = capacity
+        self.iteration = 0
+        self.jobs = {RequestId(f"q{i}"): job for i, job in enumerate(jobs)}
+        self.admissions: list[RequestId] = []
+        self._future = sorted(self.jobs, key=lambda request: self.jobs[request].arrival)
+        self._produced: defaultdict[RequestId, int] = defaultdict(int)
+        policy.set_capacity(capacity, 0)
+
+    @property
+    def done(self) -> bool:
+        return not self._future and not self.policy.requests
+
+    def run(self, request: RequestId) -> RunId:
+        return RunId(self.jobs[request].run or request)
+
+    def tick(self) -> None:
+        """One iteration: arrivals, admissions, one token for every running request, departures."""
+        now = float(self.iteration)
+        while self._future and self.jobs[self._future[0]].arrival <= self.iteration:
+            self._arrive(self._future.pop(0), now)
+        self._admit(now)
+        running = list(self.policy.running)
+        if running:
+            self.policy.stepped(Step([self._progress(request) for request in running]), now)
+        for request in running:
+            if self._produced[request] == self.jobs[request].output:
+                self._finish(request, now)
+        self.iteration += 1
+
+    def backlogged(self) -> set[TenantId]:
+        return {request.tenant for request in self.policy.waiting()}
+
+    def _arrive(self, request: RequestId, now: float) -> None:
+        job = self.jobs[request]
+        run = self.run(request)
+        if run not in self.policy.runs:
+            self.policy.run_arrived(Run(run, job.tenant, ApplicationId("a"), job.predicted), now)
+        self.policy.request_arrived(Request(request, run, job.prompt), now)
+
+    def _admit(self, now: float) -> None:
+        free = self.capacity - sum(self.jobs[request].size for request in self.policy.running)
+        while (head := self.policy.head()) is not None and self.jobs[head].size <= free:
+            self.policy.admitted(head, now)
+            self.admissions.append(head)
+            free -= self.jobs[head].size
+
+    def _progress(self, request: RequestId) -> Progress:
+        first = not self._produced[request]
+        self._produced[request] += 1
+        return Progress(request, prefilled=self.jobs[request].prompt if first else 0, produced=1)
+
+    def _finish(self, request: RequestId, now: float) -> None:
+        run = self.policy.requests[request].run
+        self.policy.finished(request, now)
+        if not run.requests and not any(self.run(later) == run.id for later in self._future):
+            self.policy.run_ended(run.id, now)

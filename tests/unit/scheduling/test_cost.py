@@ -1,0 +1,52 @@
+"""What a step is charged."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_scheduling.cost import EngineTime, KVTokenTimeCost, StepTime, WeightedTokens, Work
+from justitia_scheduling.model import Progress, RequestId, kv_token_time
+
+STEP = StepTime(per_step=0.01, per_token=0.001, per_kv_token=0.0001)
+
+
+def work(prompt: int = 100, before: int = 0, prefilled: int = 0, produced: int = 1, recomputed: int = 0) -> Work:
+    return Work(Progress(RequestId("q"), prefilled, produced, recomputed), prompt, before)
+
+
+@given(p=st.integers(1, 500), d=st.integers(1, 200), chunk=st.integers(1, 7))
+def test_a_request_ends_up_charged_its_kv_token_time_however_its_tokens_are_chunked(p: int, d: int, chunk: int) -> None:
+    charged, before = 0.0, 0
+    while before < d:
+        n = min(chunk, d - before)
+        charged += KVTokenTimeCost().step([work(p, before, produced=n)], None, 1)[0]
+        before += n
+    assert charged == kv_token_time(p, d) == p * d + d * (d + 1) / 2
+
+
+def test_weighted_tokens_charge_the_prompt_at_admission_and_two_for_an_output_token() -> None:
+    assert WeightedTokens().admission(256) == 256
+    assert WeightedTokens().step([work(produced=3)], None, 1) == [6]
+
+
+@given(
+    parts=st.lists(st.builds(work, prefilled=st.integers(0, 512), before=st.integers(0, 512)), min_size=1, max_size=20),
+    duration=st.floats(1e-4, 10),
+)
+def test_engine_time_charges_sum_to_the_time_the_engine_was_busy(parts: list[Work], duration: float) -> None:
+    assert sum(EngineTime(STEP).step(parts, duration, len(parts))) == pytest.approx(duration)
+
+
+def test_engine_time_charges_a_long_prefill_more_than_a_decode_beside_it() -> None:
+    prefill, decode = EngineTime(STEP).step([work(prefilled=400), work()], 0.5, 2)
+    assert prefill > 10 * decode
+
+
+def test_recomputation_is_charged_to_nobody() -> None:
+    again, decode = EngineTime(STEP).step([work(produced=0, recomputed=99), work()], 1.0, 2)
+    assert again == 0
+    assert 0 < decode < 1
+
+
+def test_an_unseen_step_is_charged_by_the_coefficients_with_the_fixed_part_shared() -> None:
+    assert EngineTime(STEP).step([work(prompt=100)], None, 4) == [pytest.approx(0.01 / 4 + 0.001 + 0.01)]

@@ -1,0 +1,82 @@
+"""Virtual token counters and their lift."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_scheduling.counters import TenantCounters
+from justitia_scheduling.model import TenantId
+
+A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
+
+
+def test_a_newcomer_is_lifted_to_the_smallest_counter_that_waits() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.enqueue(B)
+    counters.charge(A, 100, 1)
+    counters.charge(B, 60, 1)
+    counters.enqueue(C)
+    assert counters[C] == 60
+
+
+def test_a_tenant_that_returns_to_an_empty_queue_is_lifted_to_the_last_that_left() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.charge(A, 100, 1)
+    counters.dequeue(A)
+    counters.enqueue(B)
+    assert counters[B] == 100
+
+
+def test_nobody_is_ever_lowered() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.enqueue(B)
+    counters.charge(B, 500, 1)
+    counters.dequeue(B)
+    counters.enqueue(B)
+    assert counters[B] == 500
+
+
+def test_a_tenant_with_a_waiting_request_is_not_lifted() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.enqueue(B)
+    counters.charge(A, 100, 1)
+    counters.enqueue(B)
+    assert counters[B] == 0
+
+
+def test_charges_are_divided_by_weight() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.charge(A, 100, 4)
+    assert counters[A] == 25
+
+
+def test_equal_counters_go_by_who_was_seen_first() -> None:
+    counters = TenantCounters()
+    for tenant in (B, A):
+        counters.enqueue(tenant)
+    assert counters.smallest() == B
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-$"), st.sampled_from("abcd"), st.integers(1, 50)), max_size=200))
+def test_the_smallest_is_found_whatever_happened_before(events: list[tuple[str, str, int]]) -> None:
+    counters = TenantCounters()
+    seen: list[str] = []
+    waiting: dict[str, int] = {}
+    for what, name, amount in events:
+        tenant = TenantId(name)
+        if what == "+":
+            counters.enqueue(tenant)
+            waiting[name] = waiting.get(name, 0) + 1
+            seen += [name] if name not in seen else []
+        elif what == "-" and waiting.get(name):
+            counters.dequeue(tenant)
+            waiting[name] -= 1
+        elif what == "$" and name in seen:
+            counters.charge(tenant, amount, 1)
+        candidates = [name for name in seen if waiting.get(name)]
+        expected = min(candidates, key=lambda name: (counters[TenantId(name)], seen.index(name)), default=None)
+        assert counters.smallest() == expected
