@@ -22,7 +22,7 @@ def test_without_an_engine_requests_are_refused_with_503(tmp_path: Path) -> None
 
 
 def test_draining_finishes_what_has_started_and_refuses_the_rest(tmp_path: Path, vllm: Vllm) -> None:
-    long = BODY | {"max_tokens": 3000, "ignore_eos": True, "stream": True}
+    long = BODY | {"max_tokens": 300, "ignore_eos": True, "stream": True}
     with running_sidecar(tmp_path, vllm.url) as sidecar:
         url = f"{sidecar.public}/v1/completions"
         with http.stream("POST", url, json=long, headers=HEADERS) as started:

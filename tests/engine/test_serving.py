@@ -140,7 +140,8 @@ def test_bytes_of_a_stream_are_the_engines_less_unasked_usage(
 def test_a_client_that_goes_away_frees_the_engine_and_is_charged(sidecar: RunningSidecar, vllm: Vllm) -> None:
     before = sidecar.tenant("gold")["service"]
     with http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as response:
-        next(response.iter_lines())
+        lines = response.iter_lines()  # kept: its end would close the connection
+        next(lines)
         eventually("the engine works on it", lambda: vllm.metric("vllm:num_requests_running") == 1, within=5)
     eventually("the engine is free", lambda: vllm.metric("vllm:num_requests_running") == 0, within=5)
     eventually("the sidecar is at rest", lambda: at_rest(sidecar), within=5)
@@ -153,7 +154,8 @@ def test_a_queued_client_that_goes_away_leaves_the_queue(sidecar: RunningSidecar
         http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as first,
         httpx.Client() as second,
     ):
-        next(first.iter_lines())
+        lines = first.iter_lines()  # kept: its end would close the connection
+        next(lines)
         request = second.build_request(
             "POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers(), timeout=0.5
         )
@@ -214,7 +216,8 @@ def test_the_openai_client_raises_its_own_errors(sidecar: RunningSidecar) -> Non
 def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar) -> None:
     sidecar.reconfigure(queue={"maximumRequests": 1})
     with http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as running:
-        next(running.iter_lines())
+        lines = running.iter_lines()  # kept: its end would close the connection
+        next(lines)
         waiting = threading.Thread(target=post, args=(sidecar, long_body()))
         waiting.start()
         eventually("one waits", lambda: len(sidecar.queue()) == 1)

@@ -257,6 +257,13 @@ class Sidecar(RuleBasedStateMachine):
         self.open: set[RequestId] = set()
         self.expected = 0.0
 
+    def pass_time(self) -> None:
+        """As its host does: pump when a request that shows nothing should have begun."""
+        wake = self.admission.next_presumed_start(self.now)
+        self.now += 0.01
+        if wake is not None and wake <= self.now:
+            self.admission.pump(self.now)
+
     @rule(
         target=tickets,
         prompt=st.integers(1, 400),
@@ -267,20 +274,20 @@ class Sidecar(RuleBasedStateMachine):
         streamed=st.booleans(),
     )
     def arrive(self, **request: Any) -> Ticket:
-        self.now += 0.01
+        self.pass_time()
         ticket = ask(self.admission, now=self.now, **request)
         self.open.add(ticket.id)
         return ticket
 
     @rule(ticket=tickets, tokens=st.integers(1, 50))
     def produce(self, ticket: Ticket, tokens: int) -> None:
-        self.now += 0.01
+        self.pass_time()
         if ticket.stage in (Stage.SENT, Stage.STARTED):
             self.admission.counted(ticket, ticket.prompt_tokens, ticket.produced + tokens, self.now)
 
     @rule(ticket=consumes(tickets), completed=st.booleans())
     def end(self, ticket: Ticket, completed: bool) -> None:
-        self.now += 0.01
+        self.pass_time()
         if ticket.prompt_exact and ticket.rank:
             self.expected += ticket.prompt_tokens
         self.expected += 2 * ticket.produced
