@@ -74,7 +74,7 @@ def require_free_port(port: int, purpose: str, option: str) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise LocalError(
-                f"port {port}, wanted for the {purpose}, cannot be used ({error.strerror}): choose another with {option}"
+                f"port {port}, wanted for the {purpose}, cannot be used ({error.strerror}): see {option}"
             ) from error
 
 
