@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from justitia_cli.main import app
 from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, prompt_token_ids, replay
+from justitia_cli.replay_command import until_done_or_interrupted
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -157,6 +160,31 @@ async def test_a_cancelled_replay_keeps_what_finished_and_marks_the_rest() -> No
             await task
         assert [r.status for r in going.results().requests] == ["finished", CANCELLED]
         assert [r.jct for r in going.results().runs] == [None]
+
+
+async def test_an_interrupt_ends_the_replay_and_keeps_what_finished() -> None:
+    endpoint = MisbehavingEndpoint({1: never_answer})
+    async with endpoint.serve() as url:
+        going = Replay([run(stages=2)], target(url))
+        task = asyncio.create_task(until_done_or_interrupted(going))
+        while len(endpoint.seen) < 2:
+            endpoint.arrived.clear()
+            await asyncio.wait_for(endpoint.arrived.wait(), timeout=10)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await asyncio.wait_for(task, timeout=10) is True
+    assert [r.status for r in going.results().requests] == ["finished", CANCELLED]
+
+
+async def test_a_stage_is_due_its_delay_after_the_stage_before_and_time_can_be_stretched() -> None:
+    stages = (Stage((WorkloadRequest(6, 2),)), Stage((WorkloadRequest(6, 2),), delay=0.1))
+    endpoint = MisbehavingEndpoint()
+    async with endpoint.serve() as url:
+        results = await replay([WorkloadRun("r", "t", "a", 0.05, stages)], target(url, time_scale=2.0))
+    first, second = results.requests
+    assert (first.arrival, first.ready) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert second.ready == pytest.approx((first.finished or 0.0) + 0.2, abs=0.05)
+    assert second.first_token is not None
+    assert second.first_token >= second.ready
 
 
 async def test_requests_carry_key_application_run_exact_prompt_and_the_runs_end() -> None:
