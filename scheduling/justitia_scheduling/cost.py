@@ -49,7 +49,8 @@ class Work:
 class CostModel(Protocol):
     """How a tenant's service is measured. `unit` is for people; charges of one model are comparable."""
 
-    unit: str
+    @property
+    def unit(self) -> str: ...
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         """U: the most that all requests in the engine at one moment can still be charged together.

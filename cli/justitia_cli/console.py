@@ -1,0 +1,57 @@
+"""What commands share: one-line errors with an exit code, and options of the form NAME=VALUE."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+output = Console()
+errors = Console(stderr=True, soft_wrap=True)
+
+
+def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
+    """End the command with this line on standard error."""
+    print(f"justitia: {message}", file=sys.stderr)  # noqa: T201
+    raise typer.Exit(code)
+
+
+@contextmanager
+def mistakes() -> Iterator[None]:
+    """Turn what a user or the machine did wrong into one line; bugs pass through as they are."""
+    try:
+        yield
+    except ValueError as error:
+        fail(str(error), EXIT_USAGE)
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
+    """`["t1=3"]` as {"t1": "3"}. Raises ValueError that names the option."""
+    pairs = {}
+    for value in values:
+        name, separator, text = value.partition("=")
+        if not (name and separator and text):
+            raise ValueError(f"{option} {value!r}: expected NAME=VALUE")
+        pairs[name] = text
+    return pairs
+
+
+def parse_weights(values: Sequence[str]) -> dict[str, float]:
+    """`["t1=3"]` as {"t1": 3.0}: positive and finite."""
+    weights = {}
+    for tenant, text in parse_pairs(values, "--weight").items():
+        try:
+            weights[tenant] = float(text)
+        except ValueError:
+            raise ValueError(f"--weight {tenant}={text}: {text!r} is not a number") from None
+        if not 0 < weights[tenant] < float("inf"):
+            raise ValueError(f"--weight {tenant}={text}: must be positive and finite")
+    return weights

@@ -1,0 +1,210 @@
+"""The report's plots, as SVG that takes its ink from the page: readable in light and dark.
+
+Axes and text are drawn in placeholder colours that become `currentColor` and the page's grid colour. Series have
+colours of middle brightness, the first half for policies, the second for tenants, the same in all plots.
+"""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from matplotlib.typing import RcKeyType
+
+from justitia_simulator.records import FINISHED, PolicyResults
+from justitia_simulator.series import Series, lightest_tenant, sampled, service_series, waiting_series
+from justitia_simulator.summary import ttft
+
+INK = "#010203"
+GRID = "#040506"
+COLOURS = ("#8a8f98", "#e08a1e", "#2f9e77", "#3b82d6", "#c4549c", "#7a67d6", "#d1543f", "#9a8a1e")
+WIDTH = 9.5
+
+STYLE: dict[RcKeyType, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
+    "font.size": 10,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "justitia",
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: an inline SVG, its title and the sentence that says how to read it."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def draw_plots(results: Sequence[PolicyResults]) -> list[Plot]:
+    """All plots that these results can fill."""
+    with mpl.rc_context(STYLE):
+        plots = [_jct(results), _service(results), _ttft(results), _waiting(results)]
+        if any(r.service for r in results):
+            plots.append(_queues(results))
+    return [p for p in plots if p is not None]
+
+
+def _jct(results: Sequence[PolicyResults]) -> Plot | None:
+    finished = {r.policy: sorted(run.jct for run in r.runs if run.jct is not None) for r in results}
+    if not any(finished.values()):
+        return None
+    figure, axes = _figure(3.6)
+    for colour, (policy, values) in zip(_colours(finished), finished.items(), strict=True):
+        if values:
+            axes.step(
+                [values[0], *values], np.linspace(0, 1, len(values) + 1), where="post", color=colour, lw=2, label=policy
+            )
+    _seconds(axes, "x")
+    axes.set(xlabel="completion time of a run, seconds (log)", ylabel="part of runs finished", ylim=(0, 1.01))
+    axes.legend(loc="upper left")
+    caption = "The further left a curve, the sooner runs finish; its top right end is the worst run."
+    return Plot("Completion time of runs per policy", caption, _svg(figure))
+
+
+def _service(results: Sequence[PolicyResults]) -> Plot | None:
+    series = {r.policy: service_series(r) for r in results}
+    units = {unit for unit, _ in series.values()}
+    shown = {policy: tenants for policy, (_, tenants) in series.items()}
+    if not any(shown.values()):
+        return None
+    svg = _panels(shown, f"{' or '.join(sorted(units))} ÷ weight", step=False)
+    caption = (
+        "Service received so far, divided by the tenant's weight: while two tenants both have requests waiting, "
+        "lines of equal slope mean that each gets its share."
+    )
+    return Plot("Service per tenant over time", caption, svg)
+
+
+def _queues(results: Sequence[PolicyResults]) -> Plot:
+    svg = _panels({r.policy: sampled(r, "queued") for r in results if r.service}, "requests waiting", step=True)
+    caption = "Requests ready and not yet admitted: only while this is above zero is a tenant entitled to a share."
+    return Plot("Queue per tenant over time", caption, svg)
+
+
+def _ttft(results: Sequence[PolicyResults]) -> Plot | None:
+    tenants = sorted({q.tenant for r in results for q in r.requests})
+    figure, axes = _figure(3.4)
+    width = 0.8 / len(results)
+    drawn = False
+    for i, (colour, r) in enumerate(zip(_colours(results), results, strict=True)):
+        for x, tenant in enumerate(tenants):
+            values = ttft(q for q in r.requests if q.tenant == tenant and q.status == FINISHED)
+            if not values:
+                continue
+            drawn = True
+            p5, p50, p95, p99 = np.percentile(values, (5, 50, 95, 99))
+            at = x + (i - (len(results) - 1) / 2) * width
+            axes.vlines(at, p5, p95, color=colour, lw=7, alpha=0.45)
+            axes.plot(at, p50, "o", color=colour, ms=6, label=r.policy if x == 0 else "_")
+            axes.plot(at, p99, "_", color=colour, ms=12, mew=2)
+    if not drawn:
+        return None
+    _seconds(axes, "y")
+    axes.set_xticks(range(len(tenants)), [_with_weight(t, results) for t in tenants])
+    axes.set(ylabel="time to first token, seconds (log)", xlim=(-0.6, len(tenants) - 0.4))
+    axes.grid(visible=False, axis="x")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    caption = "From ready to first token: the dot is the median, the bar the 5th to 95th percentile, the dash the 99th."
+    return Plot("Time to first token per tenant", caption, _svg(figure))
+
+
+def _waiting(results: Sequence[PolicyResults]) -> Plot | None:
+    light = lightest_tenant(results[0])
+    if light is None:
+        return None
+    figure, axes = _figure(3.2)
+    drawn = False
+    for colour, r in zip(_colours(results), results, strict=True):
+        series = waiting_series(r, light)
+        if series.times.size:
+            drawn = True
+            axes.plot(series.times, series.values, "-", color=colour, lw=0.8, alpha=0.6)
+            axes.plot(series.times, series.values, "o", color=colour, ms=3.5, label=r.policy)
+    if not drawn:
+        return None
+    _seconds(axes, "y")
+    axes.set(xlabel="moment the request became ready, seconds", ylabel="waited, seconds (log)")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    caption = f"Each dot is a request of {light}, the tenant that asks least: how long it waited for its first token."
+    return Plot(f"Waiting of the light tenant ({light})", caption, _svg(figure))
+
+
+def _panels(shown: Mapping[str, Mapping[str, Series]], label: str, *, step: bool) -> str:
+    """One panel per policy, two or three in a row, a line per tenant."""
+    columns = 2 if len(shown) in (2, 4) else min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    figure = Figure(figsize=(WIDTH, 0.5 + 2.5 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    tenants = sorted({t for policy in shown.values() for t in policy})
+    colour = dict(zip(tenants, _colours(tenants, shift=4), strict=True))
+    for axes, (policy, series) in zip(grid.flat, shown.items(), strict=False):
+        axes.set_title(policy)
+        for tenant, s in series.items():
+            style = "steps-post" if step else "default"
+            axes.plot(s.times, s.values, color=colour[tenant], lw=1.8, drawstyle=style, label=tenant)
+    for axes in grid.flat[len(shown) :]:
+        axes.set_visible(False)
+    for axes in list(grid.flat)[max(0, len(shown) - columns) : len(shown)]:
+        axes.tick_params(labelbottom=True)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+    figure.supxlabel("seconds", fontsize=10)
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(tenants))
+    return _svg(figure)
+
+
+def _with_weight(tenant: str, results: Sequence[PolicyResults]) -> str:
+    weights = {r.weights[tenant] for r in results if tenant in r.weights}
+    return f"{tenant}\nweight {weights.pop():g}" if len(weights) == 1 else tenant
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _colours(series: Sequence[object] | Mapping[str, object], shift: int = 0) -> list[str]:
+    return [COLOURS[(i + shift) % len(COLOURS)] for i in range(len(series))]
+
+
+def _seconds(axes: Axes, which: str) -> None:
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set_xscale("log") if which == "x" else axes.set_yscale("log")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+
+
+def _svg(figure: Figure) -> str:
+    """The figure as an inline element that scales with the page."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r' width="[\d.]+pt" height="[\d.]+pt"|<metadata>.*?</metadata>', "", text, flags=re.DOTALL)
+    text = text.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    return re.sub(r"\n\s*", "\n", text)

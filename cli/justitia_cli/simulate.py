@@ -1,0 +1,76 @@
+"""`justitia simulate`: a workload file on a simulated engine under one or several policies."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from justitia_cli.console import errors, mistakes, output, parse_weights
+from justitia_cli.tables import print_json, print_summary
+from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.registry import DEFAULT_POLICY, build_policy
+from justitia_simulator.engine import Engine, Prediction
+from justitia_simulator.profiles import EngineProfile, find_profile
+from justitia_simulator.results import write_results
+from justitia_simulator.workload import load_workload
+
+COST_MODELS = ("engine-time", "kv-token-time", "weighted-tokens")
+
+
+def simulate_command(  # noqa: PLR0917
+    workload: Annotated[Path, typer.Argument(help="Workload file (.jsonl, .jsonl.gz)")],
+    out: Annotated[Path, typer.Option(help="Folder for the result files; policies already there stay")],
+    policy: Annotated[list[str], typer.Option(help="Policy, repeatable")] = [DEFAULT_POLICY],  # noqa: B006
+    engine: Annotated[str, typer.Option(help="Engine profile")] = "a10g-llama2-7b",
+    kv_tokens: Annotated[int | None, typer.Option(min=1, help="KV space in tokens; the profile's unless given")] = None,
+    weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
+    prediction: Annotated[
+        Prediction,
+        typer.Option(help="Cost told of a run: the true one, the file's else the running mean, or one constant"),
+    ] = Prediction.MEAN,
+    cost_model: Annotated[
+        str, typer.Option(help=f"What tenants are charged: {', '.join(COST_MODELS)}")
+    ] = "engine-time",
+    seed: Annotated[int, typer.Option(help="Recorded with the results; nothing in a simulation is drawn")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
+) -> None:
+    """Serve a workload on a simulated engine and write what happened."""
+    with mistakes():
+        runs = load_workload(workload)
+        profile = find_profile(engine)
+        weights = parse_weights(weight)
+        policies = {name: build_policy(name, build_cost_model(cost_model, profile)) for name in policy}
+        results = []
+        with Progress(
+            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
+            console=errors, transient=True, disable=not errors.is_terminal,
+        ) as bar:  # fmt: skip
+            for name, built in policies.items():
+                task = bar.add_task(name, total=None)
+                simulated = Engine(built, profile, label=name, kv_tokens=kv_tokens, prediction=prediction)
+
+                def show(done: int, total: int, task: TaskID = task) -> None:
+                    bar.update(task, completed=done, total=total, refresh=False)
+
+                served = simulated.serve(runs, weights, show)
+                results.append(replace(served, conditions={**served.conditions, "seed": seed}))
+        write_results(out, results)
+    if json:
+        print_json(results)
+    else:
+        print_summary(results)
+        output.print(f"Results in {out}")
+
+
+def build_cost_model(name: str, profile: EngineProfile) -> CostModel:
+    """The cost model of that name. Raises ValueError that lists the names it knows."""
+    match name:
+        case "engine-time":
+            return EngineTime(profile.charge)
+        case "kv-token-time":
+            return KVTokenTimeCost()
+        case "weighted-tokens":
+            return WeightedTokens()
+    raise ValueError(f"unknown cost model {name!r}: choose one of {', '.join(COST_MODELS)}")

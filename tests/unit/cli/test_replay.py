@@ -1,0 +1,255 @@
+"""The replay's client against endpoints that fail. That it works against a real engine, the demo shows."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from typer.testing import CliRunner
+
+from justitia_cli.main import app
+from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, prompt_token_ids, replay
+from justitia_cli.replay_command import until_done_or_interrupted
+from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def run(name: str = "r", *, stages: int = 1, width: int = 1, tenant: str = "t") -> WorkloadRun:
+    request = WorkloadRequest(6, 2)
+    return WorkloadRun(name, tenant, "team/app", 0.0, tuple(Stage((request,) * width) for _ in range(stages)))
+
+
+class MisbehavingEndpoint:
+    """Answers with two tokens, unless told for the n-th request how to fail. Remembers what it was sent."""
+
+    def __init__(self, failures: dict[int, Handler] | None = None) -> None:
+        self.failures = failures or {}
+        self.seen: list[tuple[str, dict[str, str], dict[str, object]]] = []
+        self.arrived = asyncio.Event()
+
+    async def completions(self, http: web.Request) -> web.StreamResponse:
+        number = len(self.seen)
+        self.seen.append((http.path, dict(http.headers), await http.json()))
+        self.arrived.set()
+        if number in self.failures:
+            return await self.failures[number](http)
+        response = await streamed(http, b'{"choices":[{"text":"a","finish_reason":null}]}')
+        for event in (
+            b'{"choices":[{"text":"b","finish_reason":"length"}]}',
+            b'{"choices":[],"usage":{"completion_tokens":2}}',
+        ):
+            await response.write(b"data: " + event + b"\n\n")
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    async def models(self, http: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": "tiny", "object": "model"}]})
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        application = web.Application()
+        application.router.add_post("/{prefix:.*}/completions", self.completions)
+        application.router.add_get("/v1/models", self.models)
+        runner = web.AppRunner(application, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            host, port = runner.addresses[0][:2]
+            yield f"http://{host}:{port}/v1"
+        finally:
+            await runner.cleanup()
+
+
+async def streamed(http: web.Request, event: bytes) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(http)
+    await response.write(b"data: " + event + b"\n\n")
+    return response
+
+
+async def refuse(http: web.Request) -> web.StreamResponse:
+    return web.json_response({"error": {"message": "full", "code": "queue_full"}}, status=429)
+
+
+async def hang_up(http: web.Request) -> web.StreamResponse:
+    response = await streamed(http, b'{"choices":[{"text":"a","finish_reason":null}]}')
+    assert http.transport is not None
+    http.transport.close()
+    return response
+
+
+async def error_in_stream(http: web.Request) -> web.StreamResponse:
+    response = await streamed(http, b'{"choices":[{"text":"a","finish_reason":null}]}')
+    await response.write(b'data: {"error":{"message":"gone","code":"engine_unavailable"}}\n\n')
+    return response
+
+
+async def end_early(http: web.Request) -> web.StreamResponse:
+    return await streamed(http, b'{"choices":[{"text":"a","finish_reason":null}]}')
+
+
+async def never_answer(http: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def closed_endpoint() -> str:
+    """A loopback address where nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+
+
+def target(url: str, **fields: object) -> Target:
+    return Target(**({"base_url": url, "model": "tiny", "api_keys": {"t": "secret"}} | fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "tokens"),
+    [
+        (refuse, "HTTP 429 queue_full", 0),
+        (hang_up, "connection: ", 1),
+        (error_in_stream, "stream error engine_unavailable", 1),
+        (end_early, r"the stream ended before [DONE]", 1),
+    ],
+)
+async def test_a_failed_request_is_recorded_with_its_reason_and_what_it_produced(
+    failure: Handler, status: str, tokens: int
+) -> None:
+    endpoint = MisbehavingEndpoint({0: failure})
+    async with endpoint.serve() as url:
+        results = await replay([run()], target(url))
+    [request] = results.requests
+    assert request.status.startswith(status)
+    assert (request.output_tokens, request.finished) == (tokens, None)
+    assert [r.jct for r in results.runs] == [None]
+
+
+async def test_a_failure_is_not_tried_again_and_ends_its_run_but_no_other() -> None:
+    endpoint = MisbehavingEndpoint({0: refuse})
+    async with endpoint.serve() as url:
+        results = await replay([run("r", stages=2), run("s", stages=2)], target(url))
+    assert sorted(len([r for r in results.requests if r.run == name]) for name in "rs") == [1, 2]
+    assert len(endpoint.seen) == 3
+    assert sorted((r.jct is None) for r in results.runs) == [False, True]
+
+
+async def test_an_endpoint_that_is_not_there_is_recorded() -> None:
+    results = await replay([run()], target(closed_endpoint()))
+    assert results.requests[0].status.startswith("connection")
+
+
+async def test_a_cancelled_replay_keeps_what_finished_and_marks_the_rest() -> None:
+    endpoint = MisbehavingEndpoint({1: never_answer})
+    async with endpoint.serve() as url:
+        going = Replay([run(stages=2)], target(url))
+        task = asyncio.create_task(going.run())
+        while len(endpoint.seen) < 2:
+            endpoint.arrived.clear()
+            await asyncio.wait_for(endpoint.arrived.wait(), timeout=10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [r.status for r in going.results().requests] == ["finished", CANCELLED]
+        assert [r.jct for r in going.results().runs] == [None]
+
+
+async def test_an_interrupt_ends_the_replay_and_keeps_what_finished() -> None:
+    endpoint = MisbehavingEndpoint({1: never_answer})
+    async with endpoint.serve() as url:
+        going = Replay([run(stages=2)], target(url))
+        task = asyncio.create_task(until_done_or_interrupted(going))
+        while len(endpoint.seen) < 2:
+            endpoint.arrived.clear()
+            await asyncio.wait_for(endpoint.arrived.wait(), timeout=10)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await asyncio.wait_for(task, timeout=10) is True
+    assert [r.status for r in going.results().requests] == ["finished", CANCELLED]
+
+
+async def test_a_stage_is_due_its_delay_after_the_stage_before_and_time_can_be_stretched() -> None:
+    stages = (Stage((WorkloadRequest(6, 2),)), Stage((WorkloadRequest(6, 2),), delay=0.1))
+    endpoint = MisbehavingEndpoint()
+    async with endpoint.serve() as url:
+        results = await replay([WorkloadRun("r", "t", "a", 0.05, stages)], target(url, time_scale=2.0))
+    first, second = results.requests
+    assert (first.arrival, first.ready) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert second.ready == pytest.approx((first.finished or 0.0) + 0.2, abs=0.05)
+    assert second.first_token is not None
+    assert second.first_token >= second.ready
+
+
+async def test_requests_carry_key_application_run_exact_prompt_and_the_runs_end() -> None:
+    endpoint = MisbehavingEndpoint()
+    async with endpoint.serve() as url:
+        results = await replay([run(stages=2, width=2)], target(url))
+    assert [r.status for r in results.requests] == ["finished"] * 4
+    assert [r.output_tokens for r in results.requests] == [2] * 4
+    ends = [headers.get("x-justitia-run-end") for _, headers, _ in endpoint.seen]
+    assert ends.count("true") == 1
+    assert ends[:2] == [None, None]
+    path, headers, body = endpoint.seen[0]
+    assert (path, headers["x-justitia-application"], headers["x-justitia-run"]) == ("/v1/completions", "team/app", "r")
+    assert headers["Authorization"] == "Bearer secret"
+    assert (body["max_tokens"], body["ignore_eos"], body["stream"]) == (2, True, True)
+    assert body["prompt"] == prompt_token_ids(run(stages=2, width=2), 0, WorkloadRequest(6, 2), 1, (3, 400))
+
+
+async def test_a_base_url_with_the_application_in_it_replaces_the_header() -> None:
+    endpoint = MisbehavingEndpoint()
+    async with endpoint.serve() as url:
+        await replay([run()], target(url.replace("/v1", "/applications/{application}/v1")))
+    path, headers, _ = endpoint.seen[0]
+    assert path == "/applications/team/app/v1/completions"
+    assert "x-justitia-application" not in headers
+
+
+async def test_the_only_model_of_an_endpoint_needs_no_name() -> None:
+    endpoint = MisbehavingEndpoint()
+    async with endpoint.serve() as url:
+        await replay([run()], target(url, model=None))
+    assert endpoint.seen[0][2]["model"] == "tiny"
+
+
+def test_a_tenant_without_a_key_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(TargetError, match="no API key for tenant u: give --api-key u=KEY"):
+        Replay([run(tenant="u")], target("http://127.0.0.1:1/v1"))
+
+
+def test_prompts_have_the_asked_length_are_seeded_and_share_their_prefix() -> None:
+    shared = WorkloadRequest(500, 2, "p", 300)
+    one, two = (prompt_token_ids(run(), n, shared, 1, (3, 400)) for n in (0, 1))
+    assert (len(one), one[:300] == two[:300], one[300:] == two[300:]) == (500, True, False)
+    assert one == prompt_token_ids(run(), 0, shared, 1, (3, 400))
+    assert one != prompt_token_ids(run(), 0, shared, 2, (3, 400))
+    assert 3 <= min(one) <= max(one) <= 400
+
+
+def test_the_command_writes_results_and_ends_with_1_where_requests_failed(tmp_path: Path) -> None:
+    write_workload([run()], tmp_path / "w.jsonl")
+    result = CliRunner().invoke(
+        app,
+        ["replay", str(tmp_path / "w.jsonl"), "--base-url", closed_endpoint(), "--api-key", "t=k", "--model", "m",
+         "--out", str(tmp_path / "out"), "--json"],
+    )  # fmt: skip
+    assert result.exit_code == 1
+    assert "1 of 1 requests failed, the first of run r: connection" in result.stderr
+    assert json.loads(result.stdout)["live"]["requests_finished"] == 0
+    assert len((tmp_path / "out" / "requests.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_command_names_file_and_line_of_a_bad_workload(tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl").write_text("{}\n")
+    result = CliRunner().invoke(
+        app, ["replay", str(tmp_path / "w.jsonl"), "--base-url", "http://127.0.0.1:1/v1", "--out", str(tmp_path / "o")]
+    )
+    assert result.exit_code == 2
+    assert result.stderr == f"justitia: {tmp_path}/w.jsonl:1: Object missing required field `run`\n"
