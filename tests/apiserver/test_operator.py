@@ -11,13 +11,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.apiserver.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
+from cluster.control_plane import ControlPlane
 
 from justitia_api.config import KeyTable, PoolConfig, key_digest
+from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 
 SYSTEM = "justitia-system"
 TOKEN = "example-only-token-0123456789abcdef"
 CHILD_KINDS = ("serviceaccount", "configmap", "secret", "service", "deployment", "poddisruptionbudget")
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane) -> Kubectl:
+    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,6 @@ def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     def begin() -> OperatorProcess:
         log = tmp_path_factory.mktemp("operator") / "log"
         started.append(OperatorProcess(kubectl.kubeconfig, SYSTEM, log))
-        started[-1].wait_until_watching()
         return started[-1]
 
     yield begin
@@ -40,7 +45,9 @@ def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def operator(start: Callable[[], OperatorProcess]) -> OperatorProcess:
-    return start()
+    process = start()
+    process.wait_until_working()
+    return process
 
 
 class Stage:
@@ -249,23 +256,27 @@ def test_scaling_by_the_subresource_makes_engines_and_admits_that_shares_are_per
     assert stage.kubectl.run("-n", stage.namespace, "scale", "spool/shared", "--replicas=0").returncode == 1
 
 
-DRIFT: list[tuple[str, Json]] = [
-    ("deployment", {"spec": {"replicas": 3}}),
-    ("service", {"spec": {"selector": {"justitia.dev/pool": "another"}}}),
-    ("poddisruptionbudget", {"spec": {"maxUnavailable": 2}}),
-    ("secret", {"data": {"keys.json": base64.b64encode(b"{}").decode()}}),
-    ("serviceaccount", {"automountServiceAccountToken": True}),
-]
+DRIFT: dict[str, Json] = {
+    "deployment": {"spec": {"replicas": 3}},
+    "service": {"spec": {"selector": {"justitia.dev/pool": "another"}}},
+    "poddisruptionbudget": {"spec": {"maxUnavailable": 2}},
+    "secret": {"data": {"keys.json": base64.b64encode(b"{}").decode()}},
+    "serviceaccount": {"automountServiceAccountToken": True},
+}
 
 
-@pytest.mark.parametrize(("kind", "change"), DRIFT, ids=[kind for kind, _ in DRIFT])
-def test_a_child_that_somebody_changed_is_put_right(stage: Stage, kind: str, change: Json) -> None:
-    def content() -> Json:
-        return {key: value for key, value in stage.child(kind).items() if key not in ("metadata", "status")}
+def test_children_that_somebody_changed_are_put_right(stage: Stage) -> None:
+    def contents() -> dict[str, Json]:
+        return {kind: _content(stage.child(kind)) for kind in DRIFT}
 
-    before = content()
-    stage.kubectl.patch(kind, "justitia-shared", stage.namespace, change)
-    eventually(lambda: content() == before)
+    before = contents()
+    for kind, change in DRIFT.items():
+        stage.kubectl.patch(kind, "justitia-shared", stage.namespace, change)
+    eventually(lambda: contents() == before)
+
+
+def _content(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key not in ("metadata", "status")}
 
 
 def test_a_configuration_that_somebody_changed_is_put_right_under_a_higher_generation(stage: Stage) -> None:
@@ -276,12 +287,13 @@ def test_a_configuration_that_somebody_changed_is_put_right_under_a_higher_gener
     assert stage.config().generation == 41
 
 
-@pytest.mark.parametrize("kind", CHILD_KINDS)
-def test_a_child_that_somebody_deleted_comes_back(stage: Stage, kind: str) -> None:
-    gone = stage.child(kind)["metadata"]["uid"]
-    generation = stage.config().generation
-    stage.kubectl("-n", stage.namespace, "delete", kind, "justitia-shared")
-    eventually(lambda: stage.child(kind)["metadata"]["uid"] != gone)
+def test_children_that_somebody_deleted_come_back(stage: Stage) -> None:
+    def identities() -> set[str]:
+        return {stage.child(kind)["metadata"]["uid"] for kind in CHILD_KINDS}
+
+    gone, generation = identities(), stage.config().generation
+    stage.kubectl("-n", stage.namespace, "delete", *(f"{kind}/justitia-shared" for kind in CHILD_KINDS))
+    eventually(lambda: not identities() & gone)
     assert stage.config().generation >= generation
 
 
@@ -300,8 +312,8 @@ def test_a_deleted_tenant_leaves_its_applications_unserved_and_says_so(stage: St
 
 def test_a_deleted_pool_takes_its_children_along(stage: Stage) -> None:
     stage.kubectl("-n", stage.namespace, "delete", "spool", "shared")
-    for kind in CHILD_KINDS:
-        eventually(lambda kind=kind: not stage.kubectl.exists(kind, "justitia-shared", stage.namespace))
+    kinds = ",".join(CHILD_KINDS)
+    eventually(lambda: "justitia-shared" not in stage.kubectl("-n", stage.namespace, "get", kinds, "-o", "name"))
     eventually(lambda: stage.condition("llmapp", "chat", "ResolvedRefs") == ("False", "PoolNotFound"))
 
 
@@ -365,7 +377,7 @@ def test_nothing_is_written_while_nothing_changes(stage: Stage, operator: Operat
     assert {f"ConfigMap {stage.namespace}/justitia-shared", f"Tenant /{stage.tenant}"} < before.keys()
 
 
-def test_a_restart_writes_nothing_and_changes_meanwhile_are_caught_up(
+def test_a_successor_waits_then_writes_nothing_and_catches_up_what_changed_meanwhile(
     kubectl: Kubectl, namespace: str, start: Callable[[], OperatorProcess], operator: OperatorProcess
 ) -> None:
     stage = Stage(kubectl, namespace)
@@ -373,16 +385,27 @@ def test_a_restart_writes_nothing_and_changes_meanwhile_are_caught_up(
     stage.settle()
     operator.wait_for_resyncs(2)
     before = stage.versions()
-    assert operator.stop() == 0
     successor = start()
+    eventually(lambda: successor.entries("watching"))
+    operator.wait_for_resyncs(2)
+    assert successor.entries("leading") == 0
+    assert operator.stop() == 0
+    successor.wait_until_working()
     successor.wait_for_resyncs(2)
     assert stage.versions() == before
+
     assert successor.stop() == 0
     stage.set(tenant={"weight": "7"})
     kubectl("-n", namespace, "delete", "service", "justitia-shared")
     start()
     eventually(lambda: stage.config().tenants[0].weight == 7.0)
     eventually(lambda: kubectl.exists("service", "justitia-shared", namespace))
+
+
+def test_a_setting_that_cannot_be_used_is_one_line_and_an_exit_code(kubectl: Kubectl, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert OperatorProcess(kubectl.kubeconfig, SYSTEM, log, JUSTITIA_WORKERS="0").wait() == 2
+    assert log.read_text() == "JUSTITIA_WORKERS: Input should be greater than or equal to 1\n"
 
 
 def test_a_cluster_that_cannot_be_reached_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
@@ -393,7 +416,6 @@ def test_a_cluster_that_cannot_be_reached_is_one_line_and_an_exit_code(tmp_path:
     config |= {"users": [{"name": "u", "user": {"token": "t"}}], "current-context": "c"}
     nowhere.write_text(yaml.safe_dump(config))
     log = tmp_path / "log"
-    process = OperatorProcess(str(nowhere), SYSTEM, log)
-    assert process._process.wait(timeout=60) == 1
+    assert OperatorProcess(str(nowhere), SYSTEM, log).wait() == 1
     assert log.read_text().count("\n") == 1
     assert "127.0.0.1" in log.read_text()

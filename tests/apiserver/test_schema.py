@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.apiserver.kubectl import ROOT, Json, Kubectl
+from cluster.control_plane import ControlPlane
+
+from support.kubectl import ROOT, Json, Kubectl
 
 GOOD: dict[str, Json] = {
     "tenant": {
@@ -111,6 +113,11 @@ def changed(obj: Json, path: str, value: object) -> Json:
     else:
         node[last] = value
     return out
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane) -> Kubectl:
+    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
 
 
 @pytest.fixture(scope="module")

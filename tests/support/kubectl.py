@@ -51,7 +51,8 @@ class Kubectl:
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [self.program, f"--kubeconfig={self.kubeconfig}", *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        home = os.environ | {"HOME": str(Path(self.kubeconfig).parent)}
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60, env=home)
 
     def apply(self, *objects: Json) -> str:
         return self("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
@@ -100,14 +101,18 @@ class OperatorProcess:
 
     RESYNC_SECONDS = 1
 
-    def __init__(self, kubeconfig: str, namespace: str, log: Path) -> None:
+    def __init__(self, kubeconfig: str, namespace: str, log: Path, **environment: str) -> None:
         self._log = log
-        environment = os.environ | {
-            "KUBECONFIG": kubeconfig,
-            "JUSTITIA_NAMESPACE": namespace,
-            "JUSTITIA_SIDECAR_IMAGE": "justitia:test",
-            "JUSTITIA_RESYNC_SECONDS": str(self.RESYNC_SECONDS),
-        }
+        environment = (
+            os.environ
+            | environment
+            | {
+                "KUBECONFIG": kubeconfig,
+                "JUSTITIA_NAMESPACE": namespace,
+                "JUSTITIA_SIDECAR_IMAGE": "justitia:test",
+                "JUSTITIA_RESYNC_SECONDS": str(self.RESYNC_SECONDS),
+            }
+        )
         with log.open("w") as output:
             command = [sys.executable, "-W", "error", "-m", "justitia_operator"]
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -118,8 +123,8 @@ class OperatorProcess:
         assert self._process.poll() is None, f"the operator ended:\n{text[-3000:]}"
         return text.count(f'"event": "{event}"')
 
-    def wait_until_watching(self) -> None:
-        eventually(lambda: self.entries("watching"))
+    def wait_until_working(self) -> None:
+        eventually(lambda: self.entries("watching") and self.entries("resynchronised"))
 
     def wait_for_resyncs(self, count: int) -> None:
         wanted = self.entries("resynchronised") + count
@@ -129,6 +134,10 @@ class OperatorProcess:
         """Its exit code after SIGTERM."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout=30)
+
+    def wait(self) -> int:
+        """Its exit code once it has ended by itself."""
+        return self._process.wait(timeout=DEADLINE_SECONDS)
 
     def kill(self) -> None:
         self._process.kill()
