@@ -68,6 +68,7 @@ class Controller:
         self._store.forget_rejections()
         for kind in OWN_KINDS:
             self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
+        log.info("resynchronised")
 
     async def work(self) -> None:
         """Reconciles one key after the other, for ever. What fails passingly comes again; a bug ends the process."""
