@@ -41,9 +41,15 @@ class CostModelName(StrEnum):
 class TenantLimits(Document):
     """What one tenant may have in the pool at a time; None is no limit of its own."""
 
-    queued_requests: int | None = Field(default=None, ge=1)
-    running_requests: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
+    queued_requests: int | None = Field(
+        default=None, ge=1, le=100_000, description="Most requests of the tenant that may wait; more get 429."
+    )
+    running_requests: int | None = Field(
+        default=None, ge=1, le=100_000, description="Most requests of the tenant that the engine works on at a time."
+    )
+    tokens_per_minute: int | None = Field(
+        default=None, ge=1, le=2**53, description="Most tokens, read and produced, in a minute; more get 429."
+    )
 
 
 class TenantConfig(Document):

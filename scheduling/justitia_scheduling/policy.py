@@ -19,7 +19,7 @@ whose requests are all done stays open until `run_ended`, because its next stage
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from justitia_scheduling.cost import CostModel, Work
@@ -166,6 +166,15 @@ class Policy(ABC):
         self.on_left_queue(request, now)
         if not request.preemptions:
             self._charge(request, self.cost_model.admission(request.request.prompt_tokens))
+
+    def prompt_known(self, request_id: RequestId, prompt_tokens: Tokens, now: Seconds) -> None:
+        """A running request's prompt, announced too short because the host could not count it, has been counted."""
+        request = self._in(request_id, Status.RUNNING)
+        before = request.request.prompt_tokens
+        if prompt_tokens < before:
+            raise ValueError(f"prompt of {request_id!r} shrinks from {before} to {prompt_tokens} tokens: charges stand")
+        request.request = replace(request.request, prompt_tokens=prompt_tokens)
+        self._charge(request, self.cost_model.admission(prompt_tokens) - self.cost_model.admission(before))
 
     def stepped(self, step: Step, now: Seconds) -> None:
         """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""

@@ -1,0 +1,122 @@
+"""LLMApplication: whose requests belong together, who pays for them, and which pool serves them."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from justitia_api.config import Document
+from justitia_api.pool import ServingPoolSpec
+from justitia_api.resource import (
+    AGE,
+    Column,
+    Definition,
+    LocalReference,
+    Resource,
+    Status,
+    condition_column,
+    reason_column,
+    rules,
+)
+
+
+class Run(Document):
+    """When a run of the application ends without the client saying so; a later request begins a new run."""
+
+    idle_timeout_seconds: Annotated[
+        int, Field(ge=1, le=86_400, description="A run without requests for this long has ended, in seconds.")
+    ] = 60
+    maximum_age_seconds: Annotated[
+        int, Field(ge=1, le=604_800, description="Age at which a run has ended whatever it does, in seconds.")
+    ] = 3600
+    maximum_cost: Annotated[
+        int | None,
+        Field(ge=1, le=2**53, description="Cost at which a run has ended, in KV token-time; unlimited if unset."),
+    ] = None
+
+
+class LLMApplicationSpec(Document):
+    """Who the application is served for, by what, and how its runs are told apart."""
+
+    tenant_ref: Annotated[
+        LocalReference,
+        Field(
+            json_schema_extra=rules(
+                ("self == oldSelf", "tenantRef cannot be changed: create a new LLMApplication for another tenant")
+            ),
+            description="The Tenant that the application's requests are charged to.",
+        ),
+    ]
+    pool_ref: Annotated[
+        LocalReference | None,
+        Field(description="The ServingPool in the same namespace that serves the application. Not with pool."),
+    ] = None
+    pool: Annotated[
+        ServingPoolSpec | None,
+        Field(
+            description="A ServingPool of the application's own, made under the application's name. Not with poolRef."
+        ),
+    ] = None
+    run: Annotated[Run, Field(description="When runs end.")] = Run()
+    paused: Annotated[bool, Field(description="Leaves what exists for the application as it is until it is unset.")] = (
+        False
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one_pool(self) -> "LLMApplicationSpec":
+        if (self.pool is None) == (self.pool_ref is None):
+            raise ValueError("exactly one of poolRef and pool must be set")
+        return self
+
+
+SPEC_RULES = rules(
+    ("has(self.pool) != has(self.poolRef)", "exactly one of poolRef and pool must be set"),
+    (
+        "has(self.pool) == has(oldSelf.pool)",
+        "poolRef and pool cannot be exchanged for each other: create a new LLMApplication",
+    ),
+)
+
+
+class LLMApplicationStatus(Status):
+    """What the operator observed of the application."""
+
+    endpoint: Annotated[
+        str | None,
+        Field(max_length=1024, description="Base URL for OpenAI clients of the application inside the cluster."),
+    ] = None
+    pool: Annotated[str | None, Field(max_length=253, description="The ServingPool that serves the application.")] = (
+        None
+    )
+
+
+class LLMApplication(Resource):
+    kind: Literal["LLMApplication"]
+    spec: LLMApplicationSpec
+
+    @property
+    def pool_name(self) -> str:
+        return self.spec.pool_ref.name if self.spec.pool_ref else self.metadata.name
+
+    definition: ClassVar[Definition] = Definition(
+        plural="llmapplications",
+        singular="llmapplication",
+        short_names=("llmapp",),
+        namespaced=True,
+        description="LLMApplication is a program that sends requests to a pool in runs: requests that belong to one "
+        "piece of work and are finished together.",
+        columns=(
+            Column("Tenant", "string", ".spec.tenantRef.name", "Tenant that is charged."),
+            Column("Pool", "string", ".status.pool", "Pool that serves the application."),
+            condition_column("Ready", "Ready"),
+            reason_column(),
+            Column("Endpoint", "string", ".status.endpoint", "Base URL for OpenAI clients."),
+            AGE,
+        ),
+        object_rules=(
+            (
+                "!has(self.spec.pool) || (self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && "
+                "self.metadata.name.size() <= 50)",
+                "metadata.name must be at most 50 lower case letters, digits and dashes: the pool is named after it",
+            ),
+        ),
+    )

@@ -1,0 +1,121 @@
+"""Conditions of the three resources and their reasons: what status says, and what a user can do about it.
+
+Every condition is True, False or Unknown, carries one of the reasons below, a message for people, and the generation
+of the resource that it was computed from.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from justitia_api.config import Document
+
+
+class ConditionType(StrEnum):
+    """What a condition is about."""
+
+    ACCEPTED = "Accepted"
+    """The resource makes sense by itself and may do what it asks for. False is a mistake of its author."""
+
+    RESOLVED_REFS = "ResolvedRefs"
+    """All that the resource refers to exists and fits. False until the referred object is there."""
+
+    READY = "Ready"
+    """Requests are served on the resource's behalf."""
+
+    ENGINES_AVAILABLE = "EnginesAvailable"
+    """The pool's engines can take requests."""
+
+    POOL_FAIRNESS = "PoolFairness"
+    """Shares hold over the whole pool, not for each replica apart."""
+
+
+class Reason(StrEnum):
+    """Why a condition has its status."""
+
+    ACCEPTED = "Accepted"
+    """Accepted: nothing is wrong with the resource."""
+
+    PAUSED = "Paused"
+    """Accepted: `spec.paused` is set; what exists stays as it is until it is unset."""
+
+    INVALID_SPEC = "InvalidSpec"
+    """Not accepted: a field's value cannot be used; the message names the field."""
+
+    ENGINE_ARGUMENT_REFUSED = "EngineArgumentRefused"
+    """Not accepted: an engine argument would override one that the operator sets. The engines stay as they were."""
+
+    OBJECT_REFUSED = "ObjectRefused"
+    """Not accepted: the API server refuses an object that the resource asks for; the message is the server's."""
+
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    """Not accepted: the Tenant does not allow applications from this namespace."""
+
+    POOL_NAME_TAKEN = "PoolNameTaken"
+    """Not accepted: the inline pool's name belongs to a ServingPool that the application does not own."""
+
+    RESOLVED_REFS = "ResolvedRefs"
+    """All references resolved."""
+
+    TENANT_NOT_FOUND = "TenantNotFound"
+    """No Tenant of the name in `tenantRef`."""
+
+    POOL_NOT_FOUND = "PoolNotFound"
+    """No ServingPool of the name in `poolRef` in the application's namespace."""
+
+    REFERENT_NOT_ACCEPTED = "ReferentNotAccepted"
+    """The Tenant or ServingPool that is referred to is there but not accepted: see its condition Accepted."""
+
+    UNKNOWN_TIER = "UnknownTier"
+    """The Tenant's tier is not among the pool's `scheduling.tiers`."""
+
+    SECRET_NOT_FOUND = "SecretNotFound"
+    """A Secret in `apiKeys`, or the key in it, does not exist in the namespace where the operator reads key Secrets."""
+
+    KEY_TOO_SHORT = "KeyTooShort"
+    """An API key has fewer than 16 bytes: it could be guessed, and is not used."""
+
+    DUPLICATE_KEY = "DuplicateKey"
+    """The API key already belongs to an older Tenant: it is not used for this one."""
+
+    SERVING = "Serving"
+    """Ready: requests are served."""
+
+    NOT_ACCEPTED = "NotAccepted"
+    """Not ready because not accepted: see the condition Accepted."""
+
+    REFS_NOT_RESOLVED = "RefsNotResolved"
+    """Not ready because a reference is not resolved: see the condition ResolvedRefs."""
+
+    POOL_NOT_READY = "PoolNotReady"
+    """Not ready because the application's pool is not."""
+
+    ALL_AVAILABLE = "AllAvailable"
+    """Every engine of the pool takes requests."""
+
+    SOME_AVAILABLE = "SomeAvailable"
+    """Some engines of the pool take requests, others do not yet."""
+
+    NONE_AVAILABLE = "NoneAvailable"
+    """No engine of the pool takes requests."""
+
+    SINGLE_REPLICA = "SingleReplica"
+    """One engine serves the pool, so its shares are the pool's."""
+
+    PER_REPLICA = "PerReplica"
+    """Each replica shares its own engine among the tenants it sees; over the pool the shares may differ."""
+
+
+class Condition(Document):
+    """One observation about a resource, as Kubernetes' metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=64, description="What the condition is about, for example Ready.")]
+    status: Annotated[Literal["True", "False", "Unknown"], Field(description="Whether the condition holds.")]
+    reason: Annotated[str, Field(max_length=128, description="Why, as one CamelCase word for programs.")]
+    message: Annotated[str, Field(max_length=4096, description="Why, for people, and what to do about it.")]
+    observed_generation: Annotated[
+        int, Field(ge=0, description="The metadata.generation of the resource that the condition was computed from.")
+    ]
+    last_transition_time: Annotated[datetime, Field(description="When the status last changed.")]

@@ -1,0 +1,250 @@
+"""ServingPool: engines of one model, and how their service is shared."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from justitia_api.config import CostModelName, Document, PolicyName
+from justitia_api.resource import (
+    AGE,
+    ATOMIC,
+    POSITIVE,
+    Column,
+    Definition,
+    Label,
+    Quantity,
+    Resource,
+    SecretKeyReference,
+    Status,
+    Weight,
+    condition_column,
+    map_by,
+    reason_column,
+    rules,
+)
+
+DEFAULT_ENGINE_IMAGE = "vllm/vllm-openai:v0.32.0"
+
+
+class Model(Document):
+    """The model that the pool serves."""
+
+    uri: Annotated[
+        str,
+        Field(
+            max_length=1024,
+            pattern=r"^(hf://[A-Za-z0-9][-._A-Za-z0-9]*/[A-Za-z0-9][-._A-Za-z0-9]*|file:///.+)$",
+            description="Where the engine takes the model from: hf://OWNER/NAME on the Hugging Face Hub, or "
+            "file:///PATH on the engine's file system.",
+        ),
+    ]
+    name: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=253,
+            pattern=r"^[A-Za-z0-9][-._/:A-Za-z0-9]*$",
+            description="The model's name as clients send it; the path of uri when unset.",
+        ),
+    ] = None
+    token_secret_ref: Annotated[
+        SecretKeyReference | None,
+        Field(description="Secret in the pool's namespace with the token for a model that is not public."),
+    ] = None
+
+    @property
+    def location(self) -> str:
+        """The model as vLLM's --model takes it."""
+        return self.uri.removeprefix("hf://").removeprefix("file://")
+
+    @property
+    def served_name(self) -> str:
+        return self.name or self.location
+
+
+class ResourceRequirements(Document):
+    """Compute resources, as in a container of Kubernetes."""
+
+    limits: Annotated[
+        dict[str, Quantity],
+        Field(max_length=16, description="Most that the engine may use, by resource, for example nvidia.com/gpu."),
+    ] = Field(default={})
+    requests: Annotated[
+        dict[str, Quantity], Field(max_length=16, description="What is set aside for the engine, by resource.")
+    ] = Field(default={})
+
+
+class Toleration(Document):
+    """Lets the engine's pods run on nodes with a matching taint, as in a pod of Kubernetes."""
+
+    key: Annotated[str | None, Field(max_length=316, description="Key of the taint; every taint when unset.")] = None
+    operator: Annotated[Literal["Exists", "Equal"], Field(description="How value is compared.")] = "Equal"
+    value: Annotated[str | None, Field(max_length=63, description="Value of the taint, with operator Equal.")] = None
+    effect: Annotated[
+        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
+        Field(description="Effect of the taint; every effect when unset."),
+    ] = None
+    toleration_seconds: Annotated[
+        int | None, Field(ge=0, le=2**31 - 1, description="How long a NoExecute taint is tolerated, in seconds.")
+    ] = None
+
+
+class Engine(Document):
+    """How one engine runs. Each is one pod: vLLM with the scheduler beside it."""
+
+    image: Annotated[
+        str, Field(min_length=1, max_length=1024, description="Container image with vLLM's OpenAI server.")
+    ] = DEFAULT_ENGINE_IMAGE
+    args: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...],
+        Field(
+            max_length=128,
+            json_schema_extra=ATOMIC,
+            description="Further arguments of vLLM, for example --max-model-len=8192. Those that the operator sets "
+            "(model, address, scheduling policy) are refused.",
+        ),
+    ] = ()
+    resources: Annotated[ResourceRequirements, Field(description="Compute resources of one engine, GPUs included.")] = (
+        ResourceRequirements()
+    )
+    node_selector: Annotated[
+        dict[str, Annotated[str, Field(max_length=63, description="Value that the node's label must have.")]],
+        Field(max_length=32, description="Labels that a node must have to run an engine."),
+    ] = Field(default={})
+    tolerations: Annotated[
+        tuple[Toleration, ...],
+        Field(max_length=32, json_schema_extra=ATOMIC, description="Taints of nodes that engines tolerate."),
+    ] = ()
+
+
+class Tier(Document):
+    """A class of tenants with one weight."""
+
+    name: Annotated[Label, Field(description="Name that a Tenant's tier refers to.")]
+    weight: Annotated[
+        Weight,
+        Field(
+            json_schema_extra=POSITIVE,
+            description="Share of service relative to other tenants, a decimal number greater than 0.",
+        ),
+    ]
+
+    @model_validator(mode="after")
+    def _positive(self) -> "Tier":
+        if float(self.weight) <= 0:
+            raise ValueError(f"weight of tier {self.name} must be greater than 0")
+        return self
+
+
+class Queue(Document):
+    """Bounds of the pool's waiting queue."""
+
+    maximum_requests: Annotated[
+        int, Field(ge=1, le=100_000, description="Most requests that may wait in one replica; more get 429.")
+    ] = 1000
+    timeout_seconds: Annotated[
+        int, Field(ge=1, le=86_400, description="Longest that a request may wait, in seconds; then it gets 503.")
+    ] = 300
+
+
+class Scheduling(Document):
+    """How service is shared between tenants and ordered between runs."""
+
+    policy: Annotated[
+        PolicyName,
+        Field(
+            description="Order of service. FCFS: as requests arrive. VTC: fair between tenants by weight. Justitia: "
+            "runs by virtual finish time. TieredJustitia: tenants by weight, the runs of each by virtual finish time."
+        ),
+    ] = PolicyName.TIERED_JUSTITIA
+    enforcement: Annotated[
+        Literal["Sidecar"], Field(description="Where the order is kept. Sidecar: in front of an unchanged engine.")
+    ] = "Sidecar"
+    cost_model: Annotated[
+        CostModelName,
+        Field(
+            json_schema_extra=rules(
+                (
+                    "self == oldSelf",
+                    "costModel cannot be changed: what tenants were charged has its unit; create a new pool",
+                )
+            ),
+            description="What tenants are charged. EngineTime: their part of the engine's time. KVTokenTime: KV memory "
+            "held over time. WeightedTokens: tokens read and, at twice the price, produced.",
+        ),
+    ] = CostModelName.ENGINE_TIME
+    tiers: Annotated[
+        tuple[Tier, ...],
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Tiers that Tenants may be in."),
+    ] = ()
+    queue: Annotated[Queue, Field(description="Bounds of the waiting queue.")] = Queue()
+
+    def weight_of(self, tier: str) -> str | None:
+        """The tier's weight, or None when the pool has no such tier."""
+        return next((t.weight for t in self.tiers if t.name == tier), None)
+
+    @model_validator(mode="after")
+    def _tiers_once(self) -> "Scheduling":
+        names = [tier.name for tier in self.tiers]
+        if len(set(names)) < len(names):
+            raise ValueError("tiers must have different names")
+        return self
+
+
+class ServingPoolSpec(Document):
+    """What is served, by how many engines, in which order."""
+
+    model: Annotated[Model, Field(description="The model that the pool serves.")]
+    engine: Annotated[Engine, Field(description="How one engine runs.")] = Engine()
+    replicas: Annotated[
+        int, Field(ge=1, le=1000, description="Number of engines. With more than one, each shares by itself.")
+    ] = 1
+    scheduling: Annotated[Scheduling, Field(description="How service is shared and ordered.")] = Scheduling()
+    paused: Annotated[bool, Field(description="Leaves what exists for the pool as it is until it is unset.")] = False
+
+
+class ServingPoolStatus(Status):
+    """What the operator observed of the pool."""
+
+    replicas: Annotated[int | None, Field(ge=0, description="Engines that exist, ready or not.")] = None
+    ready_replicas: Annotated[int | None, Field(ge=0, description="Engines that take requests.")] = None
+    selector: Annotated[
+        str | None, Field(max_length=512, description="Label selector of the pool's pods, for the scale subresource.")
+    ] = None
+    endpoint: Annotated[
+        str | None, Field(max_length=512, description="Base URL of the pool's OpenAI API inside the cluster.")
+    ] = None
+    configuration_generation: Annotated[
+        int | None, Field(ge=0, description="Generation of the configuration last written for the pool's pods.")
+    ] = None
+    applications: Annotated[int | None, Field(ge=0, description="Applications that the pool serves.")] = None
+
+
+class ServingPool(Resource):
+    kind: Literal["ServingPool"]
+    spec: ServingPoolSpec
+
+    definition: ClassVar[Definition] = Definition(
+        plural="servingpools",
+        singular="servingpool",
+        short_names=("spool",),
+        namespaced=True,
+        description="ServingPool is a set of equal engines of one model, shared by the applications that refer to it.",
+        columns=(
+            Column("Model", "string", ".spec.model.uri", "Where the model is taken from."),
+            Column("Policy", "string", ".spec.scheduling.policy", "Order of service."),
+            Column("Replicas", "integer", ".spec.replicas", "Engines wanted."),
+            Column("Available", "integer", ".status.readyReplicas", "Engines that take requests."),
+            condition_column("Ready", "Ready"),
+            reason_column(),
+            condition_column("Fair", "PoolFairness", wide=True),
+            AGE,
+        ),
+        scale=True,
+        object_rules=(
+            (
+                "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 50",
+                "metadata.name must be at most 50 lower case letters, digits and dashes: Services are named after it",
+            ),
+        ),
+    )

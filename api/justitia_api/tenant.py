@@ -1,0 +1,155 @@
+"""Tenant: who is served, with what weight, under which API keys, from which namespaces."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from justitia_api.config import Document, TenantLimits
+from justitia_api.resource import (
+    AGE,
+    ATOMIC,
+    POSITIVE,
+    SET,
+    Column,
+    Definition,
+    Label,
+    Resource,
+    SecretKeyReference,
+    Status,
+    Weight,
+    condition_column,
+    map_by,
+    reason_column,
+    rules,
+)
+
+LabelValue = Annotated[str, Field(max_length=63, description="Value that the label must have.")]
+
+
+class LabelSelector(Document):
+    """Chooses namespaces by their labels; all given labels must match."""
+
+    match_labels: Annotated[
+        dict[str, LabelValue],
+        Field(min_length=1, max_length=16, description="Labels that a namespace must have, with their values."),
+    ]
+
+
+class NamespaceSelection(Document):
+    """Namespaces by name or by label."""
+
+    names: Annotated[
+        tuple[Label, ...] | None,
+        Field(min_length=1, max_length=256, json_schema_extra=SET, description="Names of the namespaces."),
+    ] = None
+    selector: Annotated[LabelSelector | None, Field(description="Labels of the namespaces.")] = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "NamespaceSelection":
+        if (self.names is None) == (self.selector is None):
+            raise ValueError("exactly one of names and selector must be set")
+        return self
+
+
+class ApiKey(Document):
+    """One API key of the tenant."""
+
+    secret_ref: Annotated[
+        SecretKeyReference,
+        Field(
+            description="The Secret that holds the key, in the namespace where the operator reads key Secrets "
+            "(its own unless configured otherwise). At least 16 bytes; white space around it is ignored."
+        ),
+    ]
+
+
+class TenantSpec(Document):
+    """What the tenant is entitled to."""
+
+    tier: Annotated[
+        Label | None,
+        Field(description="Name of a tier in the pool's scheduling.tiers, which gives the weight. Not with weight."),
+    ] = None
+    weight: Annotated[
+        Weight | None,
+        Field(
+            json_schema_extra=POSITIVE,
+            description="Share of service relative to other tenants, a decimal number greater than 0, in every pool. "
+            "Not with tier; 1 when neither is set.",
+        ),
+    ] = None
+    namespaces: Annotated[
+        NamespaceSelection,
+        Field(
+            json_schema_extra=rules(
+                ("has(self.names) != has(self.selector)", "exactly one of names and selector must be set")
+            ),
+            description="Namespaces whose applications may be served as this tenant.",
+        ),
+    ]
+    api_keys: Annotated[
+        tuple[ApiKey, ...],
+        Field(
+            min_length=1,
+            max_length=16,
+            json_schema_extra=ATOMIC,
+            description="Keys that clients authenticate with as this tenant. Several allow rotation.",
+        ),
+    ]
+    limits: Annotated[
+        TenantLimits | None, Field(description="What the tenant may have in one pool at a time; unlimited if unset.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _tier_or_weight(self) -> "TenantSpec":
+        if self.tier is not None and self.weight is not None:
+            raise ValueError("tier and weight cannot both be set: remove one")
+        if self.weight is not None and float(self.weight) <= 0:
+            raise ValueError("weight must be greater than 0")
+        return self
+
+
+class WeightInPool(Document):
+    """The tenant's weight in one pool."""
+
+    pool: Annotated[str, Field(max_length=320, description="The pool as namespace/name.")]
+    weight: Annotated[str, Field(max_length=16, description="Weight in effect there.")]
+
+
+class TenantStatus(Status):
+    """What the operator observed of the tenant."""
+
+    applications: Annotated[int | None, Field(ge=0, description="Applications that are served as the tenant.")] = None
+    weights: Annotated[
+        tuple[WeightInPool, ...],
+        Field(
+            max_length=1024,
+            json_schema_extra=map_by("pool"),
+            description="Weight in effect in each pool where the tenant has an application.",
+        ),
+    ] = ()
+
+
+class Tenant(Resource):
+    kind: Literal["Tenant"]
+    spec: TenantSpec
+
+    definition: ClassVar[Definition] = Definition(
+        plural="tenants",
+        singular="tenant",
+        short_names=("tn",),
+        namespaced=False,
+        description="Tenant is somebody who is served: with a weight, API keys and limits, from the applications of "
+        "some namespaces.",
+        columns=(
+            Column("Tier", "string", ".spec.tier", "Tier of the tenant."),
+            Column("Weight", "string", ".spec.weight", "Weight given instead of a tier."),
+            Column("Applications", "integer", ".status.applications", "Applications served as the tenant."),
+            condition_column("Ready", "Ready"),
+            reason_column(),
+            AGE,
+        ),
+    )
+
+
+SPEC_RULES = rules(("!(has(self.tier) && has(self.weight))", "tier and weight cannot both be set: remove one"))

@@ -1,0 +1,45 @@
+"""Whether an object must be applied: nothing is written when nothing changes.
+
+What is applied carries a hash of itself in an annotation. An object is left alone when it has the wanted hash (so
+nothing was wanted differently, and nothing is to be taken away) and still holds every wanted value (so nobody changed
+it). What others added is theirs.
+"""
+
+import hashlib
+import json
+from copy import deepcopy
+from typing import Any
+
+from justitia_operator.objects import APPLIED_HASH_ANNOTATION, Json
+
+
+def sealed(desired: Json) -> Json:
+    """The object with the hash of its own content as an annotation."""
+    text = json.dumps(desired, sort_keys=True, separators=(",", ":"))
+    out = deepcopy(desired)
+    annotations = out["metadata"].setdefault("annotations", {})
+    annotations[APPLIED_HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return out
+
+
+def needs_apply(desired: Json, observed: Json | None) -> bool:
+    """Whether a sealed object differs from what the cluster has."""
+    return observed is None or not covers(observed, desired)
+
+
+def covers(observed: Any, desired: Any) -> bool:
+    """Whether every wanted value is there; lists of named items are matched by name, others by position."""
+    match desired:
+        case dict():
+            return isinstance(observed, dict) and all(covers(observed.get(k), v) for k, v in desired.items())
+        case list():
+            return isinstance(observed, list) and _covers_list(observed, desired)
+        case _:
+            return bool(observed == desired)
+
+
+def _covers_list(observed: list[Any], desired: list[Any]) -> bool:
+    if desired and all(isinstance(item, dict) and "name" in item for item in desired):
+        by_name = {item.get("name"): item for item in observed if isinstance(item, dict)}
+        return all(covers(by_name.get(item["name"]), item) for item in desired)
+    return len(observed) == len(desired) and all(map(covers, observed, desired))

@@ -1,0 +1,120 @@
+"""From something seen to something written: keeps the store, decides by the pure reconcile, carries the plan out."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from justitia_operator.kube import Kube, Rejected, Unavailable
+from justitia_operator.objects import (
+    APPLIED_HASH_ANNOTATION,
+    CHILD_KINDS,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    OWN_KINDS,
+    Json,
+    Kind,
+    Plan,
+    Ref,
+    ref_of,
+)
+from justitia_operator.queue import KeyedQueue
+from justitia_operator.reconcile import affected, reconcile
+from justitia_operator.store import Store
+
+CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
+
+log = structlog.get_logger()
+
+
+class Controller:
+    """One for the process. `key_namespace` is the only one where Secrets are read."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        queue: KeyedQueue[Ref],
+        clock: Callable[[], datetime],
+        key_namespace: str,
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._queue = queue
+        self._clock = clock
+        self._key_namespace = key_namespace
+
+    def seen(self, obj: Json) -> None:
+        """An object exists as given."""
+        concerned = affected(self._store.snapshot(), ref_of(obj))
+        if self._store.put(obj):
+            self._enqueue(concerned | affected(self._store.snapshot(), ref_of(obj)))
+
+    def gone(self, obj: Json) -> None:
+        """An object was deleted."""
+        concerned = affected(self._store.snapshot(), ref_of(obj))
+        if self._store.remove(obj):
+            self._enqueue(concerned)
+
+    async def resync(self) -> None:
+        """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable."""
+        for kind in (*OWN_KINDS, Kind.NAMESPACE):
+            await self._list(kind)
+        for kind in CHILD_KINDS:
+            if kind is not Kind.SECRET:
+                await self._list(kind, labels=CHILD_SELECTOR)
+        await self._list(Kind.SECRET, namespace=self._key_namespace)
+        self._store.forget(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
+        self._store.forget_rejections()
+        for kind in OWN_KINDS:
+            self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
+
+    async def work(self) -> None:
+        """Reconciles one key after the other, for ever. What fails passingly comes again; a bug ends the process."""
+        while True:
+            ref = await self._queue.get()
+            try:
+                await self._carry_out(reconcile(self._store.snapshot(), ref, self._clock()))
+            except Unavailable as error:
+                delay = self._queue.failed(ref)
+                log.warning("not reconciled", object=str(ref), error=str(error), retry_seconds=delay)
+            else:
+                self._queue.succeeded(ref)
+
+    async def _carry_out(self, plan: Plan) -> None:
+        for obj in plan.applies:
+            await self._apply(obj)
+        for ref in plan.deletes:
+            await self._kube.delete(ref)
+            log.info("deleted", object=str(ref))
+        for patch in plan.statuses:
+            answer = await self._kube.apply_status(patch)
+            if answer is not None:
+                self.seen(answer)
+        for note in plan.events:
+            try:
+                await self._kube.record(note, self._clock())
+            except Rejected as error:
+                log.warning("event not recorded", object=str(ref_of(note.about)), error=str(error))
+
+    async def _apply(self, obj: Json) -> None:
+        ref = ref_of(obj)
+        try:
+            answer = await self._kube.apply(obj)
+        except Rejected as error:
+            self._store.reject(ref, obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION], str(error))
+            self._enqueue(affected(self._store.snapshot(), ref))
+            log.warning("refused by the API server", object=str(ref), error=str(error))
+            return
+        self.seen(answer)
+        log.info("applied", object=str(ref), version=answer["metadata"]["resourceVersion"])
+
+    async def _list(self, kind: Kind, namespace: str = "", labels: str = "") -> None:
+        listed, version = await self._kube.list(kind, namespace, labels)
+        self._store.replace(
+            listed, version, lambda ref: ref.kind is kind and (not namespace or ref.namespace == namespace)
+        )
+
+    def _enqueue(self, refs: frozenset[Ref]) -> None:
+        for ref in refs:
+            self._queue.add(ref)

@@ -1,0 +1,108 @@
+"""The two documents that a pool's pods run by, and when a new generation of the configuration begins.
+
+The generation is one more than the last one written whenever the content differs, and the same as long as it does
+not. The last one is read from the ConfigMap; where that is gone or spoilt, from the pool's status.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import ValidationError
+
+from justitia_api.application import LLMApplication
+from justitia_api.config import (
+    ApplicationConfig,
+    KeyEntry,
+    KeyTable,
+    PoolConfig,
+    QueueConfig,
+    RunConfig,
+    SchedulingConfig,
+    TenantConfig,
+    TenantLimits,
+)
+from justitia_api.pool import ServingPool
+from justitia_api.tenant import Tenant
+from justitia_operator.objects import Json
+from justitia_operator.resolve import Admission, TenantKeys
+
+CONFIG_FILE = "pool.json"
+KEYS_FILE = "keys.json"
+
+
+def build_pool_config(
+    pool: ServingPool,
+    admitted: Iterable[Admission],
+    written: PoolConfig | None,
+    last_generation: int,
+) -> PoolConfig:
+    """The pool's configuration. `written` is the one in force, `last_generation` what the pool's status knows of."""
+    tenants: dict[str, TenantConfig] = {}
+    applications: list[ApplicationConfig] = []
+    for admission in admitted:
+        application = _application(admission.application, written)
+        if application is not None:
+            applications.append(application)
+            tenants[application.tenant] = _tenant(admission.tenant, admission.weight)
+    scheduling = pool.spec.scheduling
+    config = PoolConfig(
+        generation=written.generation if written else last_generation,
+        namespace=pool.metadata.namespace,
+        name=pool.metadata.name,
+        model=pool.spec.model.served_name,
+        scheduling=SchedulingConfig(
+            policy=scheduling.policy, cost_model=scheduling.cost_model, enforcement=scheduling.enforcement
+        ),
+        queue=QueueConfig(
+            maximum_requests=scheduling.queue.maximum_requests, timeout_seconds=scheduling.queue.timeout_seconds
+        ),
+        tenants=tuple(tenants[name] for name in sorted(tenants)),
+        applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
+    )
+    if config == written:
+        return config
+    return config.model_copy(update={"generation": max(config.generation, last_generation) + 1})
+
+
+def _tenant(tenant: Tenant, weight: str) -> TenantConfig:
+    return TenantConfig(
+        name=tenant.metadata.name,
+        weight=float(weight),
+        tier=tenant.spec.tier,
+        limits=tenant.spec.limits or TenantLimits(),
+    )
+
+
+def _application(application: LLMApplication, written: PoolConfig | None) -> ApplicationConfig | None:
+    """The application's entry; a paused one's is the one that was written, if any."""
+    if application.spec.paused:
+        here = (application.metadata.namespace, application.metadata.name, application.spec.tenant_ref.name)
+        before = written.applications if written else ()
+        return next((a for a in before if (a.namespace, a.name, a.tenant) == here), None)
+    run = application.spec.run
+    return ApplicationConfig(
+        namespace=application.metadata.namespace,
+        name=application.metadata.name,
+        tenant=application.spec.tenant_ref.name,
+        run=RunConfig(
+            idle_timeout_seconds=run.idle_timeout_seconds,
+            maximum_age_seconds=run.maximum_age_seconds,
+            maximum_cost=run.maximum_cost,
+        ),
+    )
+
+
+def build_key_table(pepper: str, tenants: Iterable[str], keys: Mapping[str, TenantKeys]) -> KeyTable:
+    """The keys of a pool's tenants."""
+    entries = (KeyEntry(digest=digest, tenant=name) for name in sorted(set(tenants)) for digest in keys[name].digests)
+    return KeyTable(pepper=pepper, keys=tuple(entries))
+
+
+def read_pool_config(config_map: Json | None) -> PoolConfig | None:
+    """The configuration in a ConfigMap, None if there is none or somebody spoilt it."""
+    text = ((config_map or {}).get("data") or {}).get(CONFIG_FILE)
+    if text is None:
+        return None
+    try:
+        return PoolConfig.model_validate_json(text)
+    except ValidationError:
+        return None

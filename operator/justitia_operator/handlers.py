@@ -1,0 +1,48 @@
+"""What kopf watches. It is an informer here: events only, so that it writes nothing to any object."""
+
+from typing import Any
+
+import kopf
+
+from justitia_operator.controller import CHILD_SELECTOR, Controller
+from justitia_operator.objects import CHILD_KINDS, OWN_KINDS, Kind
+
+WATCH_SECONDS = 300
+CLUSTER_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in CHILD_KINDS if kind is not Kind.SECRET))
+
+
+def build_registry(controller: Controller, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:
+    """Handlers for the given kinds."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry, id="kubeconfig")(_login)
+    for kind in kinds:
+        _watch(registry, controller, kind)
+    return registry
+
+
+def build_settings() -> kopf.OperatorSettings:
+    """No posting, no scanning, and only our own among the child kinds."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = WATCH_SECONDS
+    for kind in CHILD_KINDS:
+        if kind is not Kind.SECRET:
+            settings.watching.label_selectors[kind.plural] = CHILD_SELECTOR
+    return settings
+
+
+def _watch(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:
+    group, _, version = kind.api_version.rpartition("/")
+
+    @kopf.on.event(group, version, kind.plural, registry=registry, id=f"see-{kind.plural}")
+    async def see(event: Any, **_: Any) -> None:
+        obj = dict(event["object"]) | {"apiVersion": kind.api_version, "kind": str(kind)}
+        if event["type"] == "DELETED":
+            controller.gone(obj)
+        else:
+            controller.seen(obj)
+
+
+def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)

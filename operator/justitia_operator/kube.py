@@ -1,0 +1,189 @@
+"""The API server: the only module that talks to it for anything but watching.
+
+Writes are server-side apply of whole objects under one field manager. Errors are told apart by what can be done about
+them: :class:`Unavailable` passes and is tried again, :class:`Rejected` will not pass until somebody changes something.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client, config
+from kubernetes.aio.client.exceptions import ApiException
+
+from justitia_operator.objects import MANAGER, Json, Kind, Note, Ref, StatusPatch, ref_of
+
+REQUEST_SECONDS = 30
+APPLY = "application/apply-patch+yaml"
+PAGE = 500
+
+
+class Unavailable(Exception):
+    """The API server cannot answer, or something stands in the way that passes."""
+
+
+class Rejected(Exception):
+    """The API server refuses what it was asked for."""
+
+
+class Kube:
+    """Typed by kind, JSON in and out."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+
+    async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> tuple[list[Json], int]:
+        """All objects of a kind and the resource version of the list. An empty namespace is all of them."""
+        items: list[Json] = []
+        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        while True:
+            page = await self._request("GET", _path(kind, namespace), query)
+            items += ({"apiVersion": kind.api_version, "kind": str(kind)} | item for item in page["items"])
+            if not page["metadata"].get("continue"):
+                return items, int(page["metadata"]["resourceVersion"])
+            query["continue"] = page["metadata"]["continue"]
+
+    async def get(self, ref: Ref) -> Json | None:
+        """The object, None if it does not exist."""
+        status, body = await self._exchange("GET", _path(ref.kind, ref.namespace, ref.name))
+        return None if status == HTTPStatus.NOT_FOUND else _checked(status, body)
+
+    async def create(self, obj: Json) -> Json | None:
+        """The object as created, None if one of its name exists."""
+        ref = ref_of(obj)
+        query = {"fieldManager": MANAGER}
+        status, body = await self._exchange("POST", _path(ref.kind, ref.namespace), query, obj)
+        return None if status == HTTPStatus.CONFLICT else _checked(status, body)
+
+    async def replace(self, obj: Json) -> Json | None:
+        """The object as stored, None if it has changed since it was read."""
+        ref = ref_of(obj)
+        path = _path(ref.kind, ref.namespace, ref.name)
+        status, body = await self._exchange("PUT", path, {"fieldManager": MANAGER}, obj)
+        return None if status == HTTPStatus.CONFLICT else _checked(status, body)
+
+    async def apply(self, obj: Json) -> Json:
+        """Makes the object's fields ours and as given; those that were ours and are not given any more are removed."""
+        ref = ref_of(obj)
+        path = _path(ref.kind, ref.namespace, ref.name)
+        return await self._request("PATCH", path, {"fieldManager": MANAGER, "force": "true"}, obj, APPLY)
+
+    async def apply_status(self, patch: StatusPatch) -> Json | None:
+        """Makes the status ours and as given. None if the object is gone."""
+        ref = patch.ref
+        where = {"namespace": ref.namespace} if ref.namespace else {}
+        body = {
+            "apiVersion": ref.kind.api_version,
+            "kind": str(ref.kind),
+            "metadata": {"name": ref.name, **where},
+            "status": patch.status,
+        }
+        path = _path(ref.kind, ref.namespace, ref.name) + "/status"
+        query = {"fieldManager": f"{MANAGER}-status", "force": "true"}
+        status, answer = await self._exchange("PATCH", path, query, body, APPLY)
+        return None if status == HTTPStatus.NOT_FOUND else _checked(status, answer)
+
+    async def delete(self, ref: Ref) -> None:
+        """Deletes the object; one that is gone already is no error."""
+        status, body = await self._exchange("DELETE", _path(ref.kind, ref.namespace, ref.name))
+        if status != HTTPStatus.NOT_FOUND:
+            _checked(status, body)
+
+    async def record(self, note: Note, now: datetime) -> None:
+        """Creates an Event about an object."""
+        about = note.about["metadata"]
+        regarding = {"apiVersion": note.about["apiVersion"], "kind": note.about["kind"], "name": about["name"]}
+        regarding |= {key: about[key] for key in ("namespace", "uid", "resourceVersion") if key in about}
+        namespace = about.get("namespace", "default")
+        event = {
+            "apiVersion": Kind.EVENT.api_version,
+            "kind": str(Kind.EVENT),
+            "metadata": {"generateName": f"{about['name']}-", "namespace": namespace},
+            "regarding": regarding,
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": "justitia.dev/operator",
+            "reportingInstance": os.uname().nodename[:128],
+            "action": "Reconcile",
+            "type": str(note.type),
+            "reason": note.reason,
+            "note": note.message[:1024],
+        }
+        await self._request("POST", _path(Kind.EVENT, namespace), {"fieldManager": MANAGER}, event)
+
+    async def _request(
+        self, method: str, path: str, query: dict[str, str], body: Json | None = None, content: str = "application/json"
+    ) -> Json:
+        return _checked(*await self._exchange(method, path, query, body, content))
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Json | None = None,
+        content: str = "application/json",
+    ) -> tuple[int, Json]:
+        headers = {"Accept": "application/json", "Content-Type": content}
+        try:
+            request = await self._api.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = await self._api.call_api(*request, _request_timeout=REQUEST_SECONDS)
+            text: bytes = await response.response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError, ApiException) as error:
+            raise Unavailable(f"{method} {path}: {error!r}") from error
+        try:
+            return response.status, json.loads(text)
+        except ValueError:
+            return response.status, {"message": text[:200].decode(errors="replace")}
+
+
+def _path(kind: Kind, namespace: str = "", name: str = "") -> str:
+    root = "/api" if "/" not in kind.api_version else "/apis"
+    inside = f"/namespaces/{namespace}" if kind.namespaced and namespace else ""
+    return f"{root}/{kind.api_version}{inside}/{kind.plural}" + (f"/{name}" if name else "")
+
+
+_PASSING = {
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.GONE,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.REQUEST_TIMEOUT,
+}
+
+
+def _checked(status: int, body: Json) -> Json:
+    if status < HTTPStatus.BAD_REQUEST:
+        return body
+    message = f"{status}: {body.get('message', 'no message')}"
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING:
+        raise Unavailable(message)
+    raise Rejected(message)
+
+
+@asynccontextmanager
+async def connect() -> AsyncIterator[Kube]:
+    """A connection as KUBECONFIG says, or as a pod's service account. Raises Unavailable where there is neither."""
+    configuration: Any = client.Configuration()
+    try:
+        if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
+            load_config: Any = config.load_incluster_config
+            load_config(client_configuration=configuration)
+        else:
+            load_config = config.load_kube_config
+            await load_config(client_configuration=configuration)
+    except config.ConfigException as error:
+        raise Unavailable(f"no cluster to connect to: set KUBECONFIG, or run in a pod ({error})") from error
+    async with client.ApiClient(configuration) as api:
+        yield Kube(api)

@@ -1,0 +1,183 @@
+"""The words of reconciling: references, what the cluster looks like, and what is to be done about it.
+
+Kubernetes objects are plain JSON here. Nothing in this module, nor in what decides, talks to a cluster.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from justitia_api.resource import API_VERSION, GROUP
+
+Json = dict[str, Any]
+
+
+class Kind(StrEnum):
+    """The kinds that the operator reads or writes."""
+
+    TENANT = "Tenant"
+    SERVING_POOL = "ServingPool"
+    LLM_APPLICATION = "LLMApplication"
+    NAMESPACE = "Namespace"
+    SECRET = "Secret"
+    CONFIG_MAP = "ConfigMap"
+    SERVICE = "Service"
+    SERVICE_ACCOUNT = "ServiceAccount"
+    DEPLOYMENT = "Deployment"
+    POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
+    EVENT = "Event"
+
+    @property
+    def api_version(self) -> str:
+        return _API[self][0]
+
+    @property
+    def plural(self) -> str:
+        return _API[self][1]
+
+    @property
+    def namespaced(self) -> bool:
+        return self not in {Kind.TENANT, Kind.NAMESPACE}
+
+
+_API: dict[Kind, tuple[str, str]] = {
+    Kind.TENANT: (API_VERSION, "tenants"),
+    Kind.SERVING_POOL: (API_VERSION, "servingpools"),
+    Kind.LLM_APPLICATION: (API_VERSION, "llmapplications"),
+    Kind.NAMESPACE: ("v1", "namespaces"),
+    Kind.SECRET: ("v1", "secrets"),
+    Kind.CONFIG_MAP: ("v1", "configmaps"),
+    Kind.SERVICE: ("v1", "services"),
+    Kind.SERVICE_ACCOUNT: ("v1", "serviceaccounts"),
+    Kind.DEPLOYMENT: ("apps/v1", "deployments"),
+    Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
+    Kind.EVENT: ("events.k8s.io/v1", "events"),
+}
+
+OWN_KINDS = (Kind.TENANT, Kind.SERVING_POOL, Kind.LLM_APPLICATION)
+CHILD_KINDS = (
+    Kind.SERVICE_ACCOUNT,
+    Kind.CONFIG_MAP,
+    Kind.SECRET,
+    Kind.SERVICE,
+    Kind.DEPLOYMENT,
+    Kind.POD_DISRUPTION_BUDGET,
+)
+
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGER = "justitia-operator"
+POOL_LABEL = f"{GROUP}/pool"
+APPLIED_HASH_ANNOTATION = f"{GROUP}/applied-hash"
+
+
+class Ref(NamedTuple):
+    """Which object: `namespace` is empty for cluster-wide kinds."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def ref_of(obj: Json) -> Ref:
+    """The reference of an object as the API server or a YAML file has it."""
+    metadata = obj["metadata"]
+    kind = Kind(obj["kind"])
+    return Ref(kind, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])
+
+
+def labels_of(obj: Json) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def is_controlled_by(obj: Json, owner: Json) -> bool:
+    """Whether the owner made the object, by its controller reference."""
+    uid = owner["metadata"].get("uid", "")
+    references = obj["metadata"].get("ownerReferences") or ()
+    return any(reference.get("controller") and reference["uid"] == uid for reference in references)
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with."""
+
+    namespace: str
+    sidecar_image: str
+    pepper: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The cluster as last seen, or the documents of a file.
+
+    `rejections` are objects that the API server refused, with the hash of what was refused and its message.
+    """
+
+    objects: Mapping[Ref, Json]
+    installation: Installation
+    rejections: Mapping[Ref, tuple[str, str]] = field(default_factory=dict)
+
+    def get(self, ref: Ref) -> Json | None:
+        return self.objects.get(ref)
+
+    def of(self, kind: Kind) -> Iterator[Json]:
+        """All objects of a kind, by namespace and name."""
+        return (self.objects[ref] for ref in sorted(ref for ref in self.objects if ref.kind is kind))
+
+
+def build_snapshot(documents: Iterable[Json], installation: Installation) -> Snapshot:
+    """A snapshot of objects as in YAML documents. Raises ValueError for two documents of one object."""
+    objects: dict[Ref, Json] = {}
+    for document in documents:
+        ref = ref_of(document)
+        if ref in objects:
+            raise ValueError(f"{ref} is given twice: remove one of the two documents")
+        objects[ref] = document
+    return Snapshot(objects, installation)
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True)
+class Note:
+    """An Event to be told about an object."""
+
+    about: Json
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class StatusPatch:
+    """The whole status of an object as it should be."""
+
+    ref: Ref
+    status: Json
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be written. An empty plan writes nothing."""
+
+    applies: tuple[Json, ...] = ()
+    deletes: tuple[Ref, ...] = ()
+    statuses: tuple[StatusPatch, ...] = ()
+    events: tuple[Note, ...] = ()
+
+    def __add__(self, other: "Plan") -> "Plan":
+        return Plan(
+            self.applies + other.applies,
+            self.deletes + other.deletes,
+            self.statuses + other.statuses,
+            self.events + other.events,
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.applies or self.deletes or self.statuses or self.events)

@@ -1,0 +1,332 @@
+"""What is to be written for a resource, given all that was seen: pure, level-triggered, safe to repeat.
+
+A plan is empty when the cluster is as it should be. A user's mistake becomes a condition, never an exception, and
+leaves in place what was there before it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from justitia_api.application import LLMApplication
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.pool import ServingPool
+from justitia_api.tenant import Tenant
+from justitia_operator.builders import (
+    build_children,
+    build_inline_pool,
+    children_name,
+    refused_argument,
+    selector_of,
+    service_host,
+)
+from justitia_operator.compare import needs_apply
+from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
+from justitia_operator.objects import (
+    APPLIED_HASH_ANNOTATION,
+    CHILD_KINDS,
+    OWN_KINDS,
+    POOL_LABEL,
+    Json,
+    Kind,
+    Plan,
+    Ref,
+    Snapshot,
+    is_controlled_by,
+    labels_of,
+    ref_of,
+)
+from justitia_operator.resolve import (
+    Admission,
+    Refused,
+    admissions,
+    admit,
+    applications,
+    parse,
+    pool_of,
+    tenant_keys,
+)
+from justitia_operator.status import Verdict, accepted, plan_status, resolved, verdict_of
+
+
+def reconcile(world: Snapshot, ref: Ref, now: datetime) -> Plan:
+    """The plan for one of our resources; empty when it does not exist or is being deleted."""
+    obj = world.get(ref)
+    if obj is None or obj["metadata"].get("deletionTimestamp"):
+        return Plan()
+    match ref.kind:
+        case Kind.TENANT:
+            return reconcile_tenant(world, obj, now)
+        case Kind.SERVING_POOL:
+            return reconcile_pool(world, obj, now)
+        case Kind.LLM_APPLICATION:
+            return reconcile_application(world, obj, now)
+        case _:
+            raise ValueError(f"{ref} is not reconciled")
+
+
+def reconcile_all(world: Snapshot, now: datetime) -> Plan:
+    """The plan for everything at once, as from a file: pools that applications bring along are made too."""
+    plan = Plan()
+    for kind in (Kind.TENANT, Kind.LLM_APPLICATION):
+        for obj in world.of(kind):
+            plan += reconcile(world, ref_of(obj), now)
+    made = {ref_of(obj): obj for obj in plan.applies if obj["kind"] == Kind.SERVING_POOL}
+    world = replace(world, objects={**world.objects, **made})
+    for obj in world.of(Kind.SERVING_POOL):
+        plan += reconcile(world, ref_of(obj), now)
+    return plan
+
+
+def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
+    """Status only: what a tenant is entitled to is written with the pools that serve it."""
+    tenant = parse(Tenant, obj)
+    if isinstance(tenant, Refused):
+        return plan_status(obj, (verdict_of(tenant), _not_accepted()), {}, now)
+    keys = tenant_keys(world)[tenant.metadata.name]
+    problems = list(keys.problems)
+    weights: dict[str, str] = {}
+    served = 0
+    for application in applications(world):
+        if application.spec.tenant_ref.name != tenant.metadata.name:
+            continue
+        match admit(world, application):
+            case Admission(weight=weight):
+                served += 1
+                weights[f"{application.metadata.namespace}/{application.pool_name}"] = weight
+            case Refused(reason=Reason.UNKNOWN_TIER) as refused if refused not in problems:
+                problems.append(refused)
+    refs = resolved()
+    if problems:
+        refs = replace(verdict_of(problems[0]), message="; ".join(problem.message for problem in problems))
+    ready = Verdict(ConditionType.READY, True, Reason.SERVING, f"{len(keys.digests)} API keys are in use")
+    if not keys.digests:
+        message = "no API key is usable: see the condition ResolvedRefs"
+        ready = Verdict(ConditionType.READY, False, Reason.REFS_NOT_RESOLVED, message)
+    fields = {"applications": served, "weights": [{"pool": p, "weight": w} for p, w in sorted(weights.items())]}
+    return plan_status(obj, (accepted(paused=False), refs, ready), fields, now)
+
+
+def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
+    """Its status, and its own pool if it brings one."""
+    application = parse(LLMApplication, obj)
+    if isinstance(application, Refused):
+        return plan_status(obj, (verdict_of(application), _not_accepted()), {}, now)
+    found = admit(world, application)
+    accepted_, refs = accepted(application.spec.paused), resolved()
+    if isinstance(found, Refused):
+        if found.condition is ConditionType.ACCEPTED:
+            accepted_ = verdict_of(found)
+            reason, message = Reason.NOT_ACCEPTED, "see the condition Accepted"
+        else:
+            refs = verdict_of(found)
+            reason, message = Reason.REFS_NOT_RESOLVED, "see the condition ResolvedRefs"
+        ready = Verdict(ConditionType.READY, False, reason, message)
+        return plan_status(obj, (accepted_, refs, ready), {}, now)
+    fields = {
+        "endpoint": endpoint_of(application),
+        "pool": application.pool_name,
+    }
+    plan, refusal = _plan_own_pool(world, application, obj)
+    ready = _application_ready(world, application)
+    return plan + plan_status(obj, (refusal or accepted_, refs, ready), fields, now)
+
+
+def endpoint_of(application: LLMApplication) -> str:
+    """Base URL for OpenAI clients inside the cluster."""
+    namespace, name = application.metadata.namespace, application.metadata.name
+    return f"http://{service_host(application.pool_name, namespace)}{application_path(namespace, name)}"
+
+
+def application_path(namespace: str, name: str) -> str:
+    """Path of an application's OpenAI API at any sidecar of its pool."""
+    return f"/applications/{namespace}/{name}/v1"
+
+
+def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> tuple[Plan, Verdict | None]:
+    if application.spec.pool is None or application.spec.paused:
+        return Plan(), None
+    desired = build_inline_pool(application, obj["spec"]["pool"])
+    message = rejection(world, desired)
+    refusal = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, message) if message else None
+    return Plan(applies=(desired,) if _is_due(world, desired) else ()), refusal
+
+
+def _is_due(world: Snapshot, desired: Json) -> bool:
+    return rejection(world, desired) is None and needs_apply(desired, world.get(ref_of(desired)))
+
+
+def rejection(world: Snapshot, desired: Json) -> str | None:
+    """What the API server said when it refused this very object."""
+    hash_, message = world.rejections.get(ref_of(desired), ("", ""))
+    return message if hash_ == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
+
+
+def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
+    namespace, name = application.metadata.namespace, application.metadata.name
+    pool = pool_of(world, application)
+    if isinstance(pool, Refused):
+        return _not_accepted()
+    engines = observe_engines(world, pool)
+    if not engines.ready:
+        message = f"ServingPool {pool.metadata.name} is not ready: {_engines_verdict(pool, engines).message}"
+        return Verdict(ConditionType.READY, False, Reason.POOL_NOT_READY, message)
+    config = read_pool_config(world.get(_child_ref(pool, Kind.CONFIG_MAP)))
+    if config is None or (namespace, name) not in {(a.namespace, a.name) for a in config.applications}:
+        message = (
+            f"ServingPool {pool.metadata.name} does not serve the application yet: see whether one of them is paused"
+        )
+        return Verdict(ConditionType.READY, False, Reason.POOL_NOT_READY, message)
+    return Verdict(ConditionType.READY, True, Reason.SERVING, "requests are served at status.endpoint")
+
+
+def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
+    """Its objects and status. A refused engine argument withholds the Deployment alone: keys and weights go on."""
+    pool = parse(ServingPool, obj)
+    if isinstance(pool, Refused):
+        return plan_status(obj, (verdict_of(pool), _not_accepted()), {}, now)
+    admitted = admissions(world, pool)
+    written = read_pool_config(world.get(_child_ref(pool, Kind.CONFIG_MAP)))
+    last = (obj.get("status") or {}).get("configurationGeneration", 0)
+    config = build_pool_config(pool, admitted, written, last)
+    refused = refused_argument(pool.spec.engine)
+    verdict = accepted(pool.spec.paused)
+    if refused is not None:
+        verdict = Verdict(ConditionType.ACCEPTED, False, Reason.ENGINE_ARGUMENT_REFUSED, refused)
+    plan = Plan()
+    if not pool.spec.paused:
+        keys = build_key_table(world.installation.pepper, (t.name for t in config.tenants), tenant_keys(world))
+        children = build_children(pool, config, keys, world.installation.sidecar_image)
+        if refused is not None:
+            del children[Kind.DEPLOYMENT]
+        rejected = [message for child in children.values() if (message := rejection(world, child))]
+        if rejected:
+            verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
+        applies = tuple(child for child in children.values() if _is_due(world, child))
+        plan = Plan(applies=applies, deletes=tuple(_superfluous(world, obj)))
+    elif written is not None:
+        config = written
+    engines = observe_engines(world, pool)
+    fields: dict[str, Any] = {
+        "replicas": engines.existing,
+        "readyReplicas": engines.ready,
+        "selector": ",".join(f"{key}={value}" for key, value in selector_of(pool.metadata.name).items()),
+        "endpoint": f"http://{service_host(pool.metadata.name, pool.metadata.namespace)}/v1",
+        "configurationGeneration": config.generation,
+        "applications": len(config.applications),
+    }
+    verdicts = (verdict, *_pool_verdicts(pool, engines, verdict))
+    return plan + plan_status(obj, verdicts, fields, now)
+
+
+@dataclass(frozen=True)
+class Engines:
+    """What a pool's Deployment reports: engines that exist, that take requests, and what keeps others from coming."""
+
+    existing: int
+    ready: int
+    obstacle: str
+
+
+def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
+    """The pool's engines as its Deployment shows them."""
+    status = (world.get(_child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
+    bad = {("ReplicaFailure", "True"), ("Progressing", "False")}
+    obstacles = (c.get("message", "") for c in status.get("conditions") or () if (c["type"], c["status"]) in bad)
+    return Engines(status.get("replicas", 0), status.get("readyReplicas", 0), "; ".join(obstacles))
+
+
+def _engines_verdict(pool: ServingPool, engines: Engines) -> Verdict:
+    wanted, namespace, name = pool.spec.replicas, pool.metadata.namespace, pool.metadata.name
+    message = f"{engines.ready} of {wanted} engines take requests"
+    if engines.ready >= wanted:
+        return Verdict(ConditionType.ENGINES_AVAILABLE, True, Reason.ALL_AVAILABLE, message)
+    hint = engines.obstacle or f"see `kubectl -n {namespace} describe pods -l {POOL_LABEL}={name}`"
+    holds, reason = (True, Reason.SOME_AVAILABLE) if engines.ready else (False, Reason.NONE_AVAILABLE)
+    return Verdict(ConditionType.ENGINES_AVAILABLE, holds, reason, f"{message}: {hint}")
+
+
+def _pool_verdicts(pool: ServingPool, engines: Engines, accepted_: Verdict) -> Iterator[Verdict]:
+    available = _engines_verdict(pool, engines)
+    yield available
+    if pool.spec.replicas > 1:
+        message = f"each of {pool.spec.replicas} replicas shares its own engine: use 1 where shares must be exact"
+        yield Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, message)
+    else:
+        message = "one engine serves the pool"
+        yield Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, message)
+    if engines.ready:
+        yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
+    elif not accepted_.holds:
+        yield _not_accepted()
+    else:
+        yield Verdict(ConditionType.READY, False, Reason.NONE_AVAILABLE, available.message)
+
+
+def _superfluous(world: Snapshot, pool: Json) -> Iterator[Ref]:
+    """What was made for the pool and is no part of it, for example under a name of an earlier version."""
+    namespace, name = pool["metadata"]["namespace"], pool["metadata"]["name"]
+    for kind in CHILD_KINDS:
+        for child in world.of(kind):
+            ref = ref_of(child)
+            mine = labels_of(child).get(POOL_LABEL) == name and is_controlled_by(child, pool)
+            if ref.namespace == namespace and mine and ref.name != children_name(name):
+                yield ref
+
+
+def _child_ref(pool: ServingPool, kind: Kind) -> Ref:
+    return Ref(kind, pool.metadata.namespace, children_name(pool.metadata.name))
+
+
+def _not_accepted() -> Verdict:
+    return Verdict(ConditionType.READY, False, Reason.NOT_ACCEPTED, "see the condition Accepted")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A user's mistake in a resource."""
+
+    ref: Ref
+    reason: str
+    message: str
+
+
+def mistakes(plan: Plan) -> tuple[Mistake, ...]:
+    """What is wrong with the resources of a plan, as their conditions say it."""
+    types = {ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS}
+    return tuple(
+        Mistake(patch.ref, condition["reason"], condition["message"])
+        for patch in plan.statuses
+        for condition in patch.status["conditions"]
+        if condition["type"] in types and condition["status"] == "False"
+    )
+
+
+def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
+    """Whose plan may change when an object does: ours that refer to it, or that it belongs to."""
+    found = {ref} if ref.kind in OWN_KINDS else set()
+    for application in applications(world):
+        metadata = application.metadata
+        here = Ref(Kind.LLM_APPLICATION, metadata.namespace, metadata.name)
+        pool = Ref(Kind.SERVING_POOL, metadata.namespace, application.pool_name)
+        tenant = Ref(Kind.TENANT, "", application.spec.tenant_ref.name)
+        child_of = {Ref(kind, pool.namespace, children_name(pool.name)) for kind in CHILD_KINDS}
+        namespace = Ref(Kind.NAMESPACE, "", metadata.namespace)
+        if ref in {here, pool, tenant, namespace} | child_of | _key_secrets(world, tenant):
+            found |= {here, pool, tenant}
+    for obj in world.of(Kind.SERVING_POOL):
+        pool_ref = ref_of(obj)
+        if ref.kind in CHILD_KINDS and ref.namespace == pool_ref.namespace and ref.name == children_name(pool_ref.name):
+            found.add(pool_ref)
+    for obj in world.of(Kind.TENANT):
+        if ref in _key_secrets(world, ref_of(obj)):
+            found.add(ref_of(obj))
+    return frozenset(found)
+
+
+def _key_secrets(world: Snapshot, tenant: Ref) -> set[Ref]:
+    parsed = parse(Tenant, world.get(tenant) or {})
+    if isinstance(parsed, Refused):
+        return set()
+    return {Ref(Kind.SECRET, world.installation.namespace, key.secret_ref.name) for key in parsed.spec.api_keys}

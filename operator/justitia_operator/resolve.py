@@ -1,0 +1,219 @@
+"""Who refers to whom: which keys a tenant has, and which applications a pool serves, under which tenant and weight.
+
+A reference that does not resolve is a :class:`Refused`: the condition, its reason and what to do, never an exception.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from justitia_api.application import LLMApplication
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.config import MINIMUM_KEY_BYTES, key_digest
+from justitia_api.pool import ServingPool
+from justitia_api.resource import Resource
+from justitia_api.tenant import ApiKey, Tenant
+from justitia_operator.objects import Json, Kind, Ref, Snapshot, is_controlled_by, labels_of
+
+R = TypeVar("R", bound=Resource)
+
+DEFAULT_WEIGHT = "1"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A user's mistake, as the condition that shows it."""
+
+    condition: ConditionType
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Admission:
+    """An application that its pool serves."""
+
+    application: LLMApplication
+    tenant: Tenant
+    weight: str
+
+
+@dataclass(frozen=True)
+class TenantKeys:
+    """Digests of a tenant's usable keys, and what is wrong with the others."""
+
+    digests: tuple[str, ...]
+    problems: tuple[Refused, ...]
+
+
+def parse(type_: type[R], obj: Json) -> R | Refused:
+    """The typed object. The status is not read: it is computed, never an input."""
+    try:
+        return type_.model_validate({key: value for key, value in obj.items() if key != "status"})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = f"{where or 'object'}: {first['msg']}"
+        return Refused(ConditionType.ACCEPTED, Reason.INVALID_SPEC, message)
+
+
+def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
+    """Whether its pool serves the application, and as whom."""
+    namespace, tenant_name = application.metadata.namespace, application.spec.tenant_ref.name
+    tenant_object = world.get(Ref(Kind.TENANT, "", tenant_name))
+    if tenant_object is None:
+        message = f"Tenant {tenant_name} does not exist: create it, or create this application for another one"
+        return Refused(ConditionType.RESOLVED_REFS, Reason.TENANT_NOT_FOUND, message)
+    tenant = parse(Tenant, tenant_object)
+    if isinstance(tenant, Refused):
+        message = f"Tenant {tenant_name} is not accepted: {tenant.message}"
+        return Refused(ConditionType.RESOLVED_REFS, Reason.REFERENT_NOT_ACCEPTED, message)
+    if not allows(world, tenant, namespace):
+        message = f"Tenant {tenant_name} does not allow namespace {namespace}: add it to the Tenant's spec.namespaces"
+        return Refused(ConditionType.ACCEPTED, Reason.NAMESPACE_NOT_ALLOWED, message)
+    pool = pool_of(world, application)
+    if isinstance(pool, Refused):
+        return pool
+    weight = weight_in(pool, tenant)
+    if isinstance(weight, Refused):
+        return weight
+    return Admission(application, tenant, weight)
+
+
+def allows(world: Snapshot, tenant: Tenant, namespace: str) -> bool:
+    """Whether the tenant may be used from a namespace."""
+    selection = tenant.spec.namespaces
+    if selection.names is not None:
+        return namespace in selection.names
+    found = world.get(Ref(Kind.NAMESPACE, "", namespace))
+    if selection.selector is None or found is None:
+        return False
+    labels = labels_of(found)
+    return all(labels.get(key) == value for key, value in selection.selector.match_labels.items())
+
+
+def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refused:
+    """The pool that serves the application: the one it refers to, or its own."""
+    namespace, name = application.metadata.namespace, application.pool_name
+    if application.spec.pool is not None:
+        taken = foreign_pool(world, application)
+        if taken:
+            return taken
+        document = {
+            "apiVersion": application.api_version,
+            "kind": "ServingPool",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": application.spec.pool.model_dump(by_alias=True),
+        }
+        return ServingPool.model_validate(document)
+    found = world.get(Ref(Kind.SERVING_POOL, namespace, name))
+    if found is None:
+        message = f"ServingPool {name} does not exist in namespace {namespace}: create it there, or correct poolRef"
+        return Refused(ConditionType.RESOLVED_REFS, Reason.POOL_NOT_FOUND, message)
+    pool = parse(ServingPool, found)
+    if isinstance(pool, Refused):
+        message = f"ServingPool {name} is not accepted: {pool.message}"
+        return Refused(ConditionType.RESOLVED_REFS, Reason.REFERENT_NOT_ACCEPTED, message)
+    return pool
+
+
+def foreign_pool(world: Snapshot, application: LLMApplication) -> Refused | None:
+    """The mistake of an inline pool whose name is another pool's."""
+    namespace, name = application.metadata.namespace, application.metadata.name
+    found = world.get(Ref(Kind.SERVING_POOL, namespace, name))
+    owner = world.get(Ref(Kind.LLM_APPLICATION, namespace, name))
+    if found is None or owner is None or is_controlled_by(found, owner):
+        return None
+    message = f"a ServingPool {name} that is not this application's exists: refer to it by poolRef, or rename one"
+    return Refused(ConditionType.ACCEPTED, Reason.POOL_NAME_TAKEN, message)
+
+
+def weight_in(pool: ServingPool, tenant: Tenant) -> str | Refused:
+    """The tenant's weight in the pool."""
+    if tenant.spec.weight is not None:
+        return tenant.spec.weight
+    if tenant.spec.tier is None:
+        return DEFAULT_WEIGHT
+    weight = pool.spec.scheduling.weight_of(tenant.spec.tier)
+    if weight is not None:
+        return weight
+    known = ", ".join(tier.name for tier in pool.spec.scheduling.tiers) or "no tiers"
+    message = (
+        f"Tenant {tenant.metadata.name} is in tier {tenant.spec.tier}, ServingPool {pool.metadata.name} has {known}: "
+        "add the tier to the pool's scheduling.tiers, or change the Tenant's"
+    )
+    return Refused(ConditionType.RESOLVED_REFS, Reason.UNKNOWN_TIER, message)
+
+
+def applications(world: Snapshot) -> Iterator[LLMApplication]:
+    """All applications that can be read, by namespace and name."""
+    for obj in world.of(Kind.LLM_APPLICATION):
+        application = parse(LLMApplication, obj)
+        if isinstance(application, LLMApplication):
+            yield application
+
+
+def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
+    """The applications that a pool serves, by name."""
+    here = (pool.metadata.namespace, pool.metadata.name)
+    candidates = (a for a in applications(world) if (a.metadata.namespace, a.pool_name) == here)
+    return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
+
+
+def tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
+    """The keys of every tenant. A key of two tenants is the older one's: an addition takes nothing away."""
+    owners: dict[str, str] = {}
+    found: dict[str, TenantKeys] = {}
+    tenants = [t for obj in world.of(Kind.TENANT) if isinstance(t := parse(Tenant, obj), Tenant)]
+    for tenant in sorted(tenants, key=lambda t: (t.metadata.creation_timestamp, t.metadata.name)):
+        digests: list[str] = []
+        problems: list[Refused] = []
+        for key in tenant.spec.api_keys:
+            digest = _digest(world, key)
+            if isinstance(digest, Refused):
+                problems.append(digest)
+            elif owners.setdefault(digest, tenant.metadata.name) != tenant.metadata.name:
+                problems.append(_duplicate(key, owners[digest]))
+            elif digest not in digests:
+                digests.append(digest)
+        found[tenant.metadata.name] = TenantKeys(tuple(digests), tuple(problems))
+    return found
+
+
+def _duplicate(key: ApiKey, owner: str) -> Refused:
+    message = f"the key in Secret {key.secret_ref.name} is Tenant {owner}'s already: give each tenant its own key"
+    return Refused(ConditionType.RESOLVED_REFS, Reason.DUPLICATE_KEY, message)
+
+
+def _digest(world: Snapshot, key: ApiKey) -> str | Refused:
+    namespace, reference = world.installation.namespace, key.secret_ref
+    secret = world.get(Ref(Kind.SECRET, namespace, reference.name))
+    value = secret_value(secret, reference.key) if secret is not None else None
+    if value is None:
+        what = "does not exist" if secret is None else f"has no entry {reference.key}"
+        message = f"Secret {reference.name} in namespace {namespace} {what}: create it with the API key in that entry"
+        return Refused(ConditionType.RESOLVED_REFS, Reason.SECRET_NOT_FOUND, message)
+    if len(value) < MINIMUM_KEY_BYTES:
+        message = (
+            f"the key in Secret {reference.name} has {len(value)} bytes: use {MINIMUM_KEY_BYTES} random ones or more"
+        )
+        return Refused(ConditionType.RESOLVED_REFS, Reason.KEY_TOO_SHORT, message)
+    return key_digest(world.installation.pepper, value)
+
+
+def secret_value(secret: Json, entry: str) -> bytes | None:
+    """An entry of a Secret without surrounding white space, from `stringData` or `data`; None if it is not there."""
+    text = (secret.get("stringData") or {}).get(entry)
+    if text is not None:
+        return str(text).encode().strip()
+    encoded = (secret.get("data") or {}).get(entry)
+    if encoded is None:
+        return None
+    try:
+        return base64.b64decode(encoded, validate=True).strip()
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,24 @@
+"""How the operator is configured: environment variables with the prefix JUSTITIA_."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """JUSTITIA_NAMESPACE is `namespace`, and so on."""
+
+    model_config = SettingsConfigDict(env_prefix="JUSTITIA_", frozen=True)
+
+    namespace: str = Field(
+        default="justitia-system",
+        description="Where key Secrets are read, and where the pepper and the Lease are",
+    )
+    sidecar_image: str = Field(default="justitia:0.1.0", description="Image of the scheduler beside each engine")
+    resync_seconds: Annotated[float, Field(gt=0)] = Field(
+        default=300, description="How often everything is listed anew, and what is not watched is applied anew"
+    )
+    workers: Annotated[int, Field(ge=1, le=64)] = 4
+    liveness_endpoint: str | None = Field(default=None, description="For example http://0.0.0.0:8080/healthz")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -1,0 +1,82 @@
+"""From verdicts to status: conditions that keep their transition time, and Events on transitions only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from justitia_api.conditions import Condition, ConditionType, Reason
+from justitia_operator.objects import EventType, Json, Note, Plan, StatusPatch, ref_of
+from justitia_operator.resolve import Refused
+
+LONGEST_MESSAGE = 1024
+
+_MISTAKES = {ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a condition is to say."""
+
+    type: ConditionType
+    holds: bool
+    reason: Reason
+    message: str
+
+
+def verdict_of(refused: Refused) -> Verdict:
+    return Verdict(refused.condition, False, refused.reason, refused.message)
+
+
+def accepted(paused: bool) -> Verdict:
+    if paused:
+        message = "spec.paused is set: what exists stays as it is until it is unset"
+        return Verdict(ConditionType.ACCEPTED, True, Reason.PAUSED, message)
+    return Verdict(ConditionType.ACCEPTED, True, Reason.ACCEPTED, "the resource is accepted")
+
+
+def resolved() -> Verdict:
+    return Verdict(ConditionType.RESOLVED_REFS, True, Reason.RESOLVED_REFS, "all references are resolved")
+
+
+def plan_status(obj: Json, verdicts: Iterable[Verdict], fields: dict[str, Any], now: datetime) -> Plan:
+    """Writes the status if it differs from the observed one. `fields` are the others than conditions; None is unset."""
+    generation = obj["metadata"].get("generation", 1)
+    observed = obj.get("status") or {}
+    before = {condition["type"]: condition for condition in observed.get("conditions") or ()}
+    conditions = [_condition(verdict, before.get(verdict.type), generation, now) for verdict in verdicts]
+    status = {name: value for name, value in fields.items() if value not in (None, [])}
+    status |= {"observedGeneration": generation, "conditions": conditions}
+    if status == observed:
+        return Plan()
+    notes = tuple(_note(obj, c) for c in conditions if _is_transition(before.get(c["type"]), c))
+    return Plan(statuses=(StatusPatch(ref_of(obj), status),), events=notes)
+
+
+def _condition(verdict: Verdict, before: Json | None, generation: int, now: datetime) -> Json:
+    status = "True" if verdict.holds else "False"
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if before is not None and before["status"] == status:
+        stamp = before["lastTransitionTime"]
+    condition = Condition(
+        type=verdict.type,
+        status="True" if verdict.holds else "False",
+        reason=verdict.reason,
+        message=verdict.message[:LONGEST_MESSAGE],
+        observed_generation=generation,
+        last_transition_time=datetime.fromisoformat(stamp),
+    )
+    return condition.model_dump(by_alias=True, mode="json") | {"lastTransitionTime": stamp}
+
+
+def _is_transition(before: Json | None, after: Json) -> bool:
+    """A first condition is told only if it is a mistake: that a new resource is not ready yet surprises nobody."""
+    if before is None:
+        return after["status"] == "False" and after["type"] in _MISTAKES
+    return (before["status"], before["reason"]) != (after["status"], after["reason"])
+
+
+def _note(obj: Json, condition: Json) -> Note:
+    mistake = condition["status"] == "False" and condition["type"] in _MISTAKES
+    type_ = EventType.WARNING if mistake else EventType.NORMAL
+    return Note(obj, type_, condition["reason"], f"{condition['type']}={condition['status']}: {condition['message']}")

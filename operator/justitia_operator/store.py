@@ -1,0 +1,66 @@
+"""What was last seen of the cluster. Watching, listing and the answers to writes all end here; the newest wins.
+
+Resource versions are compared as numbers, as Kubernetes guarantees since 1.35, so that an old event never undoes what
+an answer to a later write told.
+"""
+
+from collections.abc import Callable, Iterable
+
+from justitia_operator.objects import Installation, Json, Ref, Snapshot, ref_of
+
+
+def version_of(obj: Json) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+class Store:
+    """Objects by reference."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._objects: dict[Ref, Json] = {}
+        self._rejections: dict[Ref, tuple[str, str]] = {}
+        self._installation = installation
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as known at this moment. Valid until control returns to the event loop."""
+        return Snapshot(self._objects, self._installation, self._rejections)
+
+    def put(self, obj: Json) -> bool:
+        """Takes the object over unless a newer one is known. Tells whether anything is new."""
+        ref, known = ref_of(obj), self._objects.get(ref_of(obj))
+        if known is not None and version_of(known) >= version_of(obj):
+            return False
+        obj["metadata"].pop("managedFields", None)
+        self._objects[ref] = obj
+        return True
+
+    def remove(self, obj: Json) -> bool:
+        """Forgets a deleted object, not its successor of the same name. Tells whether it was known."""
+        ref, known = ref_of(obj), self._objects.get(ref_of(obj))
+        if known is None or known["metadata"]["uid"] != obj["metadata"]["uid"]:
+            return False
+        del self._objects[ref]
+        return True
+
+    def replace(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> None:
+        """Takes a list over: what it covers and does not hold is gone, unless it is newer than the list."""
+        seen = set()
+        for obj in listed:
+            seen.add(ref_of(obj))
+            self.put(obj)
+        gone = [ref for ref, obj in self._objects.items() if covers(ref) and ref not in seen]
+        for ref in gone:
+            if version_of(self._objects[ref]) <= version:
+                del self._objects[ref]
+
+    def forget(self, covers: Callable[[Ref], bool]) -> None:
+        """Forgets what nobody watches, so that it is applied, and so checked, anew."""
+        for ref in [ref for ref in self._objects if covers(ref)]:
+            del self._objects[ref]
+
+    def reject(self, ref: Ref, hash_: str, message: str) -> None:
+        """Remembers that the API server refused an object, so that it is not offered again and again."""
+        self._rejections[ref] = (hash_, message)
+
+    def forget_rejections(self) -> None:
+        self._rejections.clear()

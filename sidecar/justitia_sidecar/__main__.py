@@ -1,0 +1,124 @@
+"""`python -m justitia_sidecar`: both ports in one process and one event loop. SIGTERM and SIGINT drain, then stop."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+import structlog
+import uvicorn
+import uvloop
+from pydantic import ValidationError
+
+from justitia_api.config import KeyTable, PoolConfig
+from justitia_sidecar.admin import build_admin
+from justitia_sidecar.engine import Engine
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.public import PublicApp
+from justitia_sidecar.reload import WatchedDocument
+from justitia_sidecar.service import Sidecar
+from justitia_sidecar.settings import Settings
+
+SHUTDOWN_SECONDS = 30
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process, which runs two of them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def main() -> None:
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        for problem in error.errors(include_input=False):
+            name = "JUSTITIA_" + "_".join(str(part) for part in problem["loc"]).upper()
+            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
+    _configure_logging(settings.log_level)
+    try:
+        sockets = [
+            _listen("JUSTITIA_PORT", settings.host, settings.port),
+            _listen("JUSTITIA_ADMIN_PORT", settings.admin_host, settings.admin_port),
+        ]
+    except OSError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+    uvloop.run(serve(settings, *sockets))
+
+
+async def serve(settings: Settings, public: socket.socket, admin: socket.socket) -> None:
+    """Serve until a signal has come and the started requests are over."""
+    loop = asyncio.get_running_loop()
+    async with Engine.session() as session:
+        sidecar = Sidecar(Engine(settings.engine_url, session), Metrics(), time.monotonic)
+        config = WatchedDocument(settings.config_file, PoolConfig)
+        keys = WatchedDocument(settings.keys_file, KeyTable)
+        sidecar.poll_documents(config, keys)
+        servers = [
+            _Server(_server_config(PublicApp(sidecar), settings)),
+            _Server(_server_config(build_admin(sidecar), settings)),
+        ]
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        async with asyncio.TaskGroup() as group:
+            background = [
+                group.create_task(sidecar.watch_engine()),
+                group.create_task(sidecar.watch_documents(config, keys)),
+                group.create_task(sidecar.tick_forever()),
+            ]
+            serving = [
+                group.create_task(server.serve(sockets=[sock]))
+                for server, sock in zip(servers, (public, admin), strict=True)
+            ]
+            await stopping.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SHUTDOWN_SECONDS):
+                    await sidecar.drain()
+            for server in servers:
+                server.should_exit = True
+            await asyncio.wait(serving)
+            for task in background:
+                task.cancel()
+
+
+def _server_config(app: object, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def _listen(variable: str, host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=2048)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}: free the port or set {variable}") from None
+
+
+def _configure_logging(level: str) -> None:
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper(), logging.INFO)),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The port for the cluster: probes, metrics, status, queue, drain. Not for clients."""
+
+from fastapi import FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from justitia_api.status import PoolStatus, QueueStatus
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.report import observe_queue, observe_status, set_gauges
+from justitia_sidecar.service import Sidecar
+
+
+def build_admin(sidecar: Sidecar) -> FastAPI:
+    admin = FastAPI(title="Justitia sidecar, admin", redoc_url=None)
+
+    @admin.exception_handler(RefusalError)
+    async def refuse(request: Request, refusal: RefusalError) -> Response:
+        headers = {name.decode(): value.decode() for name, value in refusal.headers}
+        return Response(refusal.body, refusal.refusal.status, headers)
+
+    @admin.get("/healthz", summary="The process lives")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @admin.get("/readyz", summary="Configured, the engine answers, and not draining")
+    async def readyz(response: Response) -> dict[str, bool]:
+        configured = sidecar.in_force is not None and sidecar.keys is not None
+        engine = sidecar.in_force is not None and sidecar.in_force.admission.engine.ready
+        if not (configured and engine) or sidecar.draining:
+            response.status_code = 503
+        return {"configured": configured, "engine": engine, "draining": sidecar.draining}
+
+    @admin.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        if sidecar.keys is not None:
+            set_gauges(sidecar)
+        return Response(generate_latest(sidecar.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @admin.get("/internal/status", summary="Tenants' shares, KV space, configuration in force")
+    async def status() -> PoolStatus:
+        return observe_status(sidecar)
+
+    @admin.get("/internal/queue", summary="Waiting requests in order, with why they wait")
+    async def queue() -> QueueStatus:
+        return observe_queue(sidecar)
+
+    @admin.post("/internal/drain", summary="Refuse what is new; answers when the started requests are over")
+    async def drain() -> dict[str, int]:
+        await sidecar.drain()
+        return {"open_requests": sidecar.open_requests}
+
+    return admin

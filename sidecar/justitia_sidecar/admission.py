@@ -1,0 +1,384 @@
+"""When a request goes to the engine. Owns the policy, the KV reservations and the engine's small own queue.
+
+A request enters, waits in the policy's order and is admitted when it is the head and fits:
+
+- *KV space.* A request reserves its prompt and predicted output, in whole blocks, out of the engine's M tokens.
+  Prediction: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the application's running mean of outputs
+  (until it has one: `max_tokens`). A request that outgrows its reservation holds what it really has; if the
+  engine runs out, it preempts the request of largest priority number, the one admitted last.
+- *The engine's own queue stays short*: at most `UNSTARTED` requests that the engine has been given and has not
+  begun. A streamed request has begun at its first chunk, another one when its prefill should be over by the
+  fitted step time; the engine's own count of waiting requests overrules both.
+
+The head that does not fit blocks. A tenant at its own limit of running requests is kept out of the policy, in
+order of arrival, until one of them is over.
+
+Accounting is here too: every token of prompt and output reaches the policy once, as the engine counts it.
+No clock, no I/O; `now` is in seconds.
+"""
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from justitia_api.config import PoolConfig
+from justitia_api.status import WaitingReason
+from justitia_api.wire import Refusal
+from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
+from justitia_scheduling.policy import Policy
+from justitia_scheduling.tiered import TieredJustitia
+from justitia_sidecar.carry import carry_over
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.runs import RunTable, TrackedRun
+from justitia_sidecar.step_time import StepTimeFit
+
+UNSTARTED = 2
+OUTPUT_MARGIN = 1.5
+_MEAN_MEMORY = 200
+
+
+class Stage(Enum):
+    """Where a request is on its way through the sidecar."""
+
+    HELD = "held"
+    QUEUED = "queued"
+    SENT = "sent"
+    STARTED = "started"
+    OVER = "over"
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A request in the sidecar. `prompt_tokens` may be an estimate until `prompt_exact`.
+
+    `rank` is its place in the order of admissions, and its priority in the engine. `on_admitted` is called once.
+    """
+
+    id: RequestId
+    tenant: TenantId
+    application: ApplicationId
+    run: TrackedRun
+    prompt_tokens: Tokens
+    prompt_exact: bool
+    max_tokens: Tokens
+    streamed: bool
+    arrival: Seconds
+    on_admitted: Callable[[], None]
+    stage: Stage = Stage.HELD
+    rank: int = 0
+    reserved: Tokens = 0
+    produced: Tokens = 0
+    sent_at: Seconds = 0.0
+    presumed_start: Seconds = 0.0
+    last_chunk: Seconds = 0.0
+    processed_then: Tokens = 0
+
+
+class OutputMeans:
+    """Running mean of the outputs of an application's requests, over about the last `_MEAN_MEMORY`."""
+
+    def __init__(self) -> None:
+        self._mean: dict[ApplicationId, float] = {}
+        self._count: defaultdict[ApplicationId, int] = defaultdict(int)
+
+    def observe(self, application: ApplicationId, produced: Tokens) -> None:
+        n = self._count[application] = min(self._count[application] + 1, _MEAN_MEMORY)
+        mean = self._mean.get(application, 0.0)
+        self._mean[application] = mean + (produced - mean) / n
+
+    def predict(self, application: ApplicationId, max_tokens: Tokens) -> Tokens:
+        mean = self._mean.get(application)
+        return max_tokens if mean is None else min(max_tokens, max(1, round(mean * OUTPUT_MARGIN)))
+
+
+@dataclass(slots=True)
+class EngineView:
+    """What is known of the engine. `waiting` is its own count, as last told."""
+
+    ready: bool = False
+    kv_tokens: Tokens | None = None
+    block_size: Tokens = 1
+    longest: Tokens | None = None
+    waiting: int = 0
+
+
+@dataclass(slots=True)
+class TenantLoad:
+    queued: int = 0
+    running: int = 0
+    held: deque[Ticket] = field(default_factory=deque)
+
+
+class Admission:
+    def __init__(self, config: PoolConfig, policy: Policy, step_time: StepTimeFit | None = None) -> None:
+        self.policy = policy
+        self.runs = RunTable(policy)
+        self.engine = EngineView()
+        self.load: defaultdict[TenantId, TenantLoad] = defaultdict(TenantLoad)
+        self.tickets: dict[RequestId, Ticket] = {}
+        self.reserved: Tokens = 0
+        self.outputs = OutputMeans()
+        self.fit = step_time or StepTimeFit()
+        self._config = config
+        self._limits = {TenantId(t.name): t.limits for t in config.tenants}
+        self._queued = 0
+        self._sent: OrderedDict[RequestId, Ticket] = OrderedDict()
+        self._rank = 0
+        self._processed: Tokens = 0
+        self._resident: Tokens = 0
+        self._reference: Ticket | None = None
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait, held ones included."""
+        return self._queued
+
+    # What a request goes through.
+
+    def check_room(self, tenant: TenantId) -> None:
+        """Raises a refusal with 429 where the queue of the pool or of the tenant is full."""
+        bound = self._config.queue.maximum_requests
+        if self._queued >= bound:
+            raise RefusalError(
+                Refusal.QUEUE_FULL, f"The pool's queue is full ({bound} requests): retry later.", retry_after=5
+            )
+        limits = self._limits.get(tenant)
+        own = limits.queued_requests if limits else None
+        if own is not None and self.load[tenant].queued >= own:
+            raise RefusalError(
+                Refusal.TENANT_QUEUE_FULL,
+                f"Your tenant has {own} requests waiting, which is its limit: retry later.",
+                retry_after=5,
+            )
+
+    def check_fits(self, prompt_tokens: Tokens, max_tokens: Tokens) -> None:
+        """Raises a refusal with 400 where an exactly counted prompt can never be served."""
+        bounds = [b for b in (self.engine.longest, self.engine.kv_tokens) if b is not None]
+        if bounds and prompt_tokens + max(1, max_tokens) > min(bounds):
+            raise RefusalError(
+                Refusal.PROMPT_TOO_LONG,
+                f"{prompt_tokens} prompt tokens and {max_tokens} of output exceed the {min(bounds)} tokens that a "
+                "request may have in this pool: shorten the prompt or lower 'max_tokens'.",
+                param="max_tokens",
+            )
+
+    def enter(self, ticket: Ticket, now: Seconds) -> None:
+        """The request waits. Its run counts it already."""
+        self.tickets[ticket.id] = ticket
+        load = self.load[ticket.tenant]
+        load.queued += 1
+        self._queued += 1
+        load.held.append(ticket)
+        self._release(ticket.tenant, now)
+
+    def pump(self, now: Seconds) -> None:
+        """Admit while the head fits."""
+        while (head := self.policy.head()) is not None:
+            ticket = self.tickets[head]
+            if self._obstacle(ticket, now) is not None:
+                return
+            self._admit(ticket, now)
+
+    def leave(self, ticket: Ticket, now: Seconds, *, completed: bool, ends_run: bool = False) -> None:
+        """The request is over: completed, or aborted at whatever stage."""
+        load = self.load[ticket.tenant]
+        match ticket.stage:
+            case Stage.HELD:
+                load.held.remove(ticket)
+                load.queued -= 1
+                self._queued -= 1
+            case Stage.QUEUED:
+                self.policy.aborted(ticket.id, now)
+                load.queued -= 1
+                self._queued -= 1
+            case Stage.SENT | Stage.STARTED:
+                self._sent.pop(ticket.id, None)
+                self.reserved -= ticket.reserved
+                self._resident -= ticket.prompt_tokens + ticket.produced
+                load.running -= 1
+                if completed:
+                    self.policy.finished(ticket.id, now)
+                    self.outputs.observe(ticket.application, ticket.produced)
+                else:
+                    self.policy.aborted(ticket.id, now)
+            case Stage.OVER:
+                return
+        if ticket is self._reference:
+            self._reference = None
+        ticket.stage = Stage.OVER
+        del self.tickets[ticket.id]
+        self.runs.leave(ticket.run, now, ends=ends_run)
+        self._release(ticket.tenant, now)
+        self.pump(now)
+
+    # What the engine did.
+
+    def counted(
+        self, ticket: Ticket, prompt_tokens: Tokens, produced: Tokens, now: Seconds, cached: Tokens = 0
+    ) -> None:
+        """The engine's count so far: `prompt_tokens` and, in all, `produced`. `cached` is told at most once, first."""
+        new = produced - ticket.produced
+        first = ticket.stage is Stage.SENT and new > 0
+        if not ticket.prompt_exact or prompt_tokens > ticket.prompt_tokens:
+            self._correct_prompt(ticket, prompt_tokens, now)
+        if new <= 0:
+            return
+        prefilled = max(0, ticket.prompt_tokens - cached) if first else 0
+        self.policy.stepped(Step((Progress(ticket.id, prefilled=prefilled, produced=1),)), now)
+        for _ in range(new - 1):
+            self.policy.stepped(Step((Progress(ticket.id, produced=1),)), now)
+        ticket.produced = produced
+        self._processed += prefilled + new
+        self._resident += new
+        held = ticket.prompt_tokens + produced
+        if held > ticket.reserved:
+            grown = self._blocks(held)
+            self.reserved += grown - ticket.reserved
+            ticket.reserved = grown
+        if ticket.streamed:
+            self._time_steps(ticket, new, now)
+        if first:
+            self._started(ticket, now)
+
+    def refused_by_engine(self, ticket: Ticket, now: Seconds) -> None:
+        """The engine answered with an error: nothing was produced."""
+        self._started(ticket, now)
+
+    def engine_told(self, view: EngineView, now: Seconds) -> None:
+        self.engine = view
+        if view.kv_tokens is not None and view.kv_tokens != self.policy.capacity:
+            self.policy.set_capacity(view.kv_tokens, now)
+        self.pump(now)
+
+    def tick(self, now: Seconds) -> None:
+        """Housekeeping, about once a second: runs expire, time is charged by the latest fit."""
+        if isinstance(self.policy.cost_model, EngineTime):
+            self.policy.cost_model.step_time = self.fit.step_time
+        self.runs.expire(now)
+        self.pump(now)
+
+    def estimate_produced(self, ticket: Ticket, now: Seconds) -> Tokens:
+        """What the engine has produced for a non-streamed request that shows nothing, by the fitted step time."""
+        t = self.fit.step_time
+        step = t.per_step + t.per_token * len(self.policy.running) + t.per_kv_token * self._resident
+        return min(ticket.max_tokens, max(0, int((now - ticket.presumed_start) / step)))
+
+    def next_presumed_start(self, now: Seconds) -> Seconds | None:
+        """When to pump again because a request that shows no first chunk should have begun; None: no such."""
+        if not self._queued:
+            return None
+        starts = (t.presumed_start for t in self._sent.values() if not t.streamed)
+        return min((start for start in starts if start > now), default=None)
+
+    # What the pool's owner changes.
+
+    def reconfigure(self, config: PoolConfig, policy: Policy, now: Seconds, *, keep_service: bool) -> None:
+        """Put a configuration in force; `policy` is the present one or a fresh one that takes over."""
+        if policy is not self.policy:
+            carry_over(self.policy, policy, now, keep_service=keep_service)
+            self.policy = self.runs.policy = policy
+        self._config = config
+        self._limits = {TenantId(t.name): t.limits for t in config.tenants}
+        for tenant in config.tenants:
+            if policy.weights.get(TenantId(tenant.name)) != tenant.weight:
+                policy.set_weight(TenantId(tenant.name), tenant.weight, now)
+        for name in list(self.load):
+            self._release(name, now)
+        self.pump(now)
+
+    # What people ask.
+
+    def waiting(self, now: Seconds) -> Iterator[tuple[Ticket, WaitingReason]]:
+        """Waiting requests in order, each with why it waits."""
+        order = self.policy.order()
+        for request in order:
+            ticket = self.tickets[request]
+            obstacle = self._obstacle(ticket, now)
+            if obstacle is WaitingReason.ENGINE_UNAVAILABLE:
+                yield ticket, obstacle
+            elif request == order[0]:
+                yield ticket, obstacle or WaitingReason.BEHIND_OTHERS
+            elif isinstance(self.policy, TieredJustitia) and self.policy.gated(ticket.tenant):
+                yield ticket, WaitingReason.TENANT_GATED
+            else:
+                yield ticket, WaitingReason.BEHIND_OTHERS
+        for load in self.load.values():
+            for ticket in load.held:
+                yield ticket, WaitingReason.TENANT_LIMIT
+
+    def reservation(self, ticket: Ticket) -> Tokens:
+        """KV tokens the request would reserve if it were admitted, never more than the engine has."""
+        return self._blocks(ticket.prompt_tokens + self.outputs.predict(ticket.application, ticket.max_tokens))
+
+    # How.
+
+    def _release(self, tenant: TenantId, now: Seconds) -> None:
+        """Tell the policy of the tenant's held requests as far as its limit allows."""
+        load = self.load[tenant]
+        limits = self._limits.get(tenant)
+        most = limits.running_requests if limits else None
+        while load.held and (most is None or load.running + load.queued - len(load.held) < most):
+            ticket = load.held.popleft()
+            ticket.stage = Stage.QUEUED
+            known = ticket.prompt_tokens if ticket.prompt_exact else 0
+            self.policy.request_arrived(Request(ticket.id, ticket.run.id, known), now)
+
+    def _obstacle(self, ticket: Ticket, now: Seconds) -> WaitingReason | None:
+        capacity = self.engine.kv_tokens
+        if not self.engine.ready or capacity is None:
+            return WaitingReason.ENGINE_UNAVAILABLE
+        unstarted = sum(t.streamed or now < t.presumed_start for t in self._sent.values())
+        if unstarted >= UNSTARTED or self.engine.waiting > UNSTARTED:
+            return WaitingReason.ENGINE_BUSY
+        if self.reserved and self.reserved + self.reservation(ticket) > capacity:
+            return WaitingReason.NO_KV_SPACE
+        return None
+
+    def _admit(self, ticket: Ticket, now: Seconds) -> None:
+        self.policy.admitted(ticket.id, now)
+        load = self.load[ticket.tenant]
+        load.queued -= 1
+        load.running += 1
+        self._queued -= 1
+        self._rank += 1
+        ticket.stage = Stage.SENT
+        ticket.rank = self._rank
+        ticket.reserved = self.reservation(ticket)
+        ticket.sent_at = now
+        t = self.fit.step_time
+        ticket.presumed_start = now + t.per_step + t.per_token * ticket.prompt_tokens
+        self.reserved += ticket.reserved
+        self._resident += ticket.prompt_tokens
+        self._sent[ticket.id] = ticket
+        ticket.on_admitted()
+
+    def _started(self, ticket: Ticket, now: Seconds) -> None:
+        if ticket.stage is Stage.SENT:
+            ticket.stage = Stage.STARTED
+            del self._sent[ticket.id]
+            self.pump(now)
+
+    def _correct_prompt(self, ticket: Ticket, prompt_tokens: Tokens, now: Seconds) -> None:
+        ticket.prompt_exact = True
+        self.policy.prompt_known(ticket.id, prompt_tokens, now)
+        self._resident += prompt_tokens - ticket.prompt_tokens
+        ticket.prompt_tokens = prompt_tokens
+
+    def _blocks(self, tokens: Tokens) -> Tokens:
+        size = self.engine.block_size
+        whole = -(-tokens // size) * size
+        return whole if self.engine.kv_tokens is None else min(whole, self.engine.kv_tokens)
+
+    def _time_steps(self, ticket: Ticket, steps: int, now: Seconds) -> None:
+        """One request at a time serves as the clock of the engine's steps."""
+        if self._reference is None:
+            self._reference = ticket
+        elif self._reference is ticket:
+            processed = self._processed - ticket.processed_then
+            self.fit.observe(now - ticket.last_chunk, steps, processed, self._resident)
+        else:
+            return
+        ticket.last_chunk = now
+        ticket.processed_then = self._processed

@@ -1,0 +1,108 @@
+"""The engine behind the sidecar: one vLLM server, reached over HTTP.
+
+Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its count of waiting requests and its
+health; forwards requests. A request is sent once: there is no retry.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import aiohttp
+import msgspec
+
+from justitia_api import wire
+from justitia_sidecar.admission import EngineView, Ticket
+
+_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
+_REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
+
+# Shorter than the engine's own keep-alive of 5 s, so that no request meets a connection that is being closed.
+_KEEPALIVE_SECONDS = 2
+
+_FORWARDED = frozenset({b"content-type", b"accept", b"traceparent", b"tracestate"})
+
+_NO_AUTO_HEADERS = ("Accept-Encoding", "User-Agent")
+
+_CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_WAITING = re.compile(r"^vllm:num_requests_waiting(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+
+
+class EngineError(Exception):
+    """The engine cannot be reached, or said something that is not understood."""
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+def read_metrics(text: str, view: EngineView) -> EngineView:
+    """`view` with the KV space and the waiting requests that the engine's metrics tell."""
+    info = _CACHE_INFO.search(text)
+    if info is None:
+        raise EngineError("its metrics have no vllm:cache_config_info: is it vLLM?")
+    labels = dict(_LABEL.findall(info[1]))
+    try:
+        blocks, size = int(labels["num_gpu_blocks"]), int(labels["block_size"])
+    except (KeyError, ValueError):
+        raise EngineError(f"vllm:cache_config_info tells no number of blocks and block size: {labels}") from None
+    waiting = sum(float(value) for value in _WAITING.findall(text))
+    return replace(view, kv_tokens=blocks * size, block_size=size, waiting=int(waiting))
+
+
+def engine_headers(ticket: Ticket, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    """Few of the client's headers, and our own that decide identity and order in the engine."""
+    kept = [(name.decode(), value.decode("latin-1")) for name, value in received if name in _FORWARDED]
+    return [*kept, ("x-request-id", ticket.id), (wire.ENGINE_PRIORITY_HEADER, str(ticket.rank))]
+
+
+class Engine:
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self.url = url.rstrip("/")
+        self._session = session
+
+    @staticmethod
+    def session() -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS)
+        return aiohttp.ClientSession(
+            connector=connector, timeout=_REQUEST_TIMEOUT, auto_decompress=False, read_bufsize=2**16
+        )
+
+    async def probe(self, view: EngineView) -> EngineView:
+        """The engine as it is. Raises EngineError where it does not answer well."""
+        try:
+            await self._get("/health")
+            found = read_metrics((await self._get("/metrics")).decode(), view)
+            if view.longest is None or not view.ready:
+                models = msgspec.json.decode(await self._get("/v1/models"), type=_Models).data
+                found.longest = min((m.max_model_len for m in models if m.max_model_len), default=None)
+        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+            raise EngineError(f"{self.url} does not answer: {error!r}") from error
+        found.ready = True
+        return found
+
+    async def send(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
+        """The answer's head; its body is still to be read. Raises EngineError before any byte of it."""
+        try:
+            return await self._session.post(
+                self.url + path, data=body, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS
+            )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineError(f"the request could not be sent: {error!r}") from error
+
+    async def models(self) -> bytes:
+        try:
+            return await self._get("/v1/models")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineError(f"{self.url} does not answer: {error!r}") from error
+
+    async def _get(self, path: str) -> bytes:
+        async with self._session.get(self.url + path, timeout=_PROBE_TIMEOUT) as response:
+            response.raise_for_status()
+            return await response.read()

@@ -1,0 +1,102 @@
+"""What tenants got lately: shares of service over a sliding window, and quantiles of waiting.
+
+A tenant's share is its part of all service charged in the window; its entitled share at a moment is its weight
+among the tenants that are active then (queued or running), averaged over the moments at which any was. Sampled by
+the caller about once a second.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from justitia_api.status import Quantiles
+from justitia_scheduling.model import Seconds, TenantId
+
+WINDOW: Seconds = 60.0
+RECENT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    at: Seconds
+    service: Mapping[TenantId, float]
+    entitled: Mapping[TenantId, float]
+
+
+class ShareWindow:
+    def __init__(self, window: Seconds = WINDOW) -> None:
+        self._window = window
+        self._samples: deque[_Sample] = deque()
+        self._last: dict[TenantId, float] = {}
+
+    def restart(self) -> None:
+        """The unit of service changed: what was measured no longer compares."""
+        self._samples.clear()
+        self._last = {}
+
+    def sample(self, service: Mapping[TenantId, float], active: Mapping[TenantId, float], now: Seconds) -> None:
+        """`service` is cumulative; `active` maps the tenants that are active to their weights."""
+        delta = {t: total - self._last.get(t, 0.0) for t, total in service.items()}
+        self._last = dict(service)
+        total_weight = sum(active.values())
+        self._samples.append(_Sample(now, delta, {t: w / total_weight for t, w in active.items()}))
+        while self._samples[0].at <= now - self._window:
+            self._samples.popleft()
+
+    def shares(self) -> dict[TenantId, float]:
+        """Empty if nothing was served in the window."""
+        sums: defaultdict[TenantId, float] = defaultdict(float)
+        for sample in self._samples:
+            for tenant, service in sample.service.items():
+                sums[tenant] += service
+        total = sum(sums.values())
+        return {tenant: value / total for tenant, value in sums.items()} if total > 0 else {}
+
+    def entitled(self) -> dict[TenantId, float]:
+        """Empty if nobody was active in the window."""
+        sums: defaultdict[TenantId, float] = defaultdict(float)
+        moments = 0
+        for sample in self._samples:
+            moments += bool(sample.entitled)
+            for tenant, share in sample.entitled.items():
+                sums[tenant] += share
+        return {tenant: value / moments for tenant, value in sums.items()} if moments else {}
+
+
+@dataclass(slots=True)
+class RecentValues:
+    """The last `RECENT` values of something measured in seconds."""
+
+    values: deque[Seconds] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def observe(self, value: Seconds) -> None:
+        self.values.append(value)
+
+    def quantiles(self) -> Quantiles:
+        if not self.values:
+            return Quantiles()
+        ranked = sorted(self.values)
+        last = len(ranked) - 1
+        return Quantiles(p50=ranked[round(0.5 * last)], p99=ranked[round(0.99 * last)])
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Tokens per minute, with a minute's worth of burst. May go below zero: output is known afterwards."""
+
+    per_minute: int
+    level: float
+    at: Seconds
+
+    def refill(self, now: Seconds) -> None:
+        self.level = min(self.per_minute, self.level + (now - self.at) * self.per_minute / 60)
+        self.at = now
+
+    def wait(self, now: Seconds) -> Seconds:
+        """Seconds until another request may come, 0 if it may at once."""
+        self.refill(now)
+        return 0.0 if self.level > 0 else (1 - self.level) * 60 / self.per_minute
+
+    def take(self, tokens: int, now: Seconds) -> None:
+        self.refill(now)
+        self.level -= tokens

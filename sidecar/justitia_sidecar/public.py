@@ -1,0 +1,94 @@
+"""The port that clients see: OpenAI's API.
+
+Completions go straight to the proxy; FastAPI serves the rest: models, the end of a run, the documentation, errors.
+"""
+
+import re
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from justitia_api.wire import Refusal
+from justitia_scheduling.model import ApplicationId
+from justitia_sidecar import recognition
+from justitia_sidecar.body import Endpoint
+from justitia_sidecar.engine import EngineError
+from justitia_sidecar.proxy import Proxy, Receive, Scope, Send, engine_unavailable
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.service import Sidecar
+
+_COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
+_OPENAI_REFERENCE = "https://platform.openai.com/docs/api-reference"
+
+_DESCRIPTION = f"""
+OpenAI's API in front of a pool of engines. `POST /v1/chat/completions` and `POST /v1/completions`
+([reference]({_OPENAI_REFERENCE})) also exist under
+`/applications/{{namespace}}/{{name}}/v1`, which names the application.
+
+Runs: requests with the same `x-justitia-run` (or `metadata.run_id`) belong to one run;
+`x-justitia-run-end: true` on its last one ends it. One request is one sequence: `n` > 1 and several
+prompts in one body are refused.
+"""
+
+
+class PublicApp:
+    """The ASGI application of the public port."""
+
+    def __init__(self, sidecar: Sidecar) -> None:
+        self._proxy = Proxy(sidecar)
+        self._api = build_api(sidecar)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST":
+            match = _COMPLETION.fullmatch(scope["path"])
+            if match is not None:
+                await self._proxy.serve(scope, receive, send, Endpoint(match[2]), match[1])
+                return
+        await self._api(scope, receive, send)
+
+
+def build_api(sidecar: Sidecar) -> FastAPI:
+    api = FastAPI(title="Justitia", description=_DESCRIPTION, redoc_url=None)
+
+    @api.exception_handler(RefusalError)
+    async def refuse(request: Request, refusal: RefusalError) -> Response:
+        sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
+        headers = {name.decode(): value.decode() for name, value in refusal.headers}
+        return Response(refusal.body, refusal.refusal.status, headers)
+
+    @api.exception_handler(HTTPException)
+    async def not_found(request: Request, error: HTTPException) -> Response:
+        body = {"message": f"{request.method} {request.url.path}: {error.detail}", "type": "invalid_request_error"}
+        content = msgspec.json.encode({"error": {**body, "param": None, "code": None}})
+        return Response(content, error.status_code, error.headers, "application/json")
+
+    @api.get("/v1/models", summary="The pool's model")
+    @api.get("/applications/{namespace}/{name}/v1/models", include_in_schema=False)
+    async def models(request: Request) -> Response:
+        sidecar.tenant(_authorization(request))
+        try:
+            return Response(await sidecar.engine.models(), media_type="application/json")
+        except EngineError:
+            raise engine_unavailable() from None
+
+    @api.delete("/v1/runs/{run}", status_code=204, summary="End a run")
+    @api.delete("/applications/{namespace}/{name}/v1/runs/{run}", status_code=204, include_in_schema=False)
+    async def end_run(request: Request, run: str) -> None:
+        tenant = sidecar.tenant(_authorization(request))
+        in_force = sidecar.configured()
+        names = request.path_params
+        path = f"{names['namespace']}/{names['name']}" if "namespace" in names else None
+        application = in_force.directory.application(tenant, path, dict(request.scope["headers"]))
+        name: ApplicationId = recognition.application_id(application)
+        if not in_force.admission.runs.end(tenant, name, run, sidecar.clock()):
+            raise RefusalError(
+                Refusal.RUN_NOT_FOUND, f"The application {name} has no open run {run[:200]!r}: it may have ended."
+            )
+
+    return api
+
+
+def _authorization(request: Request) -> bytes | None:
+    value = request.headers.get("authorization")
+    return None if value is None else value.encode("latin-1")

@@ -1,0 +1,52 @@
+"""A refused request: one outcome that gives the status code, the error body, the metric's label and Retry-After.
+
+The body is OpenAI's: `{"error": {"message", "type", "param", "code"}}`; `code` is the machine-readable reason.
+"""
+
+import math
+from http import HTTPStatus
+
+import msgspec
+
+from justitia_api.wire import Refusal
+from justitia_scheduling.model import Seconds
+
+_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "service_unavailable_error",
+}
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class RefusalError(Exception):
+    """Raised anywhere before the first byte of an answer; `message` says what to do."""
+
+    def __init__(
+        self, refusal: Refusal, message: str, *, param: str | None = None, retry_after: Seconds | None = None
+    ) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+
+    @property
+    def body(self) -> bytes:
+        return error_body(self.refusal, self.message, self.param)
+
+    @property
+    def headers(self) -> Headers:
+        headers = [(b"content-type", b"application/json")]
+        status = self.refusal.status
+        if status is HTTPStatus.UNAUTHORIZED:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            headers.append((b"retry-after", b"%d" % max(1, math.ceil(self.retry_after or 1))))
+        return headers
+
+
+def error_body(refusal: Refusal, message: str, param: str | None = None) -> bytes:
+    kind = _TYPES.get(refusal.status, "invalid_request_error")
+    return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": refusal.value}})

@@ -1,0 +1,55 @@
+"""The documents on disk, and which of them may be put in force.
+
+A document that cannot be read or does not validate leaves the old one in force. The configuration of higher
+generation wins; one of the same generation with other content is taken too, an older one is not.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import ValidationError
+
+from justitia_api.config import Document
+
+D = TypeVar("D", bound=Document)
+
+
+class InvalidDocumentError(Exception):
+    """The file says something that cannot be put in force; the message names file, field and reason, no values."""
+
+
+@dataclass(slots=True)
+class WatchedDocument(Generic[D]):
+    """One file. `poll` gives a document when the file's content is a new one."""
+
+    path: Path
+    kind: type[D]
+    _stat: tuple[int, int, int] | None = None
+    _digest: bytes | None = None
+
+    def poll(self) -> D | None:
+        """None where nothing changed. Raises InvalidDocumentError once for each wrong content."""
+        try:
+            stat = self.path.stat()  # follows the symbolic links by which a ConfigMap's files are replaced
+            seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            if seen == self._stat:
+                return None
+            content = self.path.read_bytes()
+        except OSError as error:
+            if self._stat is None and self._digest == b"":
+                return None
+            self._stat, self._digest = None, b""
+            raise InvalidDocumentError(f"{self.path}: cannot be read: {error.strerror}") from None
+        self._stat = seen
+        digest = hashlib.sha256(content).digest()
+        if digest == self._digest:
+            return None
+        self._digest = digest
+        try:
+            return self.kind.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "document"
+            raise InvalidDocumentError(f"{self.path}: {where}: {first['msg']}") from None

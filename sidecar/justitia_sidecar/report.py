@@ -1,0 +1,93 @@
+"""What a sidecar tells about itself: status, queue, gauges."""
+
+from itertools import islice
+
+from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus, TenantStatus
+from justitia_scheduling.model import TenantId
+from justitia_sidecar.admission import TenantLoad
+from justitia_sidecar.observation import WINDOW, RecentValues
+from justitia_sidecar.service import Sidecar
+
+LISTED_REQUESTS = 1000
+
+
+def observe_status(sidecar: Sidecar) -> PoolStatus:
+    """Raises a refusal with 503 while nothing is configured."""
+    in_force = sidecar.configured()
+    config, admission = in_force.config, in_force.admission
+    policy = admission.policy
+    shares, entitled = sidecar.shares.shares(), sidecar.shares.entitled()
+    names = [*(TenantId(t.name) for t in config.tenants)]
+    names += [t for t in admission.load if t not in names and (admission.load[t].queued or admission.load[t].running)]
+    tenants = []
+    for name in names:
+        load = admission.load.get(name, TenantLoad())
+        tenants.append(
+            TenantStatus(
+                name=name,
+                weight=policy.weight(name),
+                service=policy.service.get(name, 0.0),
+                share=shares.get(name, 0.0) if shares else None,
+                entitled_share=entitled.get(name, 0.0) if entitled else None,
+                queued=load.queued,
+                running=load.running,
+                time_to_first_token=sidecar.first_token.get(name, RecentValues()).quantiles(),
+            )
+        )
+    return PoolStatus(
+        namespace=config.namespace,
+        name=config.name,
+        generation=config.generation,
+        policy=config.scheduling.policy,
+        cost_model=config.scheduling.cost_model,
+        cost_unit=policy.cost_model.unit,
+        engine_ready=admission.engine.ready,
+        draining=sidecar.draining,
+        kv_capacity_tokens=admission.engine.kv_tokens,
+        kv_reserved_tokens=admission.reserved,
+        open_runs=len(admission.runs),
+        window_seconds=WINDOW,
+        tenants=tuple(tenants),
+    )
+
+
+def observe_queue(sidecar: Sidecar) -> QueueStatus:
+    """Raises a refusal with 503 while nothing is configured."""
+    admission = sidecar.configured().admission
+    now = sidecar.clock()
+    listed = tuple(
+        QueuedRequest(
+            position=position,
+            request=ticket.id,
+            tenant=ticket.tenant,
+            application=ticket.application,
+            waiting_seconds=round(now - ticket.arrival, 3),
+            prompt_tokens=ticket.prompt_tokens,
+            reserved_tokens=admission.reservation(ticket),
+            reason=reason,
+        )
+        for position, (ticket, reason) in enumerate(islice(admission.waiting(now), LISTED_REQUESTS), start=1)
+    )
+    return QueueStatus(waiting=admission.queued, requests=listed)
+
+
+def set_gauges(sidecar: Sidecar) -> None:
+    """Bring the gauges up to date for a scrape."""
+    if sidecar.in_force is None:
+        return
+    status = observe_status(sidecar)
+    m = sidecar.metrics
+    for tenant in status.tenants:
+        m.service.labels(tenant.name).set(tenant.service)
+        m.share.labels(tenant.name).set(tenant.share or 0.0)
+        m.entitled.labels(tenant.name).set(tenant.entitled_share or 0.0)
+        m.queued.labels(tenant.name).set(tenant.queued)
+        m.running.labels(tenant.name).set(tenant.running)
+    m.kv_capacity.set(status.kv_capacity_tokens or 0)
+    m.kv_reserved.set(status.kv_reserved_tokens)
+    m.open_runs.set(status.open_runs)
+    m.engine_ready.set(status.engine_ready)
+    t = sidecar.in_force.admission.fit.step_time
+    m.step_seconds.labels("step").set(t.per_step)
+    m.step_seconds.labels("token").set(t.per_token)
+    m.step_seconds.labels("kv_token").set(t.per_kv_token)

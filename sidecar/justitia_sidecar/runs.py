@@ -1,0 +1,120 @@
+"""Which runs are open. A run is keyed (tenant, application, id); a request without an id is a run of its own.
+
+A run ends when the client says so (as soon as its open requests are done), when it has been idle for its
+timeout, or, at its next request, when it has passed its maximum age or cost: then a new one begins under the
+same id. The number of open runs is bounded: beyond it the run that has been idle longest ends.
+
+This class decides and keeps the policy informed (`run_arrived`, `run_ended`); it has no clock of its own.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from justitia_api.config import ApplicationConfig, RunConfig
+from justitia_scheduling.model import ApplicationId, KVTokenTime, Run, RunId, Seconds, TenantId
+from justitia_scheduling.policy import Policy
+from justitia_sidecar.recognition import application_id
+
+MAXIMUM_OPEN_RUNS = 100_000
+
+RunKey = tuple[TenantId, ApplicationId, str]
+
+
+@dataclass(slots=True, eq=False)
+class TrackedRun:
+    """`closing` runs take no further request and end with their last open one."""
+
+    id: RunId
+    key: RunKey | None
+    limits: RunConfig
+    opened: Seconds
+    last_activity: Seconds
+    open_requests: int = 0
+    closing: bool = False
+
+
+class RunTable:
+    def __init__(self, policy: Policy, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
+        self.policy = policy
+        self._maximum = maximum
+        self._by_key: dict[RunKey, TrackedRun] = {}
+        self._idle: OrderedDict[RunId, TrackedRun] = OrderedDict()
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self.policy.runs)
+
+    def enter(
+        self,
+        tenant: TenantId,
+        application: ApplicationConfig,
+        run: str | None,
+        now: Seconds,
+        predicted_cost: KVTokenTime | None = None,
+    ) -> TrackedRun:
+        """A request begins; returns its run, which counts it until `leave`."""
+        name = application_id(application)
+        key = None if run is None else (tenant, name, run)
+        tracked = None if key is None else self._by_key.get(key)
+        if tracked is not None and self._spent(tracked, now):
+            self._close(tracked, now)
+            tracked = None
+        if tracked is None:
+            tracked = self._open(Run(self._next(), tenant, name, predicted_cost), key, application.run, now)
+        self._idle.pop(tracked.id, None)
+        tracked.open_requests += 1
+        tracked.last_activity = now
+        return tracked
+
+    def leave(self, run: TrackedRun, now: Seconds, *, ends: bool = False) -> None:
+        """One of the run's requests is over."""
+        run.open_requests -= 1
+        run.last_activity = now
+        if ends or run.key is None:
+            self._close(run, now)
+        elif run.open_requests == 0:
+            if run.closing:
+                self.policy.run_ended(run.id, now)
+            else:
+                self._idle[run.id] = run
+
+    def end(self, tenant: TenantId, application: ApplicationId, run: str, now: Seconds) -> bool:
+        """The client ends a run. False if no such run is open."""
+        tracked = self._by_key.get((tenant, application, run))
+        if tracked is None:
+            return False
+        self._close(tracked, now)
+        return True
+
+    def expire(self, now: Seconds) -> None:
+        """End the runs that have been idle for their timeout."""
+        for run in [r for r in self._idle.values() if now - r.last_activity >= r.limits.idle_timeout_seconds]:
+            self._close(run, now)
+
+    def _spent(self, run: TrackedRun, now: Seconds) -> bool:
+        limits = run.limits
+        too_old = now - run.opened >= limits.maximum_age_seconds
+        too_idle = run.open_requests == 0 and now - run.last_activity >= limits.idle_timeout_seconds
+        too_costly = limits.maximum_cost is not None and self.policy.runs[run.id].attained >= limits.maximum_cost
+        return too_old or too_idle or too_costly
+
+    def _next(self) -> RunId:
+        self._sequence += 1
+        return RunId(f"run-{self._sequence}")
+
+    def _open(self, run: Run, key: RunKey | None, limits: RunConfig, now: Seconds) -> TrackedRun:
+        if len(self) >= self._maximum and self._idle:
+            self._close(next(iter(self._idle.values())), now)
+        opened = TrackedRun(run.id, key, limits, now, now)
+        self.policy.run_arrived(run, now)
+        if key is not None:
+            self._by_key[key] = opened
+        return opened
+
+    def _close(self, run: TrackedRun, now: Seconds) -> None:
+        if run.key is not None and self._by_key.get(run.key) is run:
+            del self._by_key[run.key]
+        self._idle.pop(run.id, None)
+        run.closing = True
+        if run.open_requests == 0:
+            self.policy.run_ended(run.id, now)

@@ -1,0 +1,256 @@
+"""A pool's sidecar: the configuration in force, the admission, and what happens in the background.
+
+One event loop, one owner of all state. Documents are polled each second; an invalid one leaves the old in force.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from justitia_api.config import CostModelName, KeyTable, PolicyName, PoolConfig
+from justitia_api.wire import Refusal
+from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.model import Seconds, TenantId
+from justitia_scheduling.policy import Policy
+from justitia_scheduling.registry import build_policy
+from justitia_sidecar.admission import Admission, Ticket
+from justitia_sidecar.authentication import KeyRing
+from justitia_sidecar.body import TokensPerByte
+from justitia_sidecar.engine import Engine, EngineError
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_sidecar.recognition import Directory
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
+from justitia_sidecar.step_time import PRIOR
+
+TICK: Seconds = 1.0
+PROBE_BUSY: Seconds = 0.25
+PROBE_IDLE: Seconds = 1.0
+PROBES_TO_GIVE_UP = 2
+
+log = structlog.get_logger("justitia.sidecar")
+
+
+def build_cost_model(name: CostModelName) -> CostModel:
+    match name:
+        case CostModelName.ENGINE_TIME:
+            return EngineTime(PRIOR)
+        case CostModelName.KV_TOKEN_TIME:
+            return KVTokenTimeCost()
+        case CostModelName.WEIGHTED_TOKENS:
+            return WeightedTokens()
+
+
+def registry_name(policy: PolicyName) -> str:
+    match policy:
+        case PolicyName.FCFS:
+            return "fcfs"
+        case PolicyName.VTC:
+            return "vtc"
+        case PolicyName.JUSTITIA:
+            return "justitia"
+        case PolicyName.TIERED_JUSTITIA:
+            return "tiered-justitia"
+
+
+def build_configured_policy(config: PoolConfig) -> Policy:
+    scheduling = config.scheduling
+    return build_policy(registry_name(scheduling.policy), build_cost_model(scheduling.cost_model))
+
+
+@dataclass(slots=True)
+class InForce:
+    """The configuration in force and what was made of it."""
+
+    config: PoolConfig
+    directory: Directory
+    admission: Admission
+
+
+class Sidecar:
+    def __init__(self, engine: Engine, metrics: Metrics, clock: Callable[[], Seconds]) -> None:
+        self.engine = engine
+        self.metrics = metrics
+        self.clock = clock
+        self.keys: KeyRing | None = None
+        self.in_force: InForce | None = None
+        self.shares = ShareWindow()
+        self.first_token: defaultdict[TenantId, RecentValues] = defaultdict(RecentValues)
+        self.tokens_per_byte = TokensPerByte()
+        self.buckets: dict[TenantId, TokenBucket] = {}
+        self.draining = False
+        self.waiters: dict[Ticket, asyncio.Future[None]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._open = 0
+        self._wake: asyncio.TimerHandle | None = None
+
+    # Configuration.
+
+    def configured(self) -> InForce:
+        """Raises a refusal with 503 until both documents have been read."""
+        if self.in_force is None or self.keys is None:
+            raise RefusalError(
+                Refusal.NOT_CONFIGURED, "This server has no valid configuration yet: retry shortly.", retry_after=2
+            )
+        return self.in_force
+
+    def tenant(self, authorization: bytes | None) -> TenantId:
+        """Raises a refusal: 401 for a wrong key, 503 before there is a table of keys."""
+        self.configured()
+        assert self.keys is not None
+        return self.keys.tenant(authorization)
+
+    def put_keys(self, table: KeyTable) -> None:
+        self.keys = KeyRing(table)
+
+    def put_config(self, config: PoolConfig) -> None:
+        """Put a configuration in force, carrying over whatever is open. An older generation is ignored."""
+        now = self.clock()
+        directory = Directory(config)
+        if self.in_force is None:
+            admission = Admission(config, build_configured_policy(config))
+            admission.reconfigure(config, admission.policy, now, keep_service=True)
+        else:
+            old = self.in_force.config
+            if config.generation < old.generation:
+                log.warning("older configuration ignored", generation=config.generation, in_force=old.generation)
+                return
+            admission = self.in_force.admission
+            same_unit = config.scheduling.cost_model is old.scheduling.cost_model
+            same = same_unit and config.scheduling.policy is old.scheduling.policy
+            policy = admission.policy if same else build_configured_policy(config)
+            admission.reconfigure(config, policy, now, keep_service=same_unit)
+            if not same_unit:
+                self.shares.restart()
+        self.in_force = InForce(config, directory, admission)
+        self._put_limits(config, now)
+        self.metrics.generation.set(config.generation)
+        log.info("configuration in force", generation=config.generation, policy=config.scheduling.policy.value)
+
+    def _put_limits(self, config: PoolConfig, now: Seconds) -> None:
+        limits = {TenantId(t.name): t.limits.tokens_per_minute for t in config.tenants}
+        buckets: dict[TenantId, TokenBucket] = {}
+        for tenant, per_minute in limits.items():
+            if per_minute is not None:
+                kept = self.buckets.get(tenant)
+                same = kept is not None and kept.per_minute == per_minute
+                buckets[tenant] = kept if same and kept else TokenBucket(per_minute, per_minute, now)
+        self.buckets = buckets
+
+    # Requests in the sidecar.
+
+    def opened(self) -> None:
+        self._open += 1
+        self._idle.clear()
+
+    def closed(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._idle.set()
+
+    @property
+    def open_requests(self) -> int:
+        return self._open
+
+    async def drain(self) -> None:
+        """Refuse what is new and what still waits; return when the started requests are over."""
+        if not self.draining:
+            self.draining = True
+            log.info("draining", open_requests=self._open)
+            for waiter in self.waiters.values():
+                if not waiter.done():
+                    waiter.set_exception(draining_refusal())
+        await self._idle.wait()
+
+    def wake_when_begun(self) -> None:
+        """Pump again when a request that shows no first chunk should have begun."""
+        if self.in_force is None or self._wake is not None:
+            return
+        now = self.clock()
+        when = self.in_force.admission.next_presumed_start(now)
+        if when is not None:
+            self._wake = asyncio.get_running_loop().call_later(when - now, self._woken)
+
+    def _woken(self) -> None:
+        self._wake = None
+        if self.in_force is not None:
+            self.in_force.admission.pump(self.clock())
+        self.wake_when_begun()
+
+    def engine_lost(self) -> None:
+        """A request could not be sent: hold the queue until the engine answers a probe."""
+        if self.in_force is not None:
+            admission = self.in_force.admission
+            admission.engine_told(replace(admission.engine, ready=False), self.clock())
+
+    # In the background.
+
+    async def watch_engine(self) -> None:
+        failures = 0
+        while True:
+            if self.in_force is not None:
+                admission = self.in_force.admission
+                before = admission.engine
+                try:
+                    view = await self.engine.probe(before)
+                    failures = 0
+                except EngineError as error:
+                    failures += 1
+                    view = replace(before, ready=before.ready and failures < PROBES_TO_GIVE_UP)
+                    if before.ready and not view.ready:
+                        log.warning("engine lost", reason=str(error))
+                if view.ready and not before.ready:
+                    log.info("engine ready", kv_tokens=view.kv_tokens, longest_request=view.longest)
+                self.in_force.admission.engine_told(view, self.clock())
+                self.wake_when_begun()
+            await asyncio.sleep(PROBE_BUSY if self._open else PROBE_IDLE)
+
+    async def watch_documents(self, config: WatchedDocument[PoolConfig], keys: WatchedDocument[KeyTable]) -> None:
+        while True:
+            self.poll_documents(config, keys)
+            await asyncio.sleep(TICK)
+
+    def poll_documents(self, config: WatchedDocument[PoolConfig], keys: WatchedDocument[KeyTable]) -> None:
+        try:
+            if (table := keys.poll()) is not None:
+                self.put_keys(table)
+        except InvalidDocumentError as error:
+            self._not_in_force("keys", error)
+        try:
+            if (document := config.poll()) is not None:
+                self.put_config(document)
+        except InvalidDocumentError as error:
+            self._not_in_force("config", error)
+
+    def _not_in_force(self, document: str, error: InvalidDocumentError) -> None:
+        self.metrics.reload_failures.labels(document).inc()
+        log.error("document not put in force, the old one stays", document=document, reason=str(error))
+
+    async def tick_forever(self) -> None:
+        while True:
+            self.tick()
+            await asyncio.sleep(TICK)
+
+    def tick(self) -> None:
+        if self.in_force is None:
+            return
+        now = self.clock()
+        admission = self.in_force.admission
+        admission.tick(now)
+        active = {
+            tenant: admission.policy.weight(tenant)
+            for tenant, load in admission.load.items()
+            if load.queued or load.running
+        }
+        self.shares.sample(admission.policy.service, active, now)
+
+
+def draining_refusal() -> RefusalError:
+    return RefusalError(
+        Refusal.DRAINING, "This server is shutting down: retry, and another one will take the request.", retry_after=1
+    )

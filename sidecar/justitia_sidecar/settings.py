@@ -1,0 +1,21 @@
+"""Where a sidecar finds its documents and its engine, and where it listens. From the environment, prefix JUSTITIA_."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from justitia_api import wire
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="JUSTITIA_", frozen=True)
+
+    config_file: Path = Field(description="PoolConfig, JSON")
+    keys_file: Path = Field(description="KeyTable, JSON")
+    engine_url: str = f"http://127.0.0.1:{wire.ENGINE_PORT}"
+    host: str = "0.0.0.0"
+    port: int = wire.PUBLIC_PORT
+    admin_host: str = "0.0.0.0"
+    admin_port: int = wire.ADMIN_PORT
+    log_level: str = "info"

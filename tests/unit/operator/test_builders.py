@@ -1,0 +1,163 @@
+"""The objects of a pool, one property at a time."""
+
+from typing import Any
+
+import pytest
+from tests.unit.operator.world import PEPPER, pool
+
+from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.pool import Engine, ServingPool
+from justitia_operator.builders import build_children, build_engine_container, refused_argument
+from justitia_operator.compare import covers, needs_apply, sealed
+from justitia_operator.objects import Json, Kind
+
+CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
+
+
+def children(**spec: Any) -> dict[Kind, Json]:
+    parsed = ServingPool.model_validate(pool(**spec))
+    return build_children(parsed, CONFIG, KeyTable(pepper=PEPPER), "scheduler:1")
+
+
+def pod(**spec: Any) -> Json:
+    found: Json = children(**spec)[Kind.DEPLOYMENT]["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_scheduler_starts_first_and_ends_last() -> None:
+    (scheduler,) = pod()["initContainers"]
+    assert (scheduler["name"], scheduler["restartPolicy"]) == ("scheduler", "Always")
+    assert scheduler["command"] == ["python", "-m", "justitia_sidecar"]
+    assert {e["name"]: e["value"] for e in scheduler["env"]} == {
+        "JUSTITIA_CONFIG_FILE": "/etc/justitia/config/pool.json",
+        "JUSTITIA_KEYS_FILE": "/etc/justitia/keys/keys.json",
+        "JUSTITIA_ENGINE_URL": "http://127.0.0.1:8001",
+        "JUSTITIA_HOST": "0.0.0.0",
+        "JUSTITIA_PORT": "8000",
+        "JUSTITIA_ADMIN_PORT": "8002",
+    }
+
+
+def test_the_engine_listens_on_loopback_and_takes_priorities() -> None:
+    (engine,) = pod(model={"uri": "hf://acme/model", "name": "m"}, engine={"args": ["--max-model-len=9"]})["containers"]
+    assert engine["args"] == [
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--host=127.0.0.1",
+        "--port=8001",
+        "--model=acme/model",
+        "--served-model-name=m",
+        "--scheduling-policy=priority",
+        "--enable-force-include-usage",
+        "--max-model-len=9",
+    ]
+
+
+def test_a_model_from_a_file_is_a_path_and_named_by_it() -> None:
+    (engine,) = pod(model={"uri": "file:///models/tiny"})["containers"]
+    assert "--model=/models/tiny" in engine["args"]
+    assert "--served-model-name=/models/tiny" in engine["args"]
+
+
+def test_the_engine_gets_its_accelerators_as_quantities() -> None:
+    resources = {"limits": {"nvidia.com/gpu": 2}, "requests": {"cpu": "500m"}}
+    (engine,) = pod(engine={"resources": resources})["containers"]
+    assert engine["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "500m"}}
+
+
+def test_the_models_token_comes_from_its_secret() -> None:
+    parsed = ServingPool.model_validate(pool(model={"uri": "hf://a/b", "tokenSecretRef": {"name": "hf"}}))
+    container = build_engine_container(parsed.spec.model, parsed.spec.engine)
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}} in container["env"]
+
+
+def test_placement_is_passed_on() -> None:
+    spec = pod(engine={"nodeSelector": {"gpu": "a100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]})
+    assert (spec["nodeSelector"], spec["tolerations"]) == ({"gpu": "a100"}, [{"key": "gpu", "operator": "Exists"}])
+
+
+def test_pods_satisfy_the_restricted_security_level_and_hold_no_credentials() -> None:
+    spec = pod()
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_probes_ask_the_scheduler_because_the_engine_cannot_be_reached() -> None:
+    spec = pod()
+    (scheduler,), (engine,) = spec["initContainers"], spec["containers"]
+    assert scheduler["startupProbe"]["httpGet"] == {"path": "/healthz", "port": 8002}
+    assert scheduler["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
+    assert engine["startupProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
+
+
+def test_a_rollout_never_takes_the_last_engine_away() -> None:
+    found = children(replicas=1)
+    assert found[Kind.DEPLOYMENT]["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert found[Kind.POD_DISRUPTION_BUDGET]["spec"]["maxUnavailable"] == 1
+
+
+def test_the_service_leads_to_the_scheduler_of_the_pools_pods() -> None:
+    found = children()
+    service, template = found[Kind.SERVICE]["spec"], found[Kind.DEPLOYMENT]["spec"]["template"]
+    assert service["ports"] == [{"name": "http", "port": 80, "targetPort": 8000, "protocol": "TCP"}]
+    assert service["selector"].items() <= template["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--model",
+        "--model=other",
+        "--served_model_name=other",
+        "--host=0.0.0.0",
+        "--port",
+        "--por=1",
+        "--scheduling-policy=fcfs",
+        "--scheduling_policy",
+        "--scheduler-cls=x.Y",
+        "--no-enable-force-include-usage",
+        "--api-key=x",
+        "--uds=/tmp/x",
+        "--config=file.yaml",
+        "--root-path=/x",
+    ],
+)
+def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:
+    message = refused_argument(Engine(args=("--dtype=float32", argument)))
+    assert message is not None
+    assert "remove it" in message
+
+
+@pytest.mark.parametrize(
+    "argument", ["--max-model-len=8192", "--model-impl=auto", "-tp=2", "8192", "--", "--hf-config-path=/x", "--dtype"]
+)
+def test_other_arguments_are_the_users(argument: str) -> None:
+    assert refused_argument(Engine(args=(argument,))) is None
+
+
+def test_an_object_with_defaults_and_additions_covers_what_was_applied() -> None:
+    desired: Json = {"spec": {"containers": [{"name": "a", "image": "i"}], "ports": [{"port": 80}]}}
+    observed = {
+        "spec": {
+            "containers": [{"name": "injected"}, {"name": "a", "image": "i", "pull": "Always"}],
+            "ports": [{"port": 80, "nodePort": 3}],
+            "x": 1,
+        }
+    }
+    assert covers(observed, desired)
+    assert not covers({"spec": {"containers": [{"name": "a", "image": "j"}], "ports": [{"port": 80}]}}, desired)
+    assert not covers({"spec": {"containers": [], "ports": [{"port": 80}]}}, desired)
+
+
+def test_an_object_is_applied_when_missing_changed_or_wanted_differently() -> None:
+    desired = sealed({"metadata": {"name": "x"}, "spec": {"a": 1, "b": 2}})
+    assert needs_apply(desired, None)
+    assert not needs_apply(desired, desired | {"status": {}})
+    assert needs_apply(desired, desired | {"spec": {"a": 1, "b": 3}})
+    less = sealed({"metadata": {"name": "x"}, "spec": {"a": 1}})
+    assert covers(desired["spec"], less["spec"])
+    assert needs_apply(less, desired)

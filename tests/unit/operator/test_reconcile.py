@@ -1,0 +1,435 @@
+"""What is written for which resources, and that nothing is written twice."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.operator.world import (
+    INSTALLATION,
+    LATER,
+    NOW,
+    PEPPER,
+    application,
+    applied,
+    child,
+    condition,
+    config,
+    key,
+    keys,
+    namespace,
+    pool,
+    put,
+    resource,
+    settled,
+    small_world,
+    tenant,
+    with_ready_engines,
+    without,
+    world,
+)
+
+from justitia_api.config import PolicyName, key_digest
+from justitia_operator.objects import Kind, Plan, Ref, build_snapshot
+from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "llmapp.yaml"
+POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
+CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
+KEY = "a-long-enough-token-of-alice"
+
+
+def test_a_pool_is_a_deployment_with_what_it_needs() -> None:
+    plan = reconcile(small_world(), POOL, NOW)
+    assert [obj["kind"] for obj in plan.applies] == [
+        "ServiceAccount",
+        "ConfigMap",
+        "Secret",
+        "Service",
+        "Deployment",
+        "PodDisruptionBudget",
+    ]
+    assert all(obj["metadata"]["ownerReferences"][0]["uid"] == "uid-ServingPool-shared" for obj in plan.applies)
+
+
+def test_the_configuration_holds_tenants_with_weights_and_their_applications() -> None:
+    tiers = [{"name": "gold", "weight": "4.5"}]
+    snapshot = settled(
+        world(
+            tenant("alice", tier="gold", limits={"queuedRequests": 7}),
+            tenant("bob", weight="2"),
+            tenant("carol"),
+            key("alice"),
+            key("bob"),
+            key("carol"),
+            pool(scheduling={"policy": "VTC", "tiers": tiers, "queue": {"maximumRequests": 9, "timeoutSeconds": 8}}),
+            application("a", "alice", run={"idleTimeoutSeconds": 5}),
+            application("b", "bob"),
+            application("c", "carol"),
+        )
+    )
+    found = config(snapshot)
+    assert {(t.name, t.weight, t.tier) for t in found.tenants} == {
+        ("alice", 4.5, "gold"),
+        ("bob", 2.0, None),
+        ("carol", 1.0, None),
+    }
+    assert found.tenants[0].limits.queued_requests == 7
+    assert [(a.namespace, a.name, a.tenant) for a in found.applications] == [
+        ("apps", "a", "alice"),
+        ("apps", "b", "bob"),
+        ("apps", "c", "carol"),
+    ]
+    assert found.applications[0].run.idle_timeout_seconds == 5
+    assert (found.scheduling.policy, found.model) == (PolicyName.VTC, "acme/model")
+    assert (found.queue.maximum_requests, found.queue.timeout_seconds) == (9, 8)
+
+
+def test_the_key_table_holds_digests_and_never_keys() -> None:
+    snapshot = settled(small_world())
+    (entry,) = keys(snapshot).keys
+    assert (entry.tenant, entry.digest) == ("alice", key_digest(PEPPER, b"a-long-enough-token-of-alice"))
+    assert "a-long-enough-token-of-alice" not in str(snapshot.objects[Ref(Kind.SECRET, "apps", "justitia-shared")])
+
+
+def test_white_space_around_a_key_is_ignored() -> None:
+    padded = settled(put(small_world(), key(token=KEY + "\n")))
+    assert keys(padded).keys == keys(settled(small_world())).keys
+
+
+def test_a_tenant_of_no_application_in_the_pool_has_no_key_there() -> None:
+    snapshot = settled(small_world(tenant("stranger"), key("stranger")))
+    assert {entry.tenant for entry in keys(snapshot).keys} == {"alice"}
+
+
+def test_nothing_is_planned_when_nothing_changes_however_late_it_is() -> None:
+    snapshot = settled(small_world(), NOW)
+    assert not reconcile_all(snapshot, LATER)
+
+
+def test_the_generation_stays_while_the_content_does_and_rises_when_it_changes() -> None:
+    first = settled(small_world())
+    assert config(first).generation == 1
+    same = settled(put(first, pool(engine={"args": ["--max-model-len=99"]}) | {"status": {}}))
+    assert config(same).generation == 1
+    other = settled(put(same, tenant(weight="3")))
+    assert (config(other).generation, config(other).tenants[0].weight) == (2, 3.0)
+
+
+@pytest.mark.parametrize("damage", [None, {"pool.json": "{"}, {}], ids=["deleted", "spoilt", "emptied"])
+def test_the_generation_never_goes_back_when_the_configuration_is_lost(damage: dict[str, str] | None) -> None:
+    snapshot = settled(put(settled(small_world()), tenant(weight="3")))
+    before = config(snapshot).generation
+    reference = Ref(Kind.CONFIG_MAP, "apps", "justitia-shared")
+    config_map = child(snapshot, Kind.CONFIG_MAP)
+    broken = without(snapshot, reference) if damage is None else put(snapshot, config_map | {"data": damage})
+    repaired = settled(broken)
+    assert config(repaired).generation > before
+    assert config(repaired).tenants == config(snapshot).tenants
+
+
+@pytest.mark.parametrize(
+    "kind", ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment", "PodDisruptionBudget"]
+)
+def test_a_lost_child_alone_is_made_again(kind: str) -> None:
+    snapshot = without(settled(small_world()), Ref(Kind(kind), "apps", "justitia-shared"))
+    assert kind in [obj["kind"] for obj in reconcile(snapshot, POOL, NOW).applies]
+
+
+def test_a_changed_child_is_put_right_and_additions_are_left_alone() -> None:
+    snapshot = settled(small_world())
+    deployment = child(snapshot, Kind.DEPLOYMENT)
+    scaled = put(snapshot, deployment | {"spec": deployment["spec"] | {"replicas": 5}})
+    assert [obj["kind"] for obj in reconcile(scaled, POOL, NOW).applies] == ["Deployment"]
+    metadata = deployment["metadata"] | {"labels": deployment["metadata"]["labels"] | {"cost-centre": "7"}}
+    assert not reconcile(put(snapshot, deployment | {"metadata": metadata}), POOL, NOW)
+
+
+def test_what_is_no_longer_wanted_is_applied_away() -> None:
+    snapshot = settled(small_world(pool("other", engine={"nodeSelector": {"zone": "a"}})))
+    plain = put(snapshot, pool("other") | {"status": snapshot.objects[POOL._replace(name="other")]["status"]})
+    assert [obj["kind"] for obj in reconcile(plain, POOL._replace(name="other"), NOW).applies] == ["Deployment"]
+
+
+def test_a_child_under_a_former_name_is_deleted() -> None:
+    snapshot = settled(small_world())
+    service = child(snapshot, Kind.SERVICE)
+    former = service | {"metadata": service["metadata"] | {"name": "former"}}
+    assert reconcile(put(snapshot, former), POOL, NOW).deletes == (Ref(Kind.SERVICE, "apps", "former"),)
+    foreign = former | {"metadata": former["metadata"] | {"ownerReferences": []}}
+    assert not reconcile(put(snapshot, foreign), POOL, NOW)
+
+
+def test_a_resource_that_is_gone_or_going_is_left_to_garbage_collection() -> None:
+    going = pool() | {"metadata": pool()["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert not reconcile(small_world(), POOL._replace(name="none"), NOW)
+    assert not reconcile(put(small_world(), going), POOL, NOW)
+
+
+MISTAKES: list[Any] = [
+    pytest.param(world(pool(), application()), "ResolvedRefs", "TenantNotFound", id="no such tenant"),
+    pytest.param(world(tenant(), key(), application()), "ResolvedRefs", "PoolNotFound", id="no such pool"),
+    pytest.param(
+        world(tenant(namespaces={"names": ["elsewhere"]}), key(), pool(), application()),
+        "Accepted",
+        "NamespaceNotAllowed",
+        id="a namespace that the tenant does not name",
+    ),
+    pytest.param(
+        world(
+            tenant(namespaces={"selector": {"matchLabels": {"team": "a"}}}),
+            key(),
+            pool(),
+            application(),
+            namespace(team="b"),
+        ),
+        "Accepted",
+        "NamespaceNotAllowed",
+        id="a namespace with another label",
+    ),
+    pytest.param(
+        world(tenant(tier="gold"), key(), pool(), application()), "ResolvedRefs", "UnknownTier", id="no such tier"
+    ),
+    pytest.param(
+        world(tenant(), key(), pool(), pool("chat"), application(pool={"model": {"uri": "hf://a/b"}})),
+        "Accepted",
+        "PoolNameTaken",
+        id="an inline pool under the name of another",
+    ),
+    pytest.param(
+        world(tenant(), key(), pool(), application(pool={"model": {"uri": "ftp://a/b"}})),
+        "Accepted",
+        "InvalidSpec",
+        id="a spec that the schema would have refused",
+    ),
+    pytest.param(
+        world(tenant(weight="0"), key(), pool(), application()),
+        "ResolvedRefs",
+        "ReferentNotAccepted",
+        id="a tenant that is not accepted",
+    ),
+    pytest.param(
+        world(tenant(), key(), pool(replicas=0), application()),
+        "ResolvedRefs",
+        "ReferentNotAccepted",
+        id="a pool that is not accepted",
+    ),
+]
+
+
+@pytest.mark.parametrize(("snapshot", "type_", "reason"), MISTAKES)
+def test_an_applications_mistake_is_a_condition_and_it_is_not_served(snapshot: Any, type_: str, reason: str) -> None:
+    after = settled(snapshot)
+    assert condition(after, Kind.LLM_APPLICATION, "chat", type_)[:2] == ("False", reason)
+    assert condition(after, Kind.LLM_APPLICATION, "chat", "Ready")[0] == "False"
+    if Ref(Kind.CONFIG_MAP, "apps", "justitia-shared") in after.objects:
+        assert config(after).applications == ()
+        assert keys(after).keys == ()
+
+
+def test_a_namespace_is_allowed_by_its_labels() -> None:
+    selector = {"selector": {"matchLabels": {"team": "a"}}}
+    snapshot = settled(put(small_world(), tenant(namespaces=selector), namespace(team="a", other="b")))
+    assert condition(snapshot, Kind.LLM_APPLICATION, "chat", "Accepted")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("secrets", "reason"),
+    [
+        ((), "SecretNotFound"),
+        ((key(entry="other"),), "SecretNotFound"),
+        ((key(token="short"),), "KeyTooShort"),
+    ],
+    ids=["no Secret", "no such entry", "a key of five bytes"],
+)
+def test_a_tenant_without_a_usable_key_is_not_ready(secrets: tuple[Any, ...], reason: str) -> None:
+    snapshot = settled(world(tenant(), pool(), application(), *secrets))
+    assert condition(snapshot, Kind.TENANT, "alice", "ResolvedRefs")[:2] == ("False", reason)
+    assert condition(snapshot, Kind.TENANT, "alice", "Ready")[:2] == ("False", "RefsNotResolved")
+    assert keys(snapshot).keys == ()
+
+
+def test_a_key_of_two_tenants_stays_the_older_ones() -> None:
+    thief = tenant("aaa-thief", created="2026-01-01T00:00:01Z")
+    snapshot = settled(small_world(thief, key("aaa-thief", KEY), application("theft", "aaa-thief")))
+    assert condition(snapshot, Kind.TENANT, "aaa-thief", "ResolvedRefs")[:2] == ("False", "DuplicateKey")
+    assert [entry.tenant for entry in keys(snapshot).keys] == ["alice"]
+
+
+def test_a_rotated_key_replaces_the_old_one_without_a_new_configuration() -> None:
+    before = settled(small_world())
+    after = settled(put(before, key(token="another-token-of-sufficient-length")))
+    assert [e.digest for e in keys(after).keys] == [key_digest(PEPPER, b"another-token-of-sufficient-length")]
+    assert config(after) == config(before)
+
+
+def test_a_refused_engine_argument_withholds_the_deployment_and_nothing_else() -> None:
+    running = settled(small_world())
+    edited = pool(engine={"args": ["--port=1"]}, replicas=3) | {"status": running.objects[POOL]["status"]}
+    after = settled(put(running, edited, tenant(weight="9")))
+    assert condition(after, Kind.SERVING_POOL, "shared", "Accepted")[:2] == ("False", "EngineArgumentRefused")
+    assert "--port" in condition(after, Kind.SERVING_POOL, "shared", "Accepted")[2]
+    assert child(after, Kind.DEPLOYMENT) == child(running, Kind.DEPLOYMENT)
+    assert config(after).tenants[0].weight == 9
+
+
+def test_readiness_follows_the_engines() -> None:
+    cold = settled(small_world())
+    assert condition(cold, Kind.SERVING_POOL, "shared", "Ready")[:2] == ("False", "NoneAvailable")
+    assert "kubectl -n apps describe pods" in condition(cold, Kind.SERVING_POOL, "shared", "Ready")[2]
+    assert condition(cold, Kind.LLM_APPLICATION, "chat", "Ready")[:2] == ("False", "PoolNotReady")
+    warm = settled(with_ready_engines(cold))
+    assert condition(warm, Kind.SERVING_POOL, "shared", "Ready")[:2] == ("True", "Serving")
+    assert condition(warm, Kind.LLM_APPLICATION, "chat", "Ready")[:2] == ("True", "Serving")
+    assert condition(warm, Kind.TENANT, "alice", "Ready")[:2] == ("True", "Serving")
+
+
+def test_a_deployment_that_cannot_make_pods_says_why() -> None:
+    cold = settled(small_world())
+    failure = {"type": "ReplicaFailure", "status": "True", "message": "quota exceeded"}
+    stuck = settled(put(cold, child(cold, Kind.DEPLOYMENT) | {"status": {"conditions": [failure]}}))
+    assert "quota exceeded" in condition(stuck, Kind.SERVING_POOL, "shared", "EnginesAvailable")[2]
+
+
+def test_several_replicas_admit_that_shares_hold_for_each_apart() -> None:
+    snapshot = settled(with_ready_engines(settled(small_world(pool("wide", replicas=2))), 1, "wide"))
+    assert condition(snapshot, Kind.SERVING_POOL, "shared", "PoolFairness")[:2] == ("True", "SingleReplica")
+    assert condition(snapshot, Kind.SERVING_POOL, "wide", "PoolFairness")[:2] == ("False", "PerReplica")
+    assert condition(snapshot, Kind.SERVING_POOL, "wide", "EnginesAvailable")[:2] == ("True", "SomeAvailable")
+
+
+def test_status_tells_where_to_send_requests_and_what_is_served() -> None:
+    snapshot = settled(small_world())
+    endpoint = "http://justitia-shared.apps.svc/applications/apps/chat/v1"
+    assert snapshot.objects[CHAT]["status"]["endpoint"] == endpoint
+    status = snapshot.objects[POOL]["status"]
+    assert status["selector"] == "app.kubernetes.io/name=justitia-pool,justitia.dev/pool=shared"
+    assert (status["configurationGeneration"], status["applications"]) == (1, 1)
+    alice = snapshot.objects[Ref(Kind.TENANT, "", "alice")]["status"]
+    assert (alice["applications"], alice["weights"]) == (1, [{"pool": "apps/shared", "weight": "1"}])
+
+
+def test_a_transition_is_told_once_and_keeps_its_time() -> None:
+    broken = settled(world(pool(), application()), NOW)
+    mended = put(broken, tenant(), key())
+    plan = reconcile(mended, CHAT, LATER)
+    assert [(n.reason, n.type) for n in plan.events] == [("ResolvedRefs", "Normal"), ("PoolNotReady", "Normal")]
+    stamps = {c["type"]: c["lastTransitionTime"] for c in plan.statuses[0].status["conditions"]}
+    assert stamps == {
+        "Accepted": "2026-01-02T03:04:05Z",
+        "ResolvedRefs": "2026-01-02T04:04:05Z",
+        "Ready": "2026-01-02T03:04:05Z",
+    }
+    assert not reconcile(applied(mended, plan), CHAT, LATER).events
+
+
+def test_a_first_mistake_is_a_warning_and_a_first_success_is_silent() -> None:
+    (note,) = reconcile(world(pool(), application()), CHAT, NOW).events
+    assert (note.type, note.reason) == ("Warning", "TenantNotFound")
+    assert reconcile(small_world(), CHAT, NOW).events == ()
+
+
+def test_an_inline_pool_becomes_a_pool_of_the_application() -> None:
+    inline = {"model": {"uri": "hf://a/b"}, "scheduling": {"tiers": [{"name": "gold", "weight": "4"}]}}
+    snapshot = settled(world(tenant(tier="gold"), key(), application(pool=inline)))
+    own = snapshot.objects[Ref(Kind.SERVING_POOL, "apps", "chat")]
+    assert own["spec"] == inline
+    assert own["metadata"]["ownerReferences"][0]["kind"] == "LLMApplication"
+    assert config(snapshot, "chat").applications[0].name == "chat"
+    assert condition(snapshot, Kind.LLM_APPLICATION, "chat", "Accepted")[0] == "True"
+
+
+def test_an_inline_pool_of_an_application_that_may_not_run_is_not_made() -> None:
+    plan = reconcile(
+        world(tenant(namespaces={"names": ["x"]}), application(pool={"model": {"uri": "hf://a/b"}})), CHAT, NOW
+    )
+    assert plan.applies == ()
+
+
+def test_a_paused_pool_stays_as_it_is() -> None:
+    running = settled(small_world())
+    paused = pool(paused=True, replicas=4) | {"status": running.objects[POOL]["status"]}
+    after = settled(put(running, paused, tenant(weight="5")))
+    assert child(after, Kind.DEPLOYMENT) == child(running, Kind.DEPLOYMENT)
+    assert config(after) == config(running)
+    assert condition(after, Kind.SERVING_POOL, "shared", "Accepted")[:2] == ("True", "Paused")
+
+
+def test_a_paused_application_keeps_its_entry_and_a_new_one_gets_none() -> None:
+    running = settled(small_world())
+    changed = application(paused=True, run={"idleTimeoutSeconds": 7}) | {"status": running.objects[CHAT]["status"]}
+    after = settled(put(running, changed, application("new", paused=True)))
+    assert config(after) == config(running)
+
+
+def test_a_deleted_application_and_its_tenant_leave_the_configuration() -> None:
+    after = settled(without(settled(small_world()), CHAT))
+    assert (config(after).applications, config(after).tenants, keys(after).keys) == ((), (), ())
+
+
+def test_the_example_has_no_mistakes_and_gives_one_pool_with_five_applications() -> None:
+    snapshot = build_snapshot(yaml.safe_load_all(EXAMPLE.read_text()), INSTALLATION)
+    plan = reconcile_all(snapshot, NOW)
+    assert mistakes(plan) == ()
+    after = applied(snapshot, plan)
+    text = after.objects[Ref(Kind.CONFIG_MAP, "demo", "justitia-shared")]["data"]["pool.json"]
+    found = type(config(settled(small_world()))).model_validate_json(text)
+    assert {(t.name, t.weight) for t in found.tenants} == {("research", 1.0), ("batch", 2.0), ("support", 4.0)}
+    assert len(found.applications) == 5
+
+
+def test_documents_of_a_file_with_an_inline_pool_give_its_children_at_once() -> None:
+    plan = reconcile_all(world(tenant(), key(), application(pool={"model": {"uri": "hf://a/b"}})), NOW)
+    assert "Deployment" in [obj["kind"] for obj in plan.applies]
+
+
+def test_mistakes_of_a_plan_name_the_resource_and_the_reason() -> None:
+    (mistake,) = mistakes(reconcile_all(world(pool(), application()), NOW))
+    assert (mistake.ref, mistake.reason) == (CHAT, "TenantNotFound")
+
+
+def test_the_same_object_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="ServingPool apps/shared is given twice"):
+        world(pool(), pool())
+
+
+AFFECTED: list[Any] = [
+    pytest.param(Ref(Kind.SECRET, "justitia-system", "alice-key"), id="a key Secret"),
+    pytest.param(Ref(Kind.NAMESPACE, "", "apps"), id="the namespace"),
+    pytest.param(Ref(Kind.TENANT, "", "alice"), id="the tenant"),
+    pytest.param(CHAT, id="the application"),
+    pytest.param(POOL, id="the pool"),
+    pytest.param(Ref(Kind.DEPLOYMENT, "apps", "justitia-shared"), id="a child"),
+]
+
+
+@pytest.mark.parametrize("changed", AFFECTED)
+def test_a_change_concerns_all_that_refers_to_it(changed: Ref) -> None:
+    assert affected(small_world(), changed) == {POOL, CHAT, Ref(Kind.TENANT, "", "alice")}
+
+
+def test_a_change_of_something_unrelated_concerns_nobody() -> None:
+    snapshot = small_world()
+    assert affected(snapshot, Ref(Kind.SECRET, "justitia-system", "other")) == frozenset()
+    assert affected(snapshot, Ref(Kind.NAMESPACE, "", "other")) == frozenset()
+
+
+def test_a_pool_nobody_uses_is_concerned_by_its_children() -> None:
+    assert affected(world(pool()), Ref(Kind.SERVICE, "apps", "justitia-shared")) == {POOL}
+
+
+def test_only_our_kinds_are_reconciled() -> None:
+    with pytest.raises(ValueError, match="Namespace apps is not reconciled"):
+        reconcile(world(namespace()), Ref(Kind.NAMESPACE, "", "apps"), NOW)
+
+
+def test_an_empty_plan_is_false() -> None:
+    assert not Plan()
+    assert reconcile(small_world(), POOL, NOW)
+
+
+def test_a_tenant_whose_spec_cannot_be_used_says_which_field() -> None:
+    snapshot = settled(world(resource("Tenant", "alice", {"apiKeys": []})))
+    status, reason, message = condition(snapshot, Kind.TENANT, "alice", "Accepted")
+    assert (status, reason) == ("False", "InvalidSpec")
+    assert message.startswith("spec.namespaces: Field required")
