@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster.control_plane import ControlPlane
 
+from cluster.control_plane import ControlPlane
 from justitia_api.config import KeyTable, PoolConfig, key_digest
 from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 
