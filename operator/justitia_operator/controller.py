@@ -44,11 +44,13 @@ class Controller:
         self._clock = clock
         self._key_namespace = key_namespace
 
-    def seen(self, obj: Json) -> None:
-        """An object exists as given."""
+    def seen(self, obj: Json) -> bool:
+        """An object exists as given. Tells whether that is new."""
         concerned = affected(self._store.snapshot(), ref_of(obj))
-        if self._store.put(obj):
-            self._enqueue(concerned | affected(self._store.snapshot(), ref_of(obj)))
+        if not self._store.put(obj):
+            return False
+        self._enqueue(concerned | affected(self._store.snapshot(), ref_of(obj)))
+        return True
 
     def gone(self, obj: Json) -> None:
         """An object was deleted."""
@@ -64,7 +66,7 @@ class Controller:
             if kind is not Kind.SECRET:
                 await self._list(kind, labels=CHILD_SELECTOR)
         await self._list(Kind.SECRET, namespace=self._key_namespace)
-        self._store.forget(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
+        self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
         self._store.forget_rejections()
         for kind in OWN_KINDS:
             self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
@@ -107,8 +109,8 @@ class Controller:
             self._enqueue(affected(self._store.snapshot(), ref))
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return
-        self.seen(answer)
-        log.info("applied", object=str(ref), version=answer["metadata"]["resourceVersion"])
+        if self.seen(answer):
+            log.info("applied", object=str(ref), version=answer["metadata"]["resourceVersion"])
 
     async def _list(self, kind: Kind, namespace: str = "", labels: str = "") -> None:
         listed, version = await self._kube.list(kind, namespace, labels)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster.control_plane import ControlPlane
 
+from cluster.control_plane import ControlPlane
 from justitia_api.config import KeyTable, PoolConfig, key_digest
 from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 
@@ -390,6 +390,7 @@ def test_a_successor_waits_then_writes_nothing_and_catches_up_what_changed_meanw
     operator.wait_for_resyncs(2)
     assert successor.entries("leading") == 0
     assert operator.stop() == 0
+    assert "not released" not in operator.log()
     successor.wait_until_working()
     successor.wait_for_resyncs(2)
     assert stage.versions() == before

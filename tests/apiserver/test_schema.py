@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster.control_plane import ControlPlane
 
+from cluster.control_plane import ControlPlane
 from support.kubectl import ROOT, Json, Kubectl
 
 GOOD: dict[str, Json] = {
