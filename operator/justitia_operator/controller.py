@@ -20,7 +20,7 @@ from justitia_operator.objects import (
 )
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.store import Store
+from justitia_operator.store import Store, version_of
 
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 
@@ -44,13 +44,11 @@ class Controller:
         self._clock = clock
         self._key_namespace = key_namespace
 
-    def seen(self, obj: Json) -> bool:
-        """An object exists as given. Tells whether that is new."""
+    def seen(self, obj: Json) -> None:
+        """An object exists as given."""
         concerned = affected(self._store.snapshot(), ref_of(obj))
-        if not self._store.put(obj):
-            return False
-        self._enqueue(concerned | affected(self._store.snapshot(), ref_of(obj)))
-        return True
+        if self._store.put(obj):
+            self._enqueue(concerned | affected(self._store.snapshot(), ref_of(obj)))
 
     def gone(self, obj: Json) -> None:
         """An object was deleted."""
@@ -102,6 +100,7 @@ class Controller:
 
     async def _apply(self, obj: Json) -> None:
         ref = ref_of(obj)
+        before = self._store.version(ref)
         try:
             answer = await self._kube.apply(obj)
         except Rejected as error:
@@ -109,8 +108,9 @@ class Controller:
             self._enqueue(affected(self._store.snapshot(), ref))
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return
-        if self.seen(answer):
-            log.info("applied", object=str(ref), version=answer["metadata"]["resourceVersion"])
+        self.seen(answer)
+        if version_of(answer) != before:
+            log.info("applied", object=str(ref), version=version_of(answer))
 
     async def _list(self, kind: Kind, namespace: str = "", labels: str = "") -> None:
         listed, version = await self._kube.list(kind, namespace, labels)

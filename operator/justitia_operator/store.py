@@ -26,6 +26,11 @@ class Store:
         """The cluster as known at this moment. Valid until control returns to the event loop."""
         return Snapshot(self._objects, self._installation, self._rejections)
 
+    def version(self, ref: Ref) -> int | None:
+        """The version last seen of an object, also of one that is doubted."""
+        found = self._objects.get(ref) or self._doubted.get(ref)
+        return None if found is None else version_of(found)
+
     def put(self, obj: Json) -> bool:
         """Takes the object over unless a newer one is known. Tells whether anything is new."""
         ref = ref_of(obj)

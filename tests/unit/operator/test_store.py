@@ -58,6 +58,7 @@ def test_what_is_doubted_is_hidden_until_it_is_seen_again_and_the_same_is_no_new
     store.put(obj(10))
     store.doubt(everything)
     assert known(store) is None
+    assert store.version(REF) == 10
     assert not store.put(obj(10))
     assert known(store) is not None
     store.doubt(everything)
