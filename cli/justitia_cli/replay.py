@@ -95,6 +95,8 @@ class Replay:
         on_progress: OnProgress | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if not target.base_url.startswith(("http://", "https://")):
+            raise TargetError(f"{target.base_url}: expected a URL that begins with http:// or https://")
         keyless = sorted({r.tenant for r in workload} - set(target.api_keys))
         if keyless:
             raise TargetError(f"no API key for tenant {', '.join(keyless)}: give --api-key {keyless[0]}=KEY")
@@ -248,7 +250,7 @@ async def only_model(client: AsyncOpenAI) -> str:
     try:
         names = [model.id async for model in client.models.list()]
     except openai.APIError as error:
-        raise TargetError(f"{client.base_url}: cannot list models: {error.__cause__ or error}") from None
+        raise TargetError(f"{client.base_url}: cannot list its models: {root_cause(error)}") from None
     if len(names) != 1:
         raise TargetError(f"{client.base_url}: lists models {names or 'none'}: name one with --model")
     return names[0]

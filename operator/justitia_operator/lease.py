@@ -8,12 +8,16 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import structlog
+
 from justitia_operator.kube import Kube, Rejected, Unavailable
 from justitia_operator.objects import Json, Kind, Ref
 
 DURATION_SECONDS = 15
 RENEW_SECONDS = 10.0
 RETRY_SECONDS = 2.0
+
+log = structlog.get_logger()
 
 
 class LeaseLost(Exception):
@@ -57,9 +61,10 @@ class Lease:
         try:
             found = await self._kube.get(self._ref)
             if found is not None and found["spec"].get("holderIdentity") == self._identity:
-                await self._kube.replace(found | {"spec": found["spec"] | {"holderIdentity": ""}})
-        except (Unavailable, Rejected):
-            pass  # It runs out by itself.
+                free = {key: value for key, value in found["spec"].items() if key != "holderIdentity"}
+                await self._kube.replace(found | {"spec": free})
+        except (Unavailable, Rejected) as error:
+            log.warning("lease not released, it will run out", error=str(error))
 
     async def _try(self) -> bool:
         try:
@@ -79,7 +84,7 @@ class Lease:
         if version != self._version:
             self._version, self._changed_at = version, self._clock()
         holder = found["spec"].get("holderIdentity")
-        if holder not in ("", None, self._identity) and self._clock() - self._changed_at < DURATION_SECONDS:
+        if holder not in (None, self._identity) and self._clock() - self._changed_at < DURATION_SECONDS:
             return False
         return await self._kube.replace(found | {"spec": self._spec(found["spec"])}) is not None
 

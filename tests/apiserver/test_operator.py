@@ -6,13 +6,14 @@ into the pod's status what a kubelet would have written. Everything else is what
 
 import base64
 import json
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import ControlPlane, free_ports
 from justitia_api.config import KeyTable, PoolConfig, key_digest
 from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 
@@ -48,6 +49,11 @@ def operator(start: Callable[[], OperatorProcess]) -> OperatorProcess:
     process = start()
     process.wait_until_working()
     return process
+
+
+@pytest.fixture
+def free_port() -> int:
+    return free_ports(1)[0]
 
 
 class Stage:
@@ -369,6 +375,19 @@ def test_a_namespace_is_allowed_once_it_has_the_label(stage: Stage) -> None:
     eventually(lambda: stage.condition("llmapp", "chat", "Accepted") == ("True", "Accepted"))
 
 
+def test_a_standby_tells_that_it_is_alive(
+    kubectl: Kubectl, operator: OperatorProcess, tmp_path: Path, free_port: int
+) -> None:
+    url = f"http://127.0.0.1:{free_port}/healthz"
+    standby = OperatorProcess(kubectl.kubeconfig, SYSTEM, tmp_path / "log", JUSTITIA_LIVENESS_ENDPOINT=url)
+    try:
+        eventually(lambda: standby.entries("watching"))
+        with urllib.request.urlopen(url, timeout=5) as response:
+            assert response.status == 200
+    finally:
+        standby.kill()
+
+
 def test_nothing_is_written_while_nothing_changes(stage: Stage, operator: OperatorProcess) -> None:
     operator.wait_for_resyncs(2)
     before = stage.versions()
@@ -390,6 +409,7 @@ def test_a_successor_waits_then_writes_nothing_and_catches_up_what_changed_meanw
     operator.wait_for_resyncs(2)
     assert successor.entries("leading") == 0
     assert operator.stop() == 0
+    assert "not released" not in operator.log()
     successor.wait_until_working()
     successor.wait_for_resyncs(2)
     assert stage.versions() == before

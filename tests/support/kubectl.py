@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60.0
+POLL_SECONDS = 0.1
 OWN = "tenants.justitia.dev,servingpools.justitia.dev,llmapplications.justitia.dev"
 CHILDREN = "serviceaccounts,configmaps,secrets,services,deployments,poddisruptionbudgets"
 
@@ -35,6 +36,7 @@ def eventually(check: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T:
             failure = error
         if time.monotonic() > deadline:
             raise failure
+        time.sleep(POLL_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,12 @@ class OperatorProcess:
             command = [sys.executable, "-W", "error", "-m", "justitia_operator"]
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
+    def log(self) -> str:
+        return self._log.read_text()
+
     def entries(self, event: str) -> int:
         """How many lines of the log tell of the event. Fails if the process has ended."""
-        text = self._log.read_text()
+        text = self.log()
         assert self._process.poll() is None, f"the operator ended:\n{text[-3000:]}"
         return text.count(f'"event": "{event}"')
 

@@ -5,15 +5,15 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from typer.testing import CliRunner
 
-from justitia_cli.main import app
 from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, prompt_token_ids, replay
 from justitia_cli.replay_command import until_done_or_interrupted
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
@@ -233,14 +233,18 @@ def test_prompts_have_the_asked_length_are_seeded_and_share_their_prefix() -> No
     assert 3 <= min(one) <= max(one) <= 400
 
 
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`justitia replay` as a process of its own, with its own event loop and signal handlers."""
+    code = "from justitia_cli.main import main; main()"
+    line = [sys.executable, "-c", code, "replay", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_the_command_writes_results_and_ends_with_1_where_requests_failed(tmp_path: Path) -> None:
     write_workload([run()], tmp_path / "w.jsonl")
-    result = CliRunner().invoke(
-        app,
-        ["replay", str(tmp_path / "w.jsonl"), "--base-url", closed_endpoint(), "--api-key", "t=k", "--model", "m",
-         "--out", str(tmp_path / "out"), "--json"],
-    )  # fmt: skip
-    assert result.exit_code == 1
+    target = ("--base-url", closed_endpoint(), "--api-key", "t=k", "--model", "m")
+    result = command(tmp_path / "w.jsonl", *target, "--out", tmp_path / "out", "--json")
+    assert result.returncode == 1
     assert "1 of 1 requests failed, the first of run r: connection" in result.stderr
     assert json.loads(result.stdout)["live"]["requests_finished"] == 0
     assert len((tmp_path / "out" / "requests.jsonl").read_text().splitlines()) == 1
@@ -248,8 +252,6 @@ def test_the_command_writes_results_and_ends_with_1_where_requests_failed(tmp_pa
 
 def test_the_command_names_file_and_line_of_a_bad_workload(tmp_path: Path) -> None:
     (tmp_path / "w.jsonl").write_text("{}\n")
-    result = CliRunner().invoke(
-        app, ["replay", str(tmp_path / "w.jsonl"), "--base-url", "http://127.0.0.1:1/v1", "--out", str(tmp_path / "o")]
-    )
-    assert result.exit_code == 2
+    result = command(tmp_path / "w.jsonl", "--base-url", closed_endpoint(), "--out", tmp_path / "o")
+    assert result.returncode == 2
     assert result.stderr == f"justitia: {tmp_path}/w.jsonl:1: Object missing required field `run`\n"

@@ -53,6 +53,26 @@ def test_a_list_does_not_forget_what_it_does_not_cover() -> None:
     assert known(store) is not None
 
 
+def test_what_is_doubted_is_hidden_until_it_is_seen_again_and_the_same_is_no_news() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    store.doubt(everything)
+    assert known(store) is None
+    assert store.version(REF) == 10
+    assert not store.put(obj(10))
+    assert known(store) is not None
+    store.doubt(everything)
+    assert store.put(obj(11))
+
+
+def test_what_is_doubted_twice_without_being_seen_is_forgotten() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    store.doubt(everything)
+    store.doubt(everything)
+    assert store.put(obj(10))
+
+
 def test_managed_fields_are_not_kept() -> None:
     store = Store(INSTALLATION)
     store.put(obj(10))
