@@ -21,29 +21,36 @@ from justitia_cli.local.pool import LocalPool
 from justitia_cli.local.processes import tail
 from justitia_cli.local.session import Session, state_directory
 from justitia_cli.runtime import EngineSetupError, cache_directory, ensure_engine
-from justitia_cli.tiny_model import make_tiny_model
+from justitia_cli.tiny_model import Shape, make_tiny_model
 
 app = typer.Typer(no_args_is_help=True, help="Run a pool on this machine: its engine and its sidecar as processes.")
 
 WATCH_SECONDS = 0.5
 TINY = "tiny"
+DEMO = "demo"
+RANDOM_MODELS = {TINY: Shape(), DEMO: Shape(hidden_size=512, layers=6)}
 
 FileOption = Annotated[
     list[Path], typer.Option("--file", "-f", help="YAML with Tenants, a ServingPool, LLMApplications, key Secrets")
 ]
 ModelOption = Annotated[
-    str, typer.Option(help="A model folder or hub name; 'tiny' is a random one, made here, for trying things out")
+    str,
+    typer.Option(help="A model folder or hub name; 'tiny' and the slower 'demo' are random ones, made here"),
 ]
 
 
 def progress(message: str) -> None:
-    errors.print(message, highlight=False)
+    errors.print(message, highlight=False, soft_wrap=True)
+
+
+def say(message: str) -> None:
+    output.print(message, highlight=False, soft_wrap=True)
 
 
 def find_model(name: str) -> Model:
-    """The model to serve. The tiny one is made in the cache."""
-    if name == TINY:
-        return Model(str(make_tiny_model(cache_directory() / "tiny-model")), tiny=True)
+    """The model to serve. Random ones are made in the cache."""
+    if name in RANDOM_MODELS:
+        return Model(str(make_tiny_model(cache_directory() / f"{name}-model", RANDOM_MODELS[name])), tiny=True)
     return Model(str(Path(name).resolve()) if Path(name).is_dir() else name, tiny=False)
 
 
@@ -115,7 +122,7 @@ def _apply(pool: LocalPool, files: list[Path]) -> None:
     try:
         changed = pool.apply(load_manifest(files))
     except LocalError as error:
-        errors.print(f"not applied, the old configuration stays in force: {error}", highlight=False)
+        errors.print(f"not applied, the old configuration stays in force: {error}", highlight=False, soft_wrap=True)
     else:
         progress(f"generation {pool.config.generation} is written" if changed else "nothing changed")
 
@@ -125,10 +132,12 @@ def _contents(files: list[Path]) -> list[bytes]:
 
 
 def _tell(pool: LocalPool, keys: dict[str, str]) -> None:
-    output.print(f"ready: {pool.base_url}  (metrics and status: {pool.admin_url})", highlight=False)
+    say(f"ready: {pool.base_url}  (metrics and status: {pool.admin_url})")
     for application in pool.config.applications:
         url = f"{pool.base_url}/applications/{application.namespace}/{application.name}/v1"
-        output.print(f"  {application.name}: base_url={url} api_key={keys[application.tenant]}", highlight=False)
+        output.print(
+            f"  {application.name}: base_url={url} api_key={keys[application.tenant]}", highlight=False, soft_wrap=True
+        )
 
 
 def _detach(session: Session) -> None:
@@ -145,7 +154,7 @@ def _detach(session: Session) -> None:
             start_new_session=True,
         )
     _await_ready(session, child.poll, log)
-    output.print(tail(log), highlight=False)
+    say(tail(log))
 
 
 def _await_ready(session: Session, poll: Callable[[], int | None], log: Path) -> None:

@@ -3,9 +3,10 @@
 A request enters, waits in the policy's order and is admitted when it is the head and fits:
 
 - *KV space.* A request reserves its prompt and predicted output, in whole blocks, out of the engine's M tokens.
-  Prediction: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the application's running mean of outputs
-  (until it has one: `max_tokens`). A request that outgrows its reservation holds what it really has; if the
-  engine runs out, it preempts the request of largest priority number, the one admitted last.
+  Prediction: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the application's running mean of outputs;
+  `max_tokens` until there is a mean, and where nothing else ends the output (`ignore_eos`). A request that
+  outgrows its reservation holds what it really has; if the engine runs out, it preempts the request of largest
+  priority number, the one admitted last.
 - *The engine's own queue stays short*: at most `UNSTARTED` requests that the engine has been given and has not
   begun. A streamed request has begun at its first chunk, another one when its prefill should be over by the
   fitted step time; the engine's own count of waiting requests overrules both.
@@ -63,6 +64,7 @@ class Ticket:
     prompt_tokens: Tokens
     prompt_exact: bool
     max_tokens: Tokens
+    fixed_output: bool
     streamed: bool
     arrival: Seconds
     on_admitted: Callable[[], None]
@@ -310,7 +312,9 @@ class Admission:
 
     def reservation(self, ticket: Ticket) -> Tokens:
         """KV tokens the request would reserve if it were admitted, never more than the engine has."""
-        return self._blocks(ticket.prompt_tokens + self.outputs.predict(ticket.application, ticket.max_tokens))
+        most = ticket.max_tokens
+        output = most if ticket.fixed_output else self.outputs.predict(ticket.application, most)
+        return self._blocks(ticket.prompt_tokens + output)
 
     # How.
 

@@ -43,6 +43,8 @@ class _Common(msgspec.Struct):
     n: int | None = None
     best_of: int | None = None
     use_beam_search: bool | None = None
+    ignore_eos: bool | None = None
+    stop: str | list[str] | None = None
     metadata: dict[str, object] | None = None
 
 
@@ -65,7 +67,7 @@ _completion = msgspec.json.Decoder(_Completion)
 class ParsedBody:
     """`prompt_tokens` is None where only the engine can count; then `prompt_bytes` is the size of the text.
 
-    `max_tokens` is None where the engine's own bound applies.
+    `max_tokens` is None where the engine's own bound applies. `fixed_output` tells that nothing else ends the output.
     """
 
     model: str
@@ -75,6 +77,7 @@ class ParsedBody:
     prompt_tokens: Tokens | None
     prompt_bytes: int
     max_tokens: Tokens | None
+    fixed_output: bool
     run: str | None
 
 
@@ -107,6 +110,7 @@ def parse_body(endpoint: Endpoint, body: bytes) -> ParsedBody:
         prompt_tokens=prompt_tokens,
         prompt_bytes=size,
         max_tokens=max_tokens,
+        fixed_output=bool(fields.ignore_eos) and not fields.stop,
         run=run if isinstance(run, str) else None,
     )
 

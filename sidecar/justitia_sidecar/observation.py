@@ -95,7 +95,7 @@ class TokenBucket:
     def wait(self, now: Seconds) -> Seconds:
         """Seconds until another request may come, 0 if it may at once."""
         self.refill(now)
-        return 0.0 if self.level > 0 else (1 - self.level) * 60 / self.per_minute
+        return 0.0 if self.level >= 1 else (1 - self.level) * 60 / self.per_minute
 
     def take(self, tokens: int, now: Seconds) -> None:
         self.refill(now)

@@ -188,6 +188,7 @@ class Proxy:
             prompt_tokens=min(tokens, longest),
             prompt_exact=exact is not None,
             max_tokens=room if parsed.max_tokens is None else min(parsed.max_tokens, room),
+            fixed_output=parsed.fixed_output,
             streamed=parsed.stream,
             arrival=accepted.arrival,
             on_admitted=lambda: None if admitted.done() else admitted.set_result(None),
@@ -257,7 +258,7 @@ class _Forwarding:
         if self._outcome != "completed":
             self._outcome = "engine_failed"
             message = "The engine failed while it produced this answer: send the request again."
-            last = splitter.rest + b"data: " + error_body(Refusal.ENGINE_UNAVAILABLE, message) + b"\n\n"
+            last = b"data: " + error_body(Refusal.ENGINE_UNAVAILABLE, message) + b"\n\n"
         self.close()
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
 

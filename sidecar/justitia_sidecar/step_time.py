@@ -1,11 +1,11 @@
 """An engine's step time, learnt from outside: T = c0 + c_tok * tokens processed + c_kv * KV tokens resident.
 
 The sidecar sees no steps, but the interval between two chunks of one request is the duration of the steps that
-made them. `StepTimeFit` takes such intervals and keeps a least-squares fit that
+made them. `StepTimeFit` takes such intervals and keeps a fit of least squared relative errors that
 
 - is non-negative: of the eight sets of coefficients that may be zero, the feasible one with least error;
 - forgets exponentially, with a memory of `MEMORY` intervals;
-- starts at the A10G decode and prefill constants, weighing as much as `PRIOR_WEIGHT` intervals, so that it is
+- starts at the A10G decode and prefill constants, weighing as much as `PRIOR_WEIGHT` intervals each, so that it is
   sane before there is data and in directions that the load does not excite;
 - is robust: an interval counts as at most `CLIP` times what the fit expects, so stalls hardly move it, while a
   slower engine is followed geometrically.
@@ -20,8 +20,8 @@ from justitia_scheduling.cost import StepTime
 from justitia_scheduling.model import Seconds, Tokens
 
 PRIOR = StepTime(per_step=0.019, per_token=0.00024, per_kv_token=0.000002)
-PRIOR_WEIGHT = 20.0
-MEMORY = 2000
+PRIOR_WEIGHT = 1.0
+MEMORY = 1000
 CLIP = 4.0
 REFIT_EVERY = 32
 
@@ -47,10 +47,11 @@ class StepTimeFit:
         t = self.step_time
         expected = t.per_step * steps + t.per_token * tokens + t.per_kv_token * kv_tokens * steps
         seen = min(interval, CLIP * expected) / steps
-        x = (1.0, tokens / steps / _TYPICAL[1], kv_tokens / _TYPICAL[2])
+        scale = steps / expected
+        x = (scale, scale * tokens / steps / _TYPICAL[1], scale * kv_tokens / _TYPICAL[2])
         keep = 1.0 - 1.0 / MEMORY
         for i in range(3):
-            self._moment[i] = self._moment[i] * keep + x[i] * seen
+            self._moment[i] = self._moment[i] * keep + x[i] * seen * scale
             row = self._matrix[i]
             for j in range(3):
                 row[j] = row[j] * keep + x[i] * x[j]
@@ -59,9 +60,12 @@ class StepTimeFit:
             self._refit()
 
     def _refit(self) -> None:
-        """The prior is a ridge around its coefficients; see the module's text."""
-        matrix = [[self._matrix[i][j] + (PRIOR_WEIGHT if i == j else 0.0) for j in range(3)] for i in range(3)]
-        moment = [m + PRIOR_WEIGHT * p for m, p in zip(self._moment, self._prior, strict=True)]
+        """The prior is a ridge around its coefficients, relative to the larger of prior and present fit."""
+        present = (self.step_time.per_step, self.step_time.per_token, self.step_time.per_kv_token)
+        sizes = [max(c * s, p) for c, s, p in zip(present, _TYPICAL, self._prior, strict=True)]
+        ridge = [PRIOR_WEIGHT / size**2 for size in sizes]
+        matrix = [[self._matrix[i][j] + (ridge[i] if i == j else 0.0) for j in range(3)] for i in range(3)]
+        moment = [m + r * p for m, r, p in zip(self._moment, ridge, self._prior, strict=True)]
         c = nonnegative_least_squares(matrix, moment)
         self.step_time = StepTime(*(value / scale for value, scale in zip(c, _TYPICAL, strict=True)))
 

@@ -75,11 +75,6 @@ class EventSplitter:
             raise EventTooLongError(f"the engine sent {len(self._rest)} bytes without ending an event")
         return [part + _END for part in parts]
 
-    @property
-    def rest(self) -> bytes:
-        """Bytes of an event that was not ended."""
-        return self._rest
-
 
 def read_event(event: bytes, *, keep_usage: bool, keep_continuous: bool) -> StreamEvent:
     """`keep_usage`: the client asked for the totals; `keep_continuous`: for usage in each event."""

@@ -78,6 +78,14 @@ def require_free_port(port: int, purpose: str, option: str) -> None:
             ) from error
 
 
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 def tail(log: Path, lines: int = 15) -> str:
     with log.open(encoding="utf-8", errors="replace") as text:
         return "".join(deque(text, maxlen=lines)).rstrip()

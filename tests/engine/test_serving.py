@@ -1,0 +1,267 @@
+"""The sidecar in front of a real vLLM, driven by the OpenAI client."""
+
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2 as httpx
+import openai
+import pytest
+
+from support.serving import KEYS, KV_TOKENS, MODEL, RunningSidecar, Vllm, at_rest, eventually
+
+FIXED: dict[str, Any] = {"ignore_eos": True, "temperature": 0}
+IDS = list(range(5, 25))
+
+
+def headers(tenant: str = "gold", **more: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {KEYS[tenant]}", **more}
+
+
+def long_body(tokens: int = 900) -> dict[str, Any]:
+    return {"model": MODEL, "prompt": IDS, "max_tokens": tokens, "stream": True, **FIXED}
+
+
+def post(sidecar: RunningSidecar, body: Any, path: str = "/v1/completions", **more: str) -> httpx.Response:
+    return httpx.post(f"{sidecar.public}{path}", json=body, headers=headers(**more), timeout=60)
+
+
+def assert_refused(response: httpx.Response, status: int, code: str) -> None:
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert error["code"] == code
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_the_client_lists_the_pools_model(sidecar: RunningSidecar) -> None:
+    assert [model.id for model in sidecar.client().models.list()] == [MODEL]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_client_gets_a_chat_answer(sidecar: RunningSidecar, stream: bool) -> None:
+    chat = sidecar.client().chat.completions
+    messages: Any = [{"role": "user", "content": "the quick brown fox"}]
+    if stream:
+        chunks = list(
+            chat.create(
+                model=MODEL,
+                messages=messages,
+                max_tokens=8,
+                extra_body=FIXED,
+                stream=True,
+                stream_options={"include_usage": True},
+            )
+        )
+        assert chunks[0].choices[0].delta.role == "assistant"
+        assert chunks[-2].choices[0].finish_reason == "length"
+        assert all(chunk.usage is None for chunk in chunks[:-1])
+        usage = chunks[-1].usage
+    else:
+        answer = chat.create(model=MODEL, messages=messages, max_tokens=8, extra_body=FIXED)
+        assert answer.choices[0].finish_reason == "length"
+        usage = answer.usage
+    assert usage is not None
+    assert usage.completion_tokens == 8
+
+
+def test_the_client_gets_a_completion_under_the_applications_path(sidecar: RunningSidecar) -> None:
+    url = f"{sidecar.public}/applications/demo/summarise/v1"
+    client = openai.OpenAI(base_url=url, api_key=KEYS["silver"], max_retries=0)
+    answer = client.completions.create(model=MODEL, prompt=IDS, max_tokens=5, extra_body=FIXED)
+    assert answer.usage is not None
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (len(IDS), 5)
+
+
+def test_every_token_is_charged_once(sidecar: RunningSidecar, vllm: Vllm) -> None:
+    """Weighted tokens charge p + 2d: the sum over all requests is what the engine itself has counted."""
+
+    def counted() -> float:
+        return vllm.metric("vllm:prompt_tokens_total") + 2 * vllm.metric("vllm:generation_tokens_total")
+
+    def charged() -> float:
+        return sum(float(t["service"]) for t in sidecar.status()["tenants"])
+
+    def ask(i: int) -> None:
+        client = sidecar.client("gold" if i % 2 else "silver")
+        usage: Any = {"stream_options": {"include_usage": True}} if i % 3 else {}
+        stream = i % 4 != 0
+        text = "some more words " * (i + 1)
+        options: Any = {"model": MODEL, "max_tokens": 5 + 3 * i, "extra_body": FIXED, "stream": stream}
+        options |= usage if stream else {}
+        if i % 5 == 0:
+            answer = client.chat.completions.create(messages=[{"role": "user", "content": text}], **options)
+        else:
+            answer = client.completions.create(prompt=text if i % 2 else [*IDS, i + 30], **options)
+        if stream:
+            assert list(answer)
+
+    engine_before, charged_before = counted(), charged()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(24)))
+    eventually("all are over", lambda: at_rest(sidecar))
+    assert charged() - charged_before > 0
+    eventually(
+        "charges equal the engine's count", lambda: charged() - charged_before == counted() - engine_before, within=5
+    )
+
+
+def normalised(stream: bytes) -> bytes:
+    """Without what differs between two answers to the same request: id and time."""
+    return re.sub(rb'"id":"[^"]*"|"created":\d+|"(created_)?cache(d)?_tokens":\d+', b"", stream)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("asked", ["nothing", "totals", "continuous"])
+def test_bytes_of_a_stream_are_the_engines_less_unasked_usage(
+    sidecar: RunningSidecar, vllm: Vllm, path: str, asked: str
+) -> None:
+    options = {
+        "nothing": {},
+        "totals": {"stream_options": {"include_usage": True}},
+        "continuous": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+    }[asked]
+    prompt: Any = {"prompt": IDS} if path == "/v1/completions" else {"messages": [{"role": "user", "content": "word"}]}
+    # One token only may come, so that rounding in the engine's batches cannot change the text.
+    body = {"model": MODEL, "max_tokens": 12, "stream": True, "allowed_token_ids": [70], **FIXED, **prompt, **options}
+    own = httpx.post(f"{vllm.url}{path}", json=body, timeout=60).content
+    events = own.split(b"\n\n")
+    if asked == "nothing":
+        events = [event for event in events if b'"choices":[]' not in event]
+    expected = b"\n\n".join(
+        event if asked == "continuous" or b'"choices":[]' in event else re.sub(rb',"usage":\{[^{}]*\}', b"", event)
+        for event in events
+    )
+    got = post(sidecar, body, path).content
+    assert normalised(got) == normalised(expected)
+    assert (b'"usage"' in got) == (asked != "nothing")
+
+
+def test_a_client_that_goes_away_frees_the_engine_and_is_charged(sidecar: RunningSidecar, vllm: Vllm) -> None:
+    before = sidecar.tenant("gold")["service"]
+    with httpx.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as response:
+        next(response.iter_lines())
+        eventually("the engine works on it", lambda: vllm.metric("vllm:num_requests_running") == 1, within=5)
+    eventually("the engine is free", lambda: vllm.metric("vllm:num_requests_running") == 0, within=5)
+    eventually("the sidecar is at rest", lambda: at_rest(sidecar), within=5)
+    charged = sidecar.tenant("gold")["service"] - before
+    assert len(IDS) + 2 <= charged < len(IDS) + 2 * 900
+
+
+def test_a_queued_client_that_goes_away_leaves_the_queue(sidecar: RunningSidecar) -> None:
+    with (
+        httpx.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as first,
+        httpx.Client() as second,
+    ):
+        next(first.iter_lines())
+        request = second.build_request(
+            "POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers(), timeout=0.5
+        )
+        with pytest.raises(httpx.ReadTimeout):
+            second.send(request)
+        eventually("the queue is empty", lambda: sidecar.tenant("gold")["queued"] == 0, within=5)
+        assert sidecar.tenant("gold")["running"] == 1
+
+
+def test_order_is_not_changed_by_what_clients_send(sidecar: RunningSidecar) -> None:
+    """Requests so large that one runs at a time; the last one claims every precedence it can."""
+    finished: list[str] = []
+    spoof_body = {"priority": -1000, "request_id": "first", "session_id": "s", "vllm_xargs": {"priority": -1}}
+    spoof_headers = {"x-vllm-priority": "-1000", "x-request-id": "0", "x-session-id": "s"}
+
+    def ask(name: str, body: dict[str, Any], **more: str) -> None:
+        response = httpx.post(f"{sidecar.public}/v1/completions", json=body, headers=headers(**more), timeout=120)
+        assert response.status_code == 200, response.text
+        finished.append(name)
+
+    threads = []
+    for place, name in enumerate(["first", "second", "spoofing"]):
+        body = long_body(800) | (spoof_body if name == "spoofing" else {})
+        threads.append(
+            threading.Thread(target=ask, args=(name, body), kwargs=spoof_headers if name == "spoofing" else {})
+        )
+        threads[-1].start()
+        eventually("it is there", lambda: len(sidecar.queue()) == place or finished)  # noqa: B023
+        if place:
+            assert sidecar.queue()[-1]["reason"] in {"NoKVSpace", "BehindOthers"}
+    for thread in threads:
+        thread.join()
+    assert finished == ["first", "second", "spoofing"]
+
+
+def test_mistakes_get_openai_errors_with_a_reason(sidecar: RunningSidecar) -> None:
+    good = {"model": MODEL, "prompt": IDS, "max_tokens": 2}
+    url = f"{sidecar.public}/v1/completions"
+    wrong_key = httpx.post(url, json=good, headers={"authorization": "Bearer sk-wrong-key-000000000000"})
+    assert_refused(wrong_key, 401, "invalid_api_key")
+    assert "sk-wrong" not in wrong_key.text
+    assert_refused(httpx.post(url, json=good), 401, "invalid_api_key")
+    assert_refused(post(sidecar, good | {"model": "other"}), 404, "model_not_found")
+    application = {"x-justitia-application": "demo/summarise"}
+    assert_refused(httpx.post(url, json=good, headers=headers(**application)), 400, "unknown_application")
+    assert_refused(httpx.post(url, content=b'{"model":', headers=headers()), 400, "invalid_body")
+    assert_refused(post(sidecar, good | {"prompt": "x" * 70_000}), 413, "body_too_large")
+    assert_refused(post(sidecar, good | {"n": 2}), 400, "unsupported")
+    assert_refused(post(sidecar, good | {"prompt": [7] * KV_TOKENS}), 400, "prompt_too_long")
+
+
+def test_the_openai_client_raises_its_own_errors(sidecar: RunningSidecar) -> None:
+    client = openai.OpenAI(base_url=f"{sidecar.public}/v1", api_key="sk-wrong-key-000000000000", max_retries=0)
+    with pytest.raises(openai.AuthenticationError, match="not known here"):
+        client.models.list()
+
+
+def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar) -> None:
+    sidecar.reconfigure(queue={"maximumRequests": 1})
+    with httpx.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as running:
+        next(running.iter_lines())
+        waiting = threading.Thread(target=post, args=(sidecar, long_body(1000)))
+        waiting.start()
+        eventually("one waits", lambda: len(sidecar.queue()) == 1)
+        refused = post(sidecar, long_body())
+        assert_refused(refused, 429, "queue_full")
+        assert int(refused.headers["retry-after"]) >= 1
+    waiting.join()
+
+
+def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningSidecar) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(post, sidecar, long_body(400 + i)) for i in range(4)]
+        eventually("some wait and some run", lambda: sidecar.tenant("gold")["queued"] >= 1)
+        before = sidecar.tenant("gold")["service"]
+        tenants = [{"name": "gold", "weight": 2}, {"name": "silver", "weight": 3}]
+        scheduling = {"policy": "TieredJustitia", "costModel": "WeightedTokens"}
+        sidecar.reconfigure(tenants=tenants, scheduling=scheduling)
+        status = sidecar.status()
+        assert status["policy"] == "TieredJustitia"
+        assert sidecar.tenant("gold")["weight"] == 2
+        assert sidecar.tenant("gold")["service"] >= before
+        assert [answer.result().status_code for answer in asked] == [200] * 4
+    eventually("all is over", lambda: at_rest(sidecar))
+    assert sidecar.status()["kvReservedTokens"] == 0
+
+
+def test_an_invalid_configuration_leaves_the_old_one_in_force(sidecar: RunningSidecar) -> None:
+    in_force = sidecar.status()["generation"]
+    sidecar.write('{"generation": 999, "weight": "nonsense"}')
+    line = 'justitia_config_reload_failures_total{document="config"}'
+    eventually("the failure is counted", lambda: line in sidecar.metrics())
+    assert sidecar.status()["generation"] == in_force
+    assert post(sidecar, {"model": MODEL, "prompt": IDS, "max_tokens": 2}).status_code == 200
+    assert "config.json: namespace: Field required" in sidecar.log.read_text()
+
+
+def test_a_run_is_ended_by_its_client(sidecar: RunningSidecar) -> None:
+    body = {"model": MODEL, "prompt": IDS, "max_tokens": 2}
+    assert post(sidecar, body, **{"x-justitia-run": "r1"}).status_code == 200
+    url = f"{sidecar.public}/v1/runs/r1"
+    assert httpx.delete(url, headers=headers()).status_code == 204
+    assert_refused(httpx.delete(url, headers=headers()), 404, "run_not_found")
+
+
+def test_keys_and_pepper_are_nowhere_to_be_seen(sidecar: RunningSidecar) -> None:
+    post(sidecar, {"model": MODEL, "prompt": IDS, "max_tokens": 2})
+    seen = sidecar.metrics() + sidecar.log.read_text() + str(sidecar.status())
+    assert "justitia_requests_total" in seen
+    for secret in (*KEYS.values(), "5e" * 16):
+        assert secret not in seen

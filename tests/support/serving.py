@@ -1,0 +1,163 @@
+"""A real engine and real sidecar processes, as tests see them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import openai
+import pytest
+
+from justitia_api.config import key_digest
+
+MODEL = "tiny"
+BLOCK = 32
+BLOCKS = 40
+KV_TOKENS = BLOCK * BLOCKS
+MAX_LENGTH = 1024
+PEPPER = "5e" * 32
+KEYS = {"gold": "sk-gold-0123456789abcdef", "silver": "sk-silver-0123456789abcdef"}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def eventually(what: str, condition: Callable[[], Any], within: float = 30.0) -> Any:
+    """The first truthy result of `condition`."""
+    deadline = time.monotonic() + within
+    while True:
+        if result := condition():
+            return result
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {within:g} s: {what}")
+        time.sleep(0.02)
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@dataclass
+class Vllm:
+    url: str
+
+    def metric(self, name: str) -> float:
+        text = httpx.get(f"{self.url}/metrics").text
+        lines = [line for line in text.splitlines() if line.startswith((name + "{", name + " "))]
+        assert lines, f"the engine has no metric {name}"
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+@dataclass
+class RunningSidecar:
+    process: "subprocess.Popen[bytes]"
+    public: str
+    admin: str
+    config_file: Path
+    config: dict[str, Any]
+    log: Path
+    generation: int = field(default=1)
+
+    def client(self, tenant: str = "gold", **options: Any) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.public}/v1", api_key=KEYS[tenant], max_retries=0, timeout=120, **options)
+
+    def status(self) -> dict[str, Any]:
+        answer: dict[str, Any] = httpx.get(f"{self.admin}/internal/status").raise_for_status().json()
+        return answer
+
+    def tenant(self, name: str) -> dict[str, Any]:
+        return next(t for t in self.status()["tenants"] if t["name"] == name)
+
+    def queue(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = httpx.get(f"{self.admin}/internal/queue").raise_for_status().json()["requests"]
+        return rows
+
+    def metrics(self) -> str:
+        return httpx.get(f"{self.admin}/metrics").text
+
+    def write(self, document: str) -> None:
+        """Replace the configuration file atomically."""
+        new = self.config_file.with_suffix(".new")
+        new.write_text(document)
+        new.replace(self.config_file)
+
+    def reconfigure(self, **changes: Any) -> None:
+        """Put a changed configuration in force, and wait until it is."""
+        self.generation += 1
+        self.write(json.dumps({**self.config, **changes, "generation": self.generation}))
+        eventually("the configuration is in force", lambda: self.status()["generation"] == self.generation)
+
+
+def pool_config() -> dict[str, Any]:
+    return {
+        "generation": 1,
+        "namespace": "demo",
+        "name": "pool",
+        "model": MODEL,
+        "scheduling": {"policy": "FCFS", "costModel": "WeightedTokens"},
+        "queue": {"maximumRequests": 100, "timeoutSeconds": 120, "maximumBodyBytes": 65536},
+        "tenants": [{"name": "gold", "weight": 4}, {"name": "silver", "weight": 1}],
+        "applications": [
+            {"namespace": "demo", "name": "chat", "tenant": "gold"},
+            {"namespace": "demo", "name": "summarise", "tenant": "silver"},
+        ],
+    }
+
+
+@contextmanager
+def running_sidecar(directory: Path, engine_url: str, *, wait: bool = True) -> Iterator[RunningSidecar]:
+    directory.mkdir(parents=True, exist_ok=True)
+    config, keys, log = directory / "config.json", directory / "keys.json", directory / "log"
+    document = pool_config()
+    config.write_text(json.dumps(document))
+    entries = [{"digest": key_digest(PEPPER, key.encode()), "tenant": tenant} for tenant, key in KEYS.items()]
+    keys.write_text(json.dumps({"pepper": PEPPER, "keys": entries}))
+    port, admin = free_port(), free_port()
+    settings = {
+        "CONFIG_FILE": str(config),
+        "KEYS_FILE": str(keys),
+        "ENGINE_URL": engine_url,
+        "HOST": "127.0.0.1",
+        "PORT": str(port),
+        "ADMIN_HOST": "127.0.0.1",
+        "ADMIN_PORT": str(admin),
+    }
+    environment = os.environ | {f"JUSTITIA_{name}": value for name, value in settings.items()}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "justitia_sidecar"], env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
+    sidecar = RunningSidecar(process, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{admin}", config, document, log)
+    try:
+        probe = "readyz" if wait else "healthz"
+        eventually("the sidecar is up", lambda: process.poll() is not None or answers(f"{sidecar.admin}/{probe}"), 60)
+        assert process.poll() is None, log.read_text()
+        yield sidecar
+    finally:
+        stop(process)
+
+
+def at_rest(sidecar: RunningSidecar) -> bool:
+    return all(not t["queued"] and not t["running"] for t in sidecar.status()["tenants"])

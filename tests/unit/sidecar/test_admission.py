@@ -1,0 +1,322 @@
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
+from justitia_api.status import WaitingReason
+from justitia_api.wire import Refusal
+from justitia_scheduling.cost import EngineTime, WeightedTokens
+from justitia_scheduling.model import RequestId, TenantId
+from justitia_scheduling.registry import build_policy
+from justitia_sidecar.admission import UNSTARTED, Admission, EngineView, OutputMeans, Stage, Ticket
+from justitia_sidecar.recognition import application_id
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.step_time import PRIOR
+
+GOLD = TenantId("gold")
+READY = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900)
+
+
+def config(**tenant: Any) -> PoolConfig:
+    return PoolConfig(
+        generation=1,
+        namespace="ns",
+        name="pool",
+        model="m",
+        tenants=(TenantConfig(name="gold", weight=1, **tenant), TenantConfig(name="silver", weight=1)),
+    )
+
+
+def room(policy: str = "fcfs", view: EngineView = READY, **tenant: Any) -> Admission:
+    admission = Admission(config(**tenant), build_policy(policy, WeightedTokens()))
+    admission.engine_told(view, 0)
+    return admission
+
+
+class Counter:
+    value = 0
+
+
+def ask(
+    admission: Admission,
+    prompt: int = 100,
+    output: int = 100,
+    *,
+    now: float = 0.0,
+    tenant: str = "gold",
+    run: str | None = None,
+    streamed: bool = True,
+    exact: bool = True,
+    fixed: bool = False,
+) -> Ticket:
+    Counter.value += 1
+    application = ApplicationConfig(namespace="ns", name=tenant, tenant=tenant)
+    ticket = Ticket(
+        id=RequestId(f"q{Counter.value}"),
+        tenant=TenantId(tenant),
+        application=application_id(application),
+        run=admission.runs.enter(TenantId(tenant), application, run, now),
+        prompt_tokens=prompt,
+        prompt_exact=exact,
+        max_tokens=output,
+        fixed_output=fixed,
+        streamed=streamed,
+        arrival=now,
+        on_admitted=lambda: None,
+    )
+    admission.enter(ticket, now)
+    admission.pump(now)
+    return ticket
+
+
+def reasons(admission: Admission, now: float = 0.0) -> dict[str, WaitingReason]:
+    return {ticket.id: reason for ticket, reason in admission.waiting(now)}
+
+
+def test_a_request_that_fits_goes_at_once() -> None:
+    ticket = ask(room())
+    assert (ticket.stage, ticket.rank, ticket.reserved) == (Stage.SENT, 1, 200)
+
+
+def test_ranks_follow_the_order_of_admission() -> None:
+    admission = room()
+    assert [ask(admission).rank, ask(admission).rank] == [1, 2]
+
+
+def test_the_engine_is_given_few_that_it_has_not_begun() -> None:
+    admission = room()
+    tickets = [ask(admission, 10, 10) for _ in range(4)]
+    assert [t.stage for t in tickets] == [Stage.SENT, Stage.SENT, Stage.QUEUED, Stage.QUEUED]
+    assert reasons(admission)[tickets[2].id] is WaitingReason.ENGINE_BUSY
+    assert reasons(admission)[tickets[3].id] is WaitingReason.BEHIND_OTHERS
+    admission.counted(tickets[0], 10, 1, 1.0)
+    assert tickets[2].stage is Stage.SENT
+
+
+def test_the_head_that_does_not_fit_blocks() -> None:
+    admission = room()
+    admission.counted(ask(admission, 500, 200), 500, 1, 0)
+    big, small = ask(admission, 300, 100), ask(admission, 10, 10)
+    assert (big.stage, small.stage) == (Stage.QUEUED, Stage.QUEUED)
+    assert reasons(admission) == {big.id: WaitingReason.NO_KV_SPACE, small.id: WaitingReason.BEHIND_OTHERS}
+
+
+def test_reservations_are_whole_blocks_and_never_more_than_the_engine_has() -> None:
+    admission = room()
+    assert ask(admission, 101, 4).reserved == 110
+    assert admission.reservation(ask(admission, 5000, 5000)) == 1000
+
+
+def test_a_request_larger_than_everything_goes_when_the_engine_is_empty() -> None:
+    admission = room()
+    first = ask(admission, 900, 500)
+    assert first.stage is Stage.SENT
+    assert first.reserved == 1000
+
+
+def test_a_request_that_outgrows_its_prediction_holds_what_it_has() -> None:
+    admission = room()
+    for _ in range(5):
+        done = ask(admission, 10, 200)
+        admission.counted(done, 10, 20, 0)
+        admission.leave(done, 0, completed=True)
+    ticket = ask(admission, 10, 200)
+    assert ticket.reserved == 40
+    admission.counted(ticket, 10, 100, 0)
+    assert ticket.reserved == admission.reserved == 110
+    admission.leave(ticket, 0, completed=True)
+    assert admission.reserved == 0
+    assert ask(admission, 10, 200, fixed=True).reserved == 210
+
+
+def test_outputs_are_predicted_by_the_applications_mean_with_a_margin() -> None:
+    means = OutputMeans()
+    application = application_id(ApplicationConfig(namespace="ns", name="a", tenant="t"))
+    assert means.predict(application, 500) == 500
+    for produced in (10, 30):
+        means.observe(application, produced)
+    assert means.predict(application, 500) == 30
+    assert means.predict(application, 7) == 7
+
+
+def test_text_prompts_are_charged_when_the_engine_has_counted_them() -> None:
+    admission = room()
+    ticket = ask(admission, 80, exact=False)
+    assert admission.policy.service[GOLD] == 0
+    admission.counted(ticket, 123, 1, 0)
+    admission.counted(ticket, 123, 4, 0)
+    assert admission.policy.service[GOLD] == 123 + 2 * 4
+
+
+def test_an_aborted_request_keeps_what_it_was_charged() -> None:
+    admission = room()
+    ticket = ask(admission)
+    admission.counted(ticket, 100, 3, 0)
+    admission.leave(ticket, 0, completed=False)
+    assert admission.policy.service[GOLD] == 100 + 2 * 3
+    assert not admission.policy.requests
+    assert not admission.policy.runs
+
+
+def test_several_tokens_in_one_chunk_cost_what_they_cost_one_by_one() -> None:
+    services = []
+    for chunks in ([1, 2, 3, 4, 5], [5]):
+        admission = Admission(config(), build_policy("fcfs", EngineTime(PRIOR)))
+        admission.engine_told(READY, 0)
+        ticket = ask(admission)
+        for produced in chunks:
+            admission.counted(ticket, 100, produced, 0)
+        services.append(admission.policy.service[GOLD])
+    assert services[0] == pytest.approx(services[1])
+
+
+def test_a_tenants_limit_of_running_requests_keeps_its_others_out() -> None:
+    admission = room(limits={"running_requests": 1})
+    first, second, other = ask(admission, 10, 10), ask(admission, 10, 10), ask(admission, 10, 10, tenant="silver")
+    assert (first.stage, second.stage, other.stage) == (Stage.SENT, Stage.HELD, Stage.SENT)
+    assert reasons(admission) == {second.id: WaitingReason.TENANT_LIMIT}
+    admission.leave(first, 1, completed=False)
+    assert second.stage is Stage.SENT
+
+
+def test_a_held_request_can_leave() -> None:
+    admission = room(limits={"running_requests": 1})
+    ask(admission)
+    held = ask(admission)
+    admission.leave(held, 1, completed=False)
+    assert admission.queued == 0
+    assert not reasons(admission)
+
+
+def test_full_queues_refuse() -> None:
+    admission = room(limits={"queued_requests": 1}, view=EngineView())
+    admission.check_room(GOLD)
+    ask(admission)
+    with pytest.raises(RefusalError) as refused:
+        admission.check_room(GOLD)
+    assert refused.value.refusal is Refusal.TENANT_QUEUE_FULL
+    admission.check_room(TenantId("silver"))
+
+
+def test_nothing_is_admitted_while_the_engine_is_away() -> None:
+    admission = room(view=EngineView())
+    ticket = ask(admission)
+    assert reasons(admission) == {ticket.id: WaitingReason.ENGINE_UNAVAILABLE}
+    admission.engine_told(READY, 1)
+    assert ticket.stage is Stage.SENT
+
+
+def test_a_request_that_can_never_fit_is_refused() -> None:
+    admission = room()
+    admission.check_fits(800, 100)
+    with pytest.raises(RefusalError) as refused:
+        admission.check_fits(801, 100)
+    assert refused.value.refusal is Refusal.PROMPT_TOO_LONG
+
+
+def test_whole_answers_count_as_begun_when_their_prefill_should_be_over() -> None:
+    admission = room()
+    tickets = [ask(admission, 10, 10, streamed=False) for _ in range(3)]
+    assert tickets[2].stage is Stage.QUEUED
+    start = admission.next_presumed_start(0)
+    assert start is not None
+    admission.pump(start)
+    assert tickets[2].stage is Stage.SENT
+
+
+def test_the_engines_own_count_of_waiting_overrules_presumption() -> None:
+    admission = room()
+    waiting = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900, waiting=UNSTARTED + 1)
+    admission.engine_told(waiting, 0)
+    assert ask(admission).stage is Stage.QUEUED
+    admission.engine_told(READY, 1)
+    assert admission.queued == 0
+
+
+def test_a_change_of_weight_reaches_the_policy() -> None:
+    admission = room()
+    changed = PoolConfig(
+        generation=2, namespace="ns", name="pool", model="m", tenants=(TenantConfig(name="gold", weight=7),)
+    )
+    admission.reconfigure(changed, admission.policy, 1, keep_service=True)
+    assert admission.policy.weight(GOLD) == 7
+
+
+class Sidecar(RuleBasedStateMachine):
+    """Requests arrive, start, produce, end and vanish under policies that change: nothing is lost or kept."""
+
+    tickets = Bundle("tickets")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.admission = room("tiered-justitia", limits={"running_requests": 3})
+        self.open: set[RequestId] = set()
+        self.expected = 0.0
+
+    @rule(
+        target=tickets,
+        prompt=st.integers(1, 400),
+        output=st.integers(1, 400),
+        tenant=st.sampled_from(["gold", "silver"]),
+        run=st.sampled_from([None, "a", "b"]),
+        exact=st.booleans(),
+        streamed=st.booleans(),
+    )
+    def arrive(self, **request: Any) -> Ticket:
+        self.now += 0.01
+        ticket = ask(self.admission, now=self.now, **request)
+        self.open.add(ticket.id)
+        return ticket
+
+    @rule(ticket=tickets, tokens=st.integers(1, 50))
+    def produce(self, ticket: Ticket, tokens: int) -> None:
+        self.now += 0.01
+        if ticket.stage in (Stage.SENT, Stage.STARTED):
+            self.admission.counted(ticket, ticket.prompt_tokens, ticket.produced + tokens, self.now)
+
+    @rule(ticket=consumes(tickets), completed=st.booleans())
+    def end(self, ticket: Ticket, completed: bool) -> None:
+        self.now += 0.01
+        if ticket.prompt_exact and ticket.rank:
+            self.expected += ticket.prompt_tokens
+        self.expected += 2 * ticket.produced
+        self.admission.leave(ticket, self.now, completed=completed)
+        self.open.discard(ticket.id)
+
+    @rule(policy=st.sampled_from(["fcfs", "vtc", "justitia", "tiered-justitia"]))
+    def change_policy(self, policy: str) -> None:
+        self.admission.reconfigure(config(), build_policy(policy, WeightedTokens()), self.now, keep_service=True)
+
+    @invariant()
+    def books_balance(self) -> None:
+        admission = self.admission
+        assert set(admission.tickets) == self.open
+        running = [t for t in admission.tickets.values() if t.stage in (Stage.SENT, Stage.STARTED)]
+        assert admission.reserved == sum(t.reserved for t in running)
+        assert set(admission.policy.running) == {t.id for t in running}
+        assert admission.queued == len(self.open) - len(running)
+        assert admission.queued == len(list(admission.waiting(self.now)))
+        assert sum(load.queued for load in admission.load.values()) == admission.queued
+
+    @invariant()
+    def every_token_is_charged_once(self) -> None:
+        still = sum(
+            2 * t.produced + (t.prompt_tokens if t.prompt_exact and t.rank else 0)
+            for t in self.admission.tickets.values()
+        )
+        assert sum(self.admission.policy.service.values()) == pytest.approx(self.expected + still)
+
+    @invariant()
+    def work_is_conserved(self) -> None:
+        """The head waits only where it does not fit."""
+        head = self.admission.policy.head()
+        if head is not None:
+            assert reasons(self.admission, self.now)[head] is not WaitingReason.BEHIND_OTHERS
+
+
+Sidecar.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSidecar = Sidecar.TestCase

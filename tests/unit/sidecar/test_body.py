@@ -1,0 +1,136 @@
+import json
+from typing import Any
+
+import pytest
+
+from justitia_api.wire import Refusal
+from justitia_scheduling.model import ApplicationId
+from justitia_sidecar.body import Endpoint, ParsedBody, TokensPerByte, parse_body
+from justitia_sidecar.refusals import RefusalError
+
+APPLICATION = ApplicationId("ns/chat")
+
+
+def completion(**fields: Any) -> ParsedBody:
+    return parse_body(Endpoint.COMPLETION, json.dumps({"model": "m", "prompt": "hello", **fields}).encode())
+
+
+def chat(**fields: Any) -> ParsedBody:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], **fields}
+    return parse_body(Endpoint.CHAT, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("prompt", [[1, 2, 3], [[1, 2, 3]]], ids=["ids", "one array of ids"])
+def test_token_ids_are_counted_exactly(prompt: list[Any]) -> None:
+    assert completion(prompt=prompt).prompt_tokens == 3
+
+
+@pytest.mark.parametrize("prompt", ["héllo", ["héllo"]], ids=["text", "one text"])
+def test_text_is_measured_in_bytes(prompt: Any) -> None:
+    parsed = completion(prompt=prompt)
+    assert (parsed.prompt_tokens, parsed.prompt_bytes) == (None, 6)
+
+
+def test_a_completion_without_bound_gets_the_engines_default() -> None:
+    assert completion().max_tokens == 16
+
+
+def test_a_chat_without_bound_has_none() -> None:
+    assert chat().max_tokens is None
+
+
+def test_the_newer_name_of_a_chats_bound_wins() -> None:
+    assert chat(max_tokens=5, max_completion_tokens=7).max_tokens == 7
+
+
+def test_tools_count_as_prompt() -> None:
+    assert chat(tools=[{"type": "function"}]).prompt_bytes > chat().prompt_bytes
+
+
+def test_the_run_is_read_from_metadata_and_never_from_user() -> None:
+    assert chat(metadata={"run_id": "r1"}, user="u").run == "r1"
+    assert chat(user="u").run is None
+
+
+@pytest.mark.parametrize(
+    ("options", "wants"),
+    [
+        (None, (False, False)),
+        ({"include_usage": True}, (True, False)),
+        ({"include_usage": True, "continuous_usage_stats": True}, (True, True)),
+        ({"continuous_usage_stats": True}, (False, False)),
+    ],
+)
+def test_usage_that_the_client_asks_for(options: Any, wants: tuple[bool, bool]) -> None:
+    parsed = chat(stream=True, stream_options=options)
+    assert (parsed.wants_usage, parsed.wants_continuous_usage) == wants
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 2},
+        {"best_of": 2},
+        {"use_beam_search": True},
+        {"prompt": ["a", "b"]},
+        {"prompt": [[1], [2]]},
+        {"prompt_embeds": "AAAA"},
+    ],
+    ids=str,
+)
+def test_more_than_one_sequence_is_unsupported(fields: dict[str, Any]) -> None:
+    with pytest.raises(RefusalError) as refused:
+        completion(**fields)
+    assert refused.value.refusal is Refusal.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": None},
+        {"prompt": None},
+        {"prompt": []},
+        {"prompt": [1, "a"]},
+        {"prompt": [True]},
+        {"prompt": 7},
+        {"max_tokens": -1},
+        {"max_tokens": "many"},
+        {"n": "2"},
+        {"stream": "yes"},
+        {"stream_options": 1},
+    ],
+    ids=str,
+)
+def test_a_malformed_body_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(RefusalError) as refused:
+        completion(**fields)
+    assert refused.value.refusal is Refusal.INVALID_BODY
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff"])
+def test_what_is_not_a_json_object_is_refused(body: bytes) -> None:
+    for endpoint in Endpoint:
+        with pytest.raises(RefusalError) as refused:
+            parse_body(endpoint, body)
+        assert refused.value.refusal is Refusal.INVALID_BODY
+
+
+def test_the_last_of_two_equal_members_decides_as_in_the_engine() -> None:
+    body = b'{"model": "m", "prompt": "a", "max_tokens": 1, "max_tokens": 9}'
+    assert parse_body(Endpoint.COMPLETION, body).max_tokens == 9
+
+
+def test_tokens_per_byte_are_learnt_by_application_then_pool() -> None:
+    ratio = TokensPerByte()
+    assert ratio.estimate(APPLICATION, 100) == 30
+    ratio.observe(ApplicationId("ns/other"), 1000, 500)
+    assert ratio.estimate(APPLICATION, 100) == 50
+    ratio.observe(APPLICATION, 1000, 100)
+    assert ratio.estimate(APPLICATION, 100) == 10
+    assert ratio.estimate(APPLICATION, 0) == 1
+
+
+def test_an_output_is_fixed_where_only_its_bound_ends_it() -> None:
+    assert completion(ignore_eos=True).fixed_output
+    assert not completion(ignore_eos=True, stop="x").fixed_output
+    assert not completion().fixed_output

@@ -1,0 +1,46 @@
+import pytest
+
+from justitia_scheduling.model import TenantId
+from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
+
+A, B = TenantId("a"), TenantId("b")
+
+
+def test_shares_are_of_what_was_served_in_the_window() -> None:
+    window = ShareWindow(window=10)
+    window.sample({A: 1000.0}, {A: 1}, 0)
+    window.sample({A: 1010.0, B: 30.0}, {A: 1, B: 3}, 10)
+    assert window.shares() == {A: 0.25, B: 0.75}
+
+
+def test_entitled_shares_count_only_while_active() -> None:
+    window = ShareWindow(window=10)
+    window.sample({}, {A: 1}, 1)
+    window.sample({}, {A: 1, B: 3}, 2)
+    window.sample({}, {}, 3)
+    assert window.entitled() == {A: pytest.approx(0.625), B: pytest.approx(0.375)}
+
+
+def test_nothing_served_has_no_shares() -> None:
+    window = ShareWindow()
+    window.sample({A: 0.0}, {}, 0)
+    assert window.shares() == {}
+    assert window.entitled() == {}
+
+
+def test_quantiles_of_recent_values() -> None:
+    recent = RecentValues()
+    assert recent.quantiles().p50 is None
+    for value in range(101):
+        recent.observe(float(value))
+    assert recent.quantiles().p50 == 50
+    assert recent.quantiles().p99 == 99
+
+
+def test_a_bucket_tells_when_to_come_back() -> None:
+    bucket = TokenBucket(60, 60, 0)
+    assert bucket.wait(0) == 0
+    bucket.take(70, 0)
+    wait = bucket.wait(0)
+    assert wait == pytest.approx(11)
+    assert bucket.wait(wait) == 0

@@ -1,0 +1,278 @@
+"""The request path against an engine that misbehaves, and clients that go away. Real sockets to the engine."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from justitia_api.config import (
+    ApplicationConfig,
+    CostModelName,
+    KeyEntry,
+    KeyTable,
+    PolicyName,
+    PoolConfig,
+    QueueConfig,
+    SchedulingConfig,
+    TenantConfig,
+    TenantLimits,
+    key_digest,
+)
+from justitia_scheduling.model import TenantId
+from justitia_sidecar import usage
+from justitia_sidecar.engine import Engine
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.public import PublicApp
+from justitia_sidecar.service import Sidecar
+from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
+
+PEPPER = "0f" * 16
+KEY = b"sk-0123456789abcdef"
+GOLD = TenantId("gold")
+BODY = {"model": "m", "prompt": [1, 2, 3], "max_tokens": 2, "stream": True}
+
+
+def pool(generation: int = 1, **changes: Any) -> PoolConfig:
+    fields = {
+        "generation": generation,
+        "namespace": "ns",
+        "name": "p",
+        "model": "m",
+        "scheduling": SchedulingConfig(policy=PolicyName.FCFS, cost_model=CostModelName.WEIGHTED_TOKENS),
+        "tenants": (TenantConfig(name="gold", weight=1),),
+        "applications": (ApplicationConfig(namespace="ns", name="a", tenant="gold"),),
+    }
+    return PoolConfig(**{**fields, **changes})
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[MisbehavingEngine]:
+    async with MisbehavingEngine().serving() as engine:
+        yield engine
+
+
+@pytest.fixture
+async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
+    async with Engine.session() as session:
+        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic)
+        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
+        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.put_config(pool())
+        await engine_answers(sidecar)
+        yield sidecar
+
+
+async def engine_answers(sidecar: Sidecar) -> None:
+    admission = sidecar.configured().admission
+    admission.engine_told(await sidecar.engine.probe(admission.engine), sidecar.clock())
+
+
+@dataclass
+class Client:
+    """One request over ASGI."""
+
+    sidecar: Sidecar
+    body: bytes = field(default_factory=lambda: json.dumps(BODY).encode())
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    path: str = "/v1/completions"
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    first_chunk: asyncio.Event = field(default_factory=asyncio.Event)
+    read_bytes: bool = False
+
+    async def run(self) -> "Client":
+        headers = {b"authorization": b"Bearer " + KEY, **self.headers}
+        scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
+        async with asyncio.timeout(10):
+            await PublicApp(self.sidecar)(scope, self._receive, self._send)
+        return self
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self.read_bytes:
+            self.read_bytes = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+        if message.get("body"):
+            self.first_chunk.set()
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+    @property
+    def answer(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent[1:])
+
+    @property
+    def code(self) -> str:
+        return str(json.loads(self.answer)["error"]["code"])
+
+
+def charged(sidecar: Sidecar) -> float:
+    return sidecar.configured().admission.policy.service[GOLD]
+
+
+def assert_nothing_left(sidecar: Sidecar) -> None:
+    admission = sidecar.configured().admission
+    assert not admission.tickets
+    assert not admission.policy.runs
+    assert (admission.reserved, admission.queued, sidecar.open_requests) == (0, 0, 0)
+    assert not sidecar.waiters
+
+
+async def test_a_good_engines_stream_ends_with_done_and_is_charged(sidecar: Sidecar) -> None:
+    client = await Client(sidecar).run()
+    assert client.status == 200
+    assert client.answer.endswith(b"data: [DONE]\n\n")
+    assert b"usage" not in client.answer
+    assert charged(sidecar) == 3 + 2 * 2
+    assert_nothing_left(sidecar)
+
+
+@pytest.mark.parametrize(
+    "behaviour", [Misbehaviour.DIES_MID_STREAM, Misbehaviour.ENDS_WITHOUT_DONE, Misbehaviour.ENDLESS_EVENT]
+)
+async def test_a_stream_that_breaks_ends_with_an_error_event_and_charges_what_came(
+    sidecar: Sidecar, engine: MisbehavingEngine, behaviour: Misbehaviour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "MAXIMUM_EVENT_BYTES", 1000)
+    engine.behaviour = behaviour
+    client = await Client(sidecar).run()
+    assert client.status == 200
+    last = client.answer.strip().split(b"\n\n")[-1]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "engine_unavailable"
+    assert b"[DONE]" not in client.answer
+    assert charged(sidecar) == 3 + 2 * 1
+    assert len(engine.received) == 1
+    assert_nothing_left(sidecar)
+
+
+async def test_garbage_is_forwarded_and_does_not_disturb_the_count(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
+    engine.behaviour = Misbehaviour.GARBAGE
+    client = await Client(sidecar).run()
+    assert b"data: {not json\n\n: comment\n\n\xff\xfe\n\n" in client.answer
+    assert charged(sidecar) == 3 + 2 * 2
+
+
+async def test_an_engine_that_dies_before_it_answers_gives_503_and_holds_the_queue(
+    sidecar: Sidecar, engine: MisbehavingEngine
+) -> None:
+    engine.behaviour = Misbehaviour.DIES_BEFORE_ANSWER
+    client = await Client(sidecar).run()
+    assert (client.status, client.code) == (503, "engine_unavailable")
+    assert dict(client.sent[0]["headers"])[b"retry-after"]
+    assert not sidecar.configured().admission.engine.ready
+    assert len(engine.received) == 1
+    assert_nothing_left(sidecar)
+
+
+async def test_the_engines_own_refusal_is_passed_on(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
+    engine.behaviour = Misbehaviour.REFUSES
+    client = await Client(sidecar).run()
+    assert client.status == 400
+    assert json.loads(client.answer) == {"error": {"message": "no", "code": 400}}
+    assert_nothing_left(sidecar)
+
+
+async def test_a_client_that_leaves_a_hanging_engine_closes_the_connection_to_it(
+    sidecar: Sidecar, engine: MisbehavingEngine
+) -> None:
+    engine.behaviour = Misbehaviour.HANGS
+    client = Client(sidecar)
+    request = asyncio.create_task(client.run())
+    await client.first_chunk.wait()
+    assert engine.open == 1
+    client.gone.set()
+    await request
+    async with asyncio.timeout(5):
+        await engine.closed.wait()
+    assert engine.open == 0
+    assert charged(sidecar) == 3 + 2 * 1
+    assert_nothing_left(sidecar)
+
+
+async def test_what_a_client_sends_never_reaches_the_engine_as_order(
+    sidecar: Sidecar, engine: MisbehavingEngine
+) -> None:
+    spoof = {b"x-vllm-priority": b"-5", b"x-request-id": b"mine", b"x-session-id": b"s", b"cookie": b"c"}
+    await Client(sidecar, headers=spoof).run()
+    await Client(sidecar).run()
+    first, second = (headers for headers, _ in engine.received)
+    assert (first["x-vllm-priority"], second["x-vllm-priority"]) == ("1", "2")
+    assert first["x-request-id"] != "mine"
+    for name in ("x-session-id", "cookie", "authorization"):
+        assert name not in first
+
+
+async def test_the_body_reaches_the_engine_byte_for_byte(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
+    body = b'{ "stream":true,\n "model" : "m", "prompt":"\\u00e9", "priority": -9, "unknown": [1.50] }'
+    await Client(sidecar, body=body).run()
+    assert engine.received[0][1] == body
+
+
+async def test_a_request_that_waits_too_long_is_refused(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
+    sidecar.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
+    engine.behaviour = Misbehaviour.HANGS
+    large = json.dumps(BODY | {"max_tokens": 800, "ignore_eos": True}).encode()
+    hog = Client(sidecar, body=large)
+    running = asyncio.create_task(hog.run())
+    await hog.first_chunk.wait()
+    waiting = await Client(sidecar, body=large).run()
+    assert (waiting.status, waiting.code) == (503, "queue_timeout")
+    hog.gone.set()
+    await running
+    assert_nothing_left(sidecar)
+
+
+async def test_draining_refuses_what_waits_and_what_is_new(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
+    engine.behaviour = Misbehaviour.HANGS
+    large = json.dumps(BODY | {"max_tokens": 800, "ignore_eos": True}).encode()
+    hog, waiting = Client(sidecar, body=large), Client(sidecar, body=large)
+    running = asyncio.create_task(hog.run())
+    await hog.first_chunk.wait()
+    queued = asyncio.create_task(waiting.run())
+    async with asyncio.timeout(5):
+        while not sidecar.waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    drained = asyncio.create_task(sidecar.drain())
+    await queued
+    assert (waiting.status, waiting.code) == (503, "draining")
+    assert (await Client(sidecar).run()).code == "draining"
+    assert not drained.done()
+    hog.gone.set()
+    await running
+    await drained
+
+
+async def test_a_tenant_over_its_tokens_per_minute_is_told_when_to_come_back(sidecar: Sidecar) -> None:
+    limits = TenantLimits(tokens_per_minute=5)
+    sidecar.put_config(pool(2, tenants=(TenantConfig(name="gold", weight=1, limits=limits),)))
+    assert (await Client(sidecar).run()).status == 200
+    refused = await Client(sidecar).run()
+    assert (refused.status, refused.code) == (429, "rate_limited")
+    assert int(dict(refused.sent[0]["headers"])[b"retry-after"]) >= 1
+
+
+async def test_a_body_that_grows_too_large_is_refused_whatever_its_header_says(sidecar: Sidecar) -> None:
+    client = await Client(sidecar, body=b"x" * (4 * 2**20 + 1), headers={b"content-length": b"10"}).run()
+    assert (client.status, client.code) == (413, "body_too_large")
+
+
+async def test_an_older_configuration_is_ignored(sidecar: Sidecar) -> None:
+    sidecar.put_config(pool(5, model="new"))
+    sidecar.put_config(pool(4, model="old"))
+    assert sidecar.configured().config.model == "new"
+
+
+async def test_without_configuration_requests_are_refused(engine: MisbehavingEngine) -> None:
+    async with Engine.session() as session:
+        client = await Client(Sidecar(Engine(engine.url, session), Metrics(), time.monotonic)).run()
+    assert (client.status, client.code) == (503, "not_configured")

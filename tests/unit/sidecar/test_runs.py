@@ -1,0 +1,97 @@
+from justitia_api.config import ApplicationConfig, RunConfig
+from justitia_scheduling.cost import KVTokenTimeCost
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.model import ApplicationId, TenantId
+from justitia_sidecar.runs import RunTable, TrackedRun
+
+GOLD = TenantId("gold")
+CHAT = ApplicationId("ns/chat")
+
+
+def table(maximum: int = 100) -> RunTable:
+    return RunTable(FCFS(KVTokenTimeCost()), maximum)
+
+
+def enter(runs: RunTable, run: str | None, now: float, **limits: float) -> TrackedRun:
+    config = RunConfig(**{"idle_timeout_seconds": 10, "maximum_age_seconds": 100, **limits})  # type: ignore[arg-type]
+    return runs.enter(GOLD, ApplicationConfig(namespace="ns", name="chat", tenant="gold", run=config), run, now)
+
+
+def test_requests_with_one_id_share_a_run() -> None:
+    runs = table()
+    assert enter(runs, "r", 0) is enter(runs, "r", 1)
+    assert len(runs) == 1
+
+
+def test_a_request_without_id_is_a_run_of_its_own_that_ends_with_it() -> None:
+    runs = table()
+    one, two = enter(runs, None, 0), enter(runs, None, 0)
+    assert one is not two
+    runs.leave(one, 1)
+    runs.leave(two, 1)
+    assert len(runs) == 0
+
+
+def test_an_idle_run_stays_open_until_its_timeout() -> None:
+    runs = table()
+    runs.leave(enter(runs, "r", 0), 1)
+    runs.expire(10.9)
+    assert len(runs) == 1
+    runs.expire(11)
+    assert len(runs) == 0
+
+
+def test_a_run_with_open_requests_does_not_expire() -> None:
+    runs = table()
+    enter(runs, "r", 0)
+    runs.expire(1000)
+    assert len(runs) == 1
+
+
+def test_the_client_ends_a_run_whose_requests_go_on() -> None:
+    runs = table()
+    first = enter(runs, "r", 0)
+    assert runs.end(GOLD, CHAT, "r", 1)
+    assert not runs.end(GOLD, CHAT, "r", 1)
+    assert enter(runs, "r", 2) is not first
+    assert len(runs) == 2
+    runs.leave(first, 3)
+    assert len(runs) == 1
+
+
+def test_the_last_request_ends_its_run() -> None:
+    runs = table()
+    one, two = enter(runs, "r", 0), enter(runs, "r", 0)
+    runs.leave(one, 1, ends=True)
+    assert len(runs) == 1
+    runs.leave(two, 2)
+    assert len(runs) == 0
+
+
+def test_a_run_past_its_age_is_followed_by_a_new_one() -> None:
+    runs = table()
+    first = enter(runs, "r", 0)
+    assert enter(runs, "r", 99) is first
+    assert enter(runs, "r", 100) is not first
+
+
+def test_a_run_past_its_cost_is_followed_by_a_new_one() -> None:
+    runs = table()
+    first = enter(runs, "r", 0, maximum_cost=1000)
+    runs.policy.runs[first.id].attained = 1000
+    assert enter(runs, "r", 1, maximum_cost=1000) is not first
+
+
+def test_a_flood_of_run_ids_is_bounded_and_ends_the_longest_idle_first() -> None:
+    runs = table(maximum=3)
+    for i in range(50):
+        runs.leave(enter(runs, f"r{i}", i / 1000), i / 1000)
+    assert len(runs) == 3
+    assert runs.end(GOLD, CHAT, "r49", 1)
+    assert not runs.end(GOLD, CHAT, "r46", 1)
+
+
+def test_the_same_id_of_another_tenant_is_another_run() -> None:
+    runs = table()
+    other = ApplicationConfig(namespace="ns", name="chat", tenant="silver")
+    assert enter(runs, "r", 0) is not runs.enter(TenantId("silver"), other, "r", 0)
