@@ -54,7 +54,7 @@ class TenantLimits(Document):
 
 class TenantConfig(Document):
     name: str
-    weight: float = Field(gt=0)
+    weight: float = Field(gt=0, allow_inf_nan=False)
     tier: str | None = None
     limits: TenantLimits = TenantLimits()
 

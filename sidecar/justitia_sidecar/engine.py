@@ -52,6 +52,8 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         blocks, size = int(labels["num_gpu_blocks"]), int(labels["block_size"])
     except (KeyError, ValueError):
         raise EngineError(f"vllm:cache_config_info tells no number of blocks and block size: {labels}") from None
+    if blocks * size <= 0:
+        raise EngineError(f"it tells {blocks} KV blocks of {size} tokens: it is not ready")
     waiting = sum(float(value) for value in _WAITING.findall(text))
     return replace(view, kv_tokens=blocks * size, block_size=size, waiting=int(waiting))
 

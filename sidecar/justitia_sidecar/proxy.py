@@ -263,19 +263,21 @@ class _Forwarding:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
     def _read(self, events: list[bytes]) -> bytes:
-        """Account for some events; returns the bytes to forward."""
+        """Account for the events of one read, together, because they came at one moment; returns what to forward."""
         parsed = self._accepted.parsed
-        ticket = self._ticket
+        prompt_tokens, produced = self._ticket.prompt_tokens, self._ticket.produced
         forward: list[bytes] = []
         for event in events:
             read = read_event(event, keep_usage=parsed.wants_usage, keep_continuous=parsed.wants_continuous_usage)
             if read.usage is not None:
-                self._count(read.usage.prompt_tokens, read.usage.completion_tokens or 0)
+                prompt_tokens, produced = read.usage.prompt_tokens, read.usage.completion_tokens or 0
             elif read.has_choices:
-                self._count(ticket.prompt_tokens, ticket.produced + 1)
+                produced += 1
             elif event.startswith(_DONE):
                 self._outcome = "completed"
             forward.append(read.forward)
+        if produced > self._ticket.produced:
+            self._count(prompt_tokens, produced)
         return b"".join(forward)
 
     async def _answer(self, response: aiohttp.ClientResponse) -> None:

@@ -67,12 +67,12 @@ class EventSplitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
+        if len(self._rest) > MAXIMUM_EVENT_BYTES:
+            raise EventTooLongError(f"the engine sent {len(self._rest)} bytes without ending an event")
         if self._rest:
             data = self._rest + data
         parts = data.split(_END)
         self._rest = parts.pop()
-        if len(self._rest) > MAXIMUM_EVENT_BYTES:
-            raise EventTooLongError(f"the engine sent {len(self._rest)} bytes without ending an event")
         return [part + _END for part in parts]
 
 

@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx2 as httpx
-
-from support.serving import KEYS, MODEL, Vllm, answers, eventually, free_port, running_sidecar
+from support.serving import KEYS, MODEL, Vllm, answers, eventually, free_port, http, running_sidecar
 
 BODY = {"model": MODEL, "prompt": [7, 8, 9], "max_tokens": 2}
 HEADERS = {"authorization": f"Bearer {KEYS['gold']}"}
@@ -17,22 +15,22 @@ HEADERS = {"authorization": f"Bearer {KEYS['gold']}"}
 def test_without_an_engine_requests_are_refused_with_503(tmp_path: Path) -> None:
     with running_sidecar(tmp_path, f"http://127.0.0.1:{free_port()}", wait=False) as sidecar:
         assert not answers(f"{sidecar.admin}/readyz")
-        response = httpx.post(f"{sidecar.public}/v1/completions", json=BODY, headers=HEADERS)
+        response = http.post(f"{sidecar.public}/v1/completions", json=BODY, headers=HEADERS)
         assert response.status_code == 503
         assert response.json()["error"]["code"] == "engine_unavailable"
         assert int(response.headers["retry-after"]) >= 1
 
 
 def test_draining_finishes_what_has_started_and_refuses_the_rest(tmp_path: Path, vllm: Vllm) -> None:
-    long = BODY | {"max_tokens": 600, "ignore_eos": True, "stream": True}
+    long = BODY | {"max_tokens": 3000, "ignore_eos": True, "stream": True}
     with running_sidecar(tmp_path, vllm.url) as sidecar:
         url = f"{sidecar.public}/v1/completions"
-        with httpx.stream("POST", url, json=long, headers=HEADERS, timeout=60) as started:
+        with http.stream("POST", url, json=long, headers=HEADERS) as started:
             lines = started.iter_lines()
             next(lines)
             sidecar.process.send_signal(signal.SIGTERM)
             eventually("it drains", lambda: sidecar.status()["draining"], within=5)
-            refused = httpx.post(url, json=BODY, headers=HEADERS)
+            refused = http.post(url, json=BODY, headers=HEADERS)
             assert refused.status_code == 503
             assert refused.json()["error"]["code"] == "draining"
             assert not answers(f"{sidecar.admin}/readyz")
@@ -42,7 +40,7 @@ def test_draining_finishes_what_has_started_and_refuses_the_rest(tmp_path: Path,
 
 def test_the_drain_call_returns_when_nothing_is_open(tmp_path: Path, vllm: Vllm) -> None:
     with running_sidecar(tmp_path, vllm.url) as sidecar:
-        assert httpx.post(f"{sidecar.admin}/internal/drain").json() == {"open_requests": 0}
+        assert http.post(f"{sidecar.admin}/internal/drain").json() == {"open_requests": 0}
 
 
 def test_a_busy_port_is_one_clear_line(tmp_path: Path) -> None:

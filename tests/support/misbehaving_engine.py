@@ -82,8 +82,8 @@ class MisbehavingEngine:
             case Misbehaviour.GARBAGE:
                 await response.write(b"data: {not json\n\n: comment\n\n\xff\xfe\n\n")
             case Misbehaviour.ENDLESS_EVENT:
-                await response.write(b"data: " + b"x" * 20_000)
-                await asyncio.Event().wait()
+                while True:
+                    await response.write(b"x" * 100_000)
             case Misbehaviour.HANGS:
                 await asyncio.Event().wait()
             case _:

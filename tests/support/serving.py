@@ -20,11 +20,15 @@ from justitia_api.config import key_digest
 
 MODEL = "tiny"
 BLOCK = 32
-BLOCKS = 40
+BLOCKS = 129  # one of them is vLLM's null block
 KV_TOKENS = BLOCK * BLOCKS
-MAX_LENGTH = 1024
+MAX_LENGTH = 4096
 PEPPER = "5e" * 32
 KEYS = {"gold": "sk-gold-0123456789abcdef", "silver": "sk-silver-0123456789abcdef"}
+
+
+# One client for all: making one takes longer than the tiny model takes for a short answer.
+http = httpx.Client(timeout=120)
 
 
 def free_port() -> int:
@@ -45,7 +49,7 @@ def eventually(what: str, condition: Callable[[], Any], within: float = 30.0) ->
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2).status_code == 200
+        return http.get(url, timeout=2).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -64,7 +68,7 @@ class Vllm:
     url: str
 
     def metric(self, name: str) -> float:
-        text = httpx.get(f"{self.url}/metrics").text
+        text = http.get(f"{self.url}/metrics").text
         lines = [line for line in text.splitlines() if line.startswith((name + "{", name + " "))]
         assert lines, f"the engine has no metric {name}"
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
@@ -84,18 +88,18 @@ class RunningSidecar:
         return openai.OpenAI(base_url=f"{self.public}/v1", api_key=KEYS[tenant], max_retries=0, timeout=120, **options)
 
     def status(self) -> dict[str, Any]:
-        answer: dict[str, Any] = httpx.get(f"{self.admin}/internal/status").raise_for_status().json()
+        answer: dict[str, Any] = http.get(f"{self.admin}/internal/status").raise_for_status().json()
         return answer
 
     def tenant(self, name: str) -> dict[str, Any]:
         return next(t for t in self.status()["tenants"] if t["name"] == name)
 
     def queue(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = httpx.get(f"{self.admin}/internal/queue").raise_for_status().json()["requests"]
+        rows: list[dict[str, Any]] = http.get(f"{self.admin}/internal/queue").raise_for_status().json()["requests"]
         return rows
 
     def metrics(self) -> str:
-        return httpx.get(f"{self.admin}/metrics").text
+        return http.get(f"{self.admin}/metrics").text
 
     def write(self, document: str) -> None:
         """Replace the configuration file atomically."""

@@ -74,7 +74,7 @@ def test_events_survive_any_cut_of_the_bytes(texts: list[str], data: st.DataObje
 def test_an_event_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage_module, "MAXIMUM_EVENT_BYTES", 100)
     splitter = EventSplitter()
-    splitter.feed(b"x" * 100)
+    splitter.feed(b"x" * 101)
     with pytest.raises(EventTooLongError):
         splitter.feed(b"x")
 
