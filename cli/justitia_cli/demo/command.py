@@ -14,7 +14,7 @@ from justitia_api.config import PolicyName
 from justitia_cli.console import EXIT_FAILED, EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
 from justitia_cli.demo.live import live_table
-from justitia_cli.demo.load import Speed, contended_runs, flooding_runs, light_runs
+from justitia_cli.demo.load import contended_runs, flooding_runs
 from justitia_cli.demo.measure import Phase, weighted_tokens
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.launch import Ports
@@ -43,6 +43,8 @@ ENGINE_ARGUMENTS = (
 """A small KV space makes the engine contended; the same prompts come under each policy, so none may be remembered."""
 
 CALIBRATION_SECONDS = 8.0
+CALIBRATION_WORK = 200_000.0
+"""Weighted tokens: more than an engine does in that time on a processor."""
 ALONE_SECONDS = 14.0
 FLOOD_SECONDS = 72.0
 REQUIRED_BACKLOG = 60.0
@@ -119,20 +121,13 @@ class Demo:
         findings = find(alone, results, REQUIRED_BACKLOG * self._part, bound)
         return results, findings
 
-    def _calibrate(self, live: Live) -> Speed:
-        """Work per second of each kind, from a short flood of its own."""
-        enough = 1e6
-        flood = flooding_runs(self._trace, enough, 0.5, self._seed + 1)[:400]
-        light = light_runs(self._trace, enough, 0.5, self._seed + 1)[:100]
-        flood_speed = self._speed(live, "calibrating: agents", flood)
-        return Speed(flood_speed, self._speed(live, "calibrating: questions", light))
+    def _calibrate(self, live: Live) -> float:
+        """Weighted tokens a second that the engine does under a short flood, part of it warming up."""
+        flood = flooding_runs(self._trace, CALIBRATION_WORK, 0.5, self._seed + 1)
+        results = self._measure(live, "fcfs", flood, "calibrating", CALIBRATION_SECONDS)
+        return weighted_tokens(results) / CALIBRATION_SECONDS
 
-    def _speed(self, live: Live, phase: str, runs: Sequence[Any]) -> float:
-        results = self._measure(live, "fcfs", runs, phase, CALIBRATION_SECONDS / 2)
-        finished = [r.finished for r in results.requests if r.finished is not None]
-        return weighted_tokens(results) / max(finished, default=1.0)
-
-    def _alone(self, live: Live, speed: Speed) -> PolicyResults:
+    def _alone(self, live: Live, speed: float) -> PolicyResults:
         runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
         light = [run for run in runs if run.tenant == LIGHT and run.arrival < ALONE_SECONDS * self._part * 2]
         return self._measure(live, "tiered-justitia", light, f"{LIGHT} alone")

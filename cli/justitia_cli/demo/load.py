@@ -9,7 +9,6 @@ whatever the machine: at weights 1 and 2 each is sent its share of that time's w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from justitia_simulator.traces import Scale, TenantLoad, TraceRequest, tenant_runs
 from justitia_simulator.workload import WorkloadRun
@@ -28,14 +27,6 @@ LIGHT_PART = 0.05
 """What support asks of the engine."""
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Work that the engine does in a second, in weighted tokens (prompt + 2 * output)."""
-
-    flood: float
-    light: float
-
-
 def flooding_runs(trace: Sequence[TraceRequest], work: float, window: float, seed: int) -> list[WorkloadRun]:
     """Runs of the two flooders with work 1 : 2, arriving within the window (seconds)."""
     return [
@@ -50,8 +41,11 @@ def light_runs(trace: Sequence[TraceRequest], work: float, window: float, seed: 
     return tenant_runs(trace, SUPPORT.asking(work, window), seed=seed)
 
 
-def contended_runs(trace: Sequence[TraceRequest], speed: Speed, seconds: float, seed: int) -> list[WorkloadRun]:
-    """The demo's workload: about `seconds` of work, all three tenants, in order of arrival."""
-    flood = flooding_runs(trace, speed.flood * seconds * (1 - LIGHT_PART), seconds * ARRIVAL_PART, seed)
-    light = light_runs(trace, speed.light * seconds * LIGHT_PART, seconds * 0.9, seed)
+def contended_runs(trace: Sequence[TraceRequest], speed: float, seconds: float, seed: int) -> list[WorkloadRun]:
+    """The demo's workload in order of arrival: about `seconds` of work for an engine of that speed.
+
+    `speed` is in weighted tokens (prompt + 2 * output) per second.
+    """
+    flood = flooding_runs(trace, speed * seconds * (1 - LIGHT_PART), seconds * ARRIVAL_PART, seed)
+    light = light_runs(trace, speed * seconds * LIGHT_PART, seconds * 0.9, seed)
     return sorted([*flood, *light], key=lambda run: run.arrival)

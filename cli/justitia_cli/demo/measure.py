@@ -8,7 +8,7 @@ from typing import Any
 
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.replay import Replay, ReplayProgress, Target
-from justitia_simulator.records import FINISHED, PolicyResults, ServiceSample
+from justitia_simulator.records import PolicyResults, ServiceSample
 from justitia_simulator.workload import WorkloadRun
 
 SAMPLE_SECONDS = 0.5
@@ -77,5 +77,5 @@ class Phase:
 
 
 def weighted_tokens(results: PolicyResults) -> float:
-    """Work of the requests that finished: prompt + 2 * output."""
-    return sum(r.prompt_tokens + 2.0 * r.output_tokens for r in results.requests if r.status == FINISHED)
+    """Work that was seen to be done: the prompt of every request that began, and twice the tokens that came."""
+    return sum(r.prompt_tokens + 2.0 * r.output_tokens for r in results.requests if r.first_token is not None)
