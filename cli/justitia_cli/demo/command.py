@@ -125,7 +125,9 @@ class Demo:
         """Weighted tokens a second that the engine does under a short flood, part of it warming up."""
         flood = flooding_runs(self._trace, CALIBRATION_WORK, 0.5, self._seed + 1)
         results = self._measure(live, "fcfs", flood, "calibrating", CALIBRATION_SECONDS)
-        return weighted_tokens(results) / CALIBRATION_SECONDS
+        ends = [request.finished for request in results.requests]
+        took = max((end for end in ends if end is not None), default=CALIBRATION_SECONDS)
+        return weighted_tokens(results) / (CALIBRATION_SECONDS if None in ends else took)
 
     def _alone(self, live: Live, speed: float) -> PolicyResults:
         runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
