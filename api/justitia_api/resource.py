@@ -19,13 +19,15 @@ DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
 Label = Annotated[str, Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
 Weight = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
+QUANTITY = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 Quantity = Annotated[
-    int | str,
+    int | Annotated[str, Field(max_length=32, pattern=QUANTITY)],
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": True,
             "maxLength": 32,
+            "pattern": QUANTITY,
             "description": "An amount as Kubernetes writes it, for example 1, 500m or 16Gi.",
         }
     ),

@@ -45,6 +45,17 @@ class TenantStatus(Document):
     time_to_first_token: Quantiles = Quantiles()
 
 
+class GateStatus(Document):
+    """How far tenants may drift from their shares under TieredJustitia, in units of the cost model.
+
+    Over any time in which tenants f and g both wait, service per weight differs by at most
+    2 * burst + in_engine / weight_f + in_engine / weight_g.
+    """
+
+    burst: float
+    in_engine: float
+
+
 class PoolStatus(Document):
     """One sidecar's view of its pool."""
 
@@ -60,6 +71,7 @@ class PoolStatus(Document):
     kv_reserved_tokens: int
     open_runs: int
     window_seconds: float = Field(description="Length of the window of the shares below")
+    gate: GateStatus | None
     tenants: tuple[TenantStatus, ...]
 
 

@@ -23,6 +23,8 @@ from justitia_api.resource import (
     rules,
 )
 
+LONGEST_LIST = 1024
+
 LabelValue = Annotated[str, Field(max_length=63, description="Value that the label must have.")]
 
 
@@ -123,7 +125,7 @@ class TenantStatus(Status):
     weights: Annotated[
         tuple[WeightInPool, ...],
         Field(
-            max_length=1024,
+            max_length=LONGEST_LIST,
             json_schema_extra=map_by("pool"),
             description="Weight in effect in each pool where the tenant has an application.",
         ),

@@ -1,13 +1,14 @@
 """The report's plots, as SVG that takes its ink from the page: readable in light and dark.
 
-Axes and text are drawn in placeholder colours that become `currentColor` and the page's grid colour. Series have
-colours of middle brightness, the first half for policies, the second for tenants, the same in all plots.
+Axes and text are drawn in placeholder colours that become `currentColor` and the page's grid colour. Policies
+and tenants have colours of middle brightness, the same in all plots.
 """
 
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -19,11 +20,12 @@ from matplotlib.typing import RcKeyType
 
 from justitia_simulator.records import FINISHED, PolicyResults
 from justitia_simulator.series import Series, lightest_tenant, sampled, service_series, waiting_series
-from justitia_simulator.summary import ttft
+from justitia_simulator.summary import service_unit, ttft
 
 INK = "#010203"
 GRID = "#040506"
-COLOURS = ("#8a8f98", "#e08a1e", "#2f9e77", "#3b82d6", "#c4549c", "#7a67d6", "#d1543f", "#9a8a1e")
+POLICY_COLOURS = ("#8a8f98", "#e08a1e", "#2f9e77", "#3b82d6", "#b07a4a", "#5fb0e8", "#8bbf4f", "#c9a227")
+TENANT_COLOURS = ("#c4549c", "#7a67d6", "#d1543f", "#9a8a1e", "#2aa5b8", "#7d9b3c")
 WIDTH = 9.5
 
 STYLE: dict[RcKeyType, Any] = {
@@ -69,29 +71,31 @@ def draw_plots(results: Sequence[PolicyResults]) -> list[Plot]:
 
 
 def _jct(results: Sequence[PolicyResults]) -> Plot | None:
-    finished = {r.policy: sorted(run.jct for run in r.runs if run.jct is not None) for r in results}
-    if not any(finished.values()):
+    if not any(run.jct is not None for r in results for run in r.runs):
         return None
     figure, axes = _figure(3.6)
-    for colour, (policy, values) in zip(_colours(finished), finished.items(), strict=True):
-        if values:
-            axes.step(
-                [values[0], *values], np.linspace(0, 1, len(values) + 1), where="post", color=colour, lw=2, label=policy
-            )
+    for colour, r in zip(cycle(POLICY_COLOURS), results, strict=False):
+        if values := sorted(run.jct for run in r.runs if run.jct is not None):
+            part = np.arange(len(values) + 1) / len(r.runs)
+            axes.step([values[0], *values], part, where="post", color=colour, lw=2, label=r.policy)
     _seconds(axes, "x")
     axes.set(xlabel="completion time of a run, seconds (log)", ylabel="part of runs finished", ylim=(0, 1.01))
     axes.legend(loc="upper left")
-    caption = "The further left a curve, the sooner runs finish; its top right end is the worst run."
+    caption = (
+        "The further left a curve, the sooner runs finish; its right end is the worst run, and a curve that ends "
+        "below 1 left runs unfinished."
+    )
     return Plot("Completion time of runs per policy", caption, _svg(figure))
 
 
 def _service(results: Sequence[PolicyResults]) -> Plot | None:
-    series = {r.policy: service_series(r) for r in results}
-    units = {unit for unit, _ in series.values()}
-    shown = {policy: tenants for policy, (_, tenants) in series.items()}
-    if not any(shown.values()):
+    """In the unit of the charges if all have the same, else in weighted tokens for all."""
+    charged = len({service_unit(r) for r in results}) == 1
+    series = {r.policy: service_series(r if charged else replace(r, service=())) for r in results}
+    if not any(tenants for _, tenants in series.values()):
         return None
-    svg = _panels(shown, f"{' or '.join(sorted(units))} ÷ weight", step=False)
+    unit = next(iter(series.values()))[0]
+    svg = _panels({policy: tenants for policy, (_, tenants) in series.items()}, f"{unit} ÷ weight", step=False)
     caption = (
         "Service received so far, divided by the tenant's weight: while two tenants both have requests waiting, "
         "lines of equal slope mean that each gets its share."
@@ -110,7 +114,7 @@ def _ttft(results: Sequence[PolicyResults]) -> Plot | None:
     figure, axes = _figure(3.4)
     width = 0.8 / len(results)
     drawn = False
-    for i, (colour, r) in enumerate(zip(_colours(results), results, strict=True)):
+    for i, (colour, r) in enumerate(zip(cycle(POLICY_COLOURS), results, strict=False)):
         for x, tenant in enumerate(tenants):
             values = ttft(q for q in r.requests if q.tenant == tenant and q.status == FINISHED)
             if not values:
@@ -138,7 +142,7 @@ def _waiting(results: Sequence[PolicyResults]) -> Plot | None:
         return None
     figure, axes = _figure(3.2)
     drawn = False
-    for colour, r in zip(_colours(results), results, strict=True):
+    for colour, r in zip(cycle(POLICY_COLOURS), results, strict=False):
         series = waiting_series(r, light)
         if series.times.size:
             drawn = True
@@ -160,7 +164,7 @@ def _panels(shown: Mapping[str, Mapping[str, Series]], label: str, *, step: bool
     figure = Figure(figsize=(WIDTH, 0.5 + 2.5 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     tenants = sorted({t for policy in shown.values() for t in policy})
-    colour = dict(zip(tenants, _colours(tenants, shift=4), strict=True))
+    colour = dict(zip(tenants, cycle(TENANT_COLOURS), strict=False))
     for axes, (policy, series) in zip(grid.flat, shown.items(), strict=False):
         axes.set_title(policy)
         for tenant, s in series.items():
@@ -186,10 +190,6 @@ def _with_weight(tenant: str, results: Sequence[PolicyResults]) -> str:
 def _figure(height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots()
-
-
-def _colours(series: Sequence[object] | Mapping[str, object], shift: int = 0) -> list[str]:
-    return [COLOURS[(i + shift) % len(COLOURS)] for i in range(len(series))]
 
 
 def _seconds(axes: Axes, which: str) -> None:

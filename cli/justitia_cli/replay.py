@@ -7,7 +7,8 @@ The run is told with the `x-justitia-*` headers; its end with the last request o
 What a client spends must not slow the engine beside it. So chunks are not parsed, only searched for their end, and the
 prompt goes in `extra_body`, because the client would walk the typed field's list with microseconds of checks per token.
 
-A request that fails is recorded with its status and ends its run, as an agent's would: later stages are not sent.
+`ready` is the moment a request should have been sent, so that a client that lags does not hide it. A request that
+fails is recorded with its status and ends its run, as an agent's would: later stages are not sent.
 """
 
 import asyncio
@@ -94,6 +95,8 @@ class Replay:
         on_progress: OnProgress | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if not target.base_url.startswith(("http://", "https://")):
+            raise TargetError(f"{target.base_url}: expected a URL that begins with http:// or https://")
         keyless = sorted({r.tenant for r in workload} - set(target.api_keys))
         if keyless:
             raise TargetError(f"no API key for tenant {', '.join(keyless)}: give --api-key {keyless[0]}=KEY")
@@ -147,30 +150,29 @@ class Replay:
         assert self._clock is not None
         return self._clock() - self._start
 
-    async def _sleep_until(self, moment: Seconds) -> None:
-        await asyncio.sleep(max(0.0, moment - self._elapsed()))
-
     async def _run(self, run: WorkloadRun) -> None:
         ready = run.arrival * self._target.time_scale
         number = 0
         for index, stage in enumerate(run.stages):
-            await self._sleep_until(ready + stage.delay * self._target.time_scale)
+            ready += stage.delay * self._target.time_scale
+            await asyncio.sleep(max(0.0, ready - self._elapsed()))
             last_stage = index == len(run.stages) - 1
             async with asyncio.TaskGroup() as group:
                 for position, request in enumerate(stage.requests, 1):
                     last = last_stage and position == len(stage.requests)
-                    group.create_task(self._request(run, index, number, request, last))
+                    group.create_task(self._request(run, index, number, request, ready=ready, last=last))
                     number += 1
             mine = self._requests[run.id]
             if any(r.status != FINISHED for r in mine):
                 return
             ready = self._elapsed()
 
-    async def _request(self, run: WorkloadRun, stage: int, number: int, request: WorkloadRequest, last: bool) -> None:
+    async def _request(
+        self, run: WorkloadRun, stage: int, number: int, request: WorkloadRequest, *, ready: Seconds, last: bool
+    ) -> None:
         target = self._target
         stream = _Stream()
         prompt = prompt_token_ids(run, number, request, target.seed, target.token_ids)
-        ready = self._elapsed()
         self._sent += 1
         status = FINISHED
         try:
@@ -248,7 +250,7 @@ async def only_model(client: AsyncOpenAI) -> str:
     try:
         names = [model.id async for model in client.models.list()]
     except openai.APIError as error:
-        raise TargetError(f"{client.base_url}: cannot list models: {error.__cause__ or error}") from None
+        raise TargetError(f"{client.base_url}: cannot list its models: {root_cause(error)}") from None
     if len(names) != 1:
         raise TargetError(f"{client.base_url}: lists models {names or 'none'}: name one with --model")
     return names[0]

@@ -62,7 +62,7 @@ def replay_command(  # noqa: PLR0917
                 bar.update(task, completed=p.finished + p.failed, note=note, refresh=False)
 
             replay = Replay(runs, target, show)
-            interrupted = asyncio.run(_until_done_or_interrupted(replay))
+            interrupted = asyncio.run(until_done_or_interrupted(replay))
         results = replace(replay.results(), weights=weights)
         if results.requests:
             write_results(out, [results])
@@ -71,7 +71,7 @@ def replay_command(  # noqa: PLR0917
         fail(f"interrupted; {out} holds what had finished", EXIT_INTERRUPTED)
 
 
-async def _until_done_or_interrupted(replay: Replay) -> bool:
+async def until_done_or_interrupted(replay: Replay) -> bool:
     """Run the replay; on SIGINT or SIGTERM cancel it, wait until its connections are closed, and say so."""
     task = asyncio.ensure_future(replay.run())
     loop = asyncio.get_running_loop()

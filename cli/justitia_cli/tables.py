@@ -87,8 +87,10 @@ def finished(summary: Mapping[str, Any]) -> str:
 
 
 def number(distribution: Mapping[str, float] | None, key: str) -> str:
-    """The figure with three significant digits, `-` where there is none."""
+    """The figure with three significant digits (two below 0.1), `-` where there is none."""
     if distribution is None:
         return "-"
     value = distribution[key]
-    return f"{value:,.0f}" if value >= 1000 else f"{value:#.3g}".rstrip(".")
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.{3 if value >= 0.1 else 2}g}".rstrip(".")

@@ -7,6 +7,7 @@ writes the same bytes everywhere, because the tokenizer is trained on text that 
 
 import itertools
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +15,19 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 VOCABULARY = 512
 MAX_POSITIONS = 4096
+HEAD_SIZE = 32
 
 _SPECIAL = ("<|begin|>", "<|end|>", "<|turn|>")
 _BEGIN, _END, _TURN = range(len(_SPECIAL))
 
-_LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "initializer_range": 0.02,
-    "max_position_embeddings": MAX_POSITIONS,
-    "vocab_size": VOCABULARY,
-    "bos_token_id": _BEGIN,
-    "eos_token_id": _END,
-    "tie_word_embeddings": False,
-    "torch_dtype": "float32",
-}
+
+@dataclass(frozen=True)
+class Shape:
+    """How large the model is, and so how slow: the default is the smallest that vLLM serves well."""
+
+    hidden_size: int = 128
+    layers: int = 2
+
 
 _CHAT_TEMPLATE = (
     "{{ '<|begin|>' }}{% for message in messages %}"
@@ -46,7 +36,7 @@ _CHAT_TEMPLATE = (
 )
 
 
-def make_tiny_model(directory: Path) -> Path:
+def make_tiny_model(directory: Path, shape: Shape = Shape()) -> Path:
     """Write the model's files into `directory`, which is made if need be, and return it. Idempotent."""
     directory.mkdir(parents=True, exist_ok=True)
     documents = {
@@ -63,13 +53,37 @@ def make_tiny_model(directory: Path) -> Path:
             }
         ),
         "generation_config.json": _json({"bos_token_id": _BEGIN, "eos_token_id": _END}),
-        "config.json": _json(_LLAMA),
+        "config.json": _json(_llama(shape)),
     }
     for name, text in documents.items():
         target = directory / name
         if not target.exists() or target.read_text() != text:
             target.write_text(text)
     return directory
+
+
+def _llama(shape: Shape) -> dict[str, Any]:
+    heads = shape.hidden_size // HEAD_SIZE
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": 2 * shape.hidden_size,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": heads // 2,
+        "head_dim": HEAD_SIZE,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "initializer_range": 0.02,
+        "max_position_embeddings": MAX_POSITIONS,
+        "vocab_size": VOCABULARY,
+        "bos_token_id": _BEGIN,
+        "eos_token_id": _END,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float32",
+    }
 
 
 def _tokenizer() -> Tokenizer:

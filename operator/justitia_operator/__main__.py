@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from justitia_operator.app import configure_logging, run
 from justitia_operator.kube import Rejected, Unavailable
+from justitia_operator.lease import LeaseLost
 from justitia_operator.settings import Settings
 
 
@@ -22,8 +23,8 @@ def main() -> int:
     configure_logging(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except (Unavailable, Rejected) as error:
-        structlog.get_logger().error("cannot start", error=str(error))
+    except (Unavailable, Rejected, LeaseLost) as error:
+        structlog.get_logger().error("ended", error=str(error))
         return 1
     return 0
 

@@ -1,7 +1,9 @@
-"""The process: connects, lists, then watches and works until it is told to stop."""
+"""The process: connects, watches, and works while it leads, until it is told to stop."""
 
 import asyncio
 import logging
+import os
+import secrets
 import signal
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -13,37 +15,68 @@ import structlog
 from justitia_operator.controller import Controller
 from justitia_operator.handlers import CLUSTER_KINDS, build_registry, build_settings
 from justitia_operator.installation import ensure_pepper
-from justitia_operator.kube import Kube, Unavailable, connect
-from justitia_operator.objects import Installation, Kind
+from justitia_operator.kube import Unavailable, connect
+from justitia_operator.lease import Lease
+from justitia_operator.objects import Installation, Kind, Ref
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.settings import Settings
 from justitia_operator.store import Store
+
+LEASE = "justitia-operator"
 
 log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT. Raises Unavailable if the cluster cannot be reached at the start."""
+    """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost where it cannot go on."""
     async with connect() as kube:
         pepper = await ensure_pepper(kube, settings.namespace)
-        installation = Installation(settings.namespace, settings.sidecar_image, pepper)
-        await _serve(kube, settings, installation)
+        store = Store(Installation(settings.namespace, settings.sidecar_image, pepper))
+        loop = asyncio.get_running_loop()
+        queue: KeyedQueue[Ref] = KeyedQueue(loop.call_later)
+        controller = Controller(kube, store, queue, lambda: datetime.now(UTC), settings.namespace)
+        identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
+        lease = Lease(kube, settings.namespace, LEASE, identity, loop.time)
+        try:
+            await _watch_and_work(controller, lease, settings)
+        finally:
+            await lease.release()
+            log.info("stopped")
 
 
-async def _serve(kube: Kube, settings: Settings, installation: Installation) -> None:
-    loop = asyncio.get_running_loop()
-    controller = Controller(
-        kube, Store(installation), KeyedQueue(loop.call_later), lambda: datetime.now(UTC), settings.namespace
-    )
+async def _watch_and_work(controller: Controller, lease: Lease, settings: Settings) -> None:
+    """Watches at once, so that a standby knows the cluster when it comes to lead, and works once it leads."""
+    stop, watching = asyncio.Event(), [asyncio.Event(), asyncio.Event()]
+    cluster = _informer(controller, CLUSTER_KINDS, stop, watching[0], endpoint=settings.liveness_endpoint)
+    secrets_ = _informer(controller, (Kind.SECRET,), stop, watching[1], namespace=settings.namespace)
+    watchers = [asyncio.create_task(informer) for informer in (cluster, secrets_)]
+    others = [asyncio.create_task(task) for task in (_lead(controller, lease, settings), _signals(stop, watching))]
+    try:
+        done, _ = await asyncio.wait([*watchers, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        stop.set()
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*watchers, *others, return_exceptions=True)
+
+
+async def _lead(controller: Controller, lease: Lease, settings: Settings) -> None:
+    await lease.acquire()
+    log.info("leading")
     await controller.resync()
-    stop = asyncio.Event()
-    watching = [asyncio.Event(), asyncio.Event()]
-    informers = (
-        _informer(controller, CLUSTER_KINDS, stop, watching[0], endpoint=settings.liveness_endpoint),
-        _informer(controller, (Kind.SECRET,), stop, watching[1], namespace=settings.namespace),
-    )
-    endless = (_resync(controller, settings.resync_seconds), *(controller.work() for _ in range(settings.workers)))
-    await _until_stopped(informers, endless, stop, watching)
+    endless = [lease.keep(), _resync(controller, settings.resync_seconds)]
+    endless += [controller.work() for _ in range(settings.workers)]
+    tasks = [asyncio.create_task(coroutine) for coroutine in endless]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _informer(
@@ -67,29 +100,8 @@ def _informer(
     )
 
 
-async def _until_stopped(
-    informers: tuple[Coroutine[Any, Any, None], ...],
-    endless: tuple[Coroutine[Any, Any, None], ...],
-    stop: asyncio.Event,
-    watching: list[asyncio.Event],
-) -> None:
-    watchers = [asyncio.create_task(coroutine) for coroutine in informers]
-    workers = [asyncio.create_task(coroutine) for coroutine in endless]
-    stopping = asyncio.create_task(_stop_on_signals(stop, watching))
-    try:
-        done, _ = await asyncio.wait([*watchers, *workers, stopping], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        stop.set()
-        for task in (*workers, stopping):
-            task.cancel()
-        await asyncio.gather(*watchers, *workers, stopping, return_exceptions=True)
-        log.info("stopped")
-
-
-async def _stop_on_signals(stop: asyncio.Event, watching: list[asyncio.Event]) -> None:
-    """kopf takes the signals for one informer: they are for both."""
+async def _signals(stop: asyncio.Event, watching: list[asyncio.Event]) -> None:
+    """kopf takes the signals for one informer: they are for all."""
     for informer in watching:
         await informer.wait()
     loop = asyncio.get_running_loop()

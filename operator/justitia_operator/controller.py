@@ -20,7 +20,7 @@ from justitia_operator.objects import (
 )
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.store import Store
+from justitia_operator.store import Store, version_of
 
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 
@@ -64,10 +64,11 @@ class Controller:
             if kind is not Kind.SECRET:
                 await self._list(kind, labels=CHILD_SELECTOR)
         await self._list(Kind.SECRET, namespace=self._key_namespace)
-        self._store.forget(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
+        self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
         self._store.forget_rejections()
         for kind in OWN_KINDS:
             self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
+        log.info("resynchronised")
 
     async def work(self) -> None:
         """Reconciles one key after the other, for ever. What fails passingly comes again; a bug ends the process."""
@@ -99,6 +100,7 @@ class Controller:
 
     async def _apply(self, obj: Json) -> None:
         ref = ref_of(obj)
+        before = self._store.version(ref)
         try:
             answer = await self._kube.apply(obj)
         except Rejected as error:
@@ -107,7 +109,8 @@ class Controller:
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return
         self.seen(answer)
-        log.info("applied", object=str(ref), version=answer["metadata"]["resourceVersion"])
+        if version_of(answer) != before:
+            log.info("applied", object=str(ref), version=version_of(answer))
 
     async def _list(self, kind: Kind, namespace: str = "", labels: str = "") -> None:
         listed, version = await self._kube.list(kind, namespace, labels)

@@ -5,6 +5,7 @@ from typing import Any
 import kopf
 
 from justitia_operator.controller import CHILD_SELECTOR, Controller
+from justitia_operator.kube import uses_service_account
 from justitia_operator.objects import CHILD_KINDS, OWN_KINDS, Kind
 
 WATCH_SECONDS = 300
@@ -14,7 +15,7 @@ CLUSTER_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in CHILD_KINDS if k
 def build_registry(controller: Controller, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:
     """Handlers for the given kinds."""
     registry = kopf.OperatorRegistry()
-    kopf.on.login(registry=registry, id="kubeconfig")(_login)
+    kopf.on.login(registry=registry, id="login")(_login)
     for kind in kinds:
         _watch(registry, controller, kind)
     return registry
@@ -45,4 +46,6 @@ def _watch(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) 
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    if uses_service_account():
+        return kopf.login_with_service_account(**kwargs)
+    return kopf.login_with_kubeconfig(**kwargs)

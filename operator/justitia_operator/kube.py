@@ -172,12 +172,17 @@ def _checked(status: int, body: Json) -> Json:
     raise Rejected(message)
 
 
+def uses_service_account() -> bool:
+    """Whether to connect as the pod's service account; a KUBECONFIG that is given goes before it."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+
+
 @asynccontextmanager
 async def connect() -> AsyncIterator[Kube]:
     """A connection as KUBECONFIG says, or as a pod's service account. Raises Unavailable where there is neither."""
     configuration: Any = client.Configuration()
     try:
-        if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
+        if uses_service_account():
             load_config: Any = config.load_incluster_config
             load_config(client_configuration=configuration)
         else:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     DEPLOYMENT = "Deployment"
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
     EVENT = "Event"
+    LEASE = "Lease"
 
     @property
     def api_version(self) -> str:
@@ -53,6 +54,7 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.DEPLOYMENT: ("apps/v1", "deployments"),
     Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
     Kind.EVENT: ("events.k8s.io/v1", "events"),
+    Kind.LEASE: ("coordination.k8s.io/v1", "leases"),
 }
 
 OWN_KINDS = (Kind.TENANT, Kind.SERVING_POOL, Kind.LLM_APPLICATION)

@@ -12,7 +12,7 @@ from typing import Any
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
-from justitia_api.tenant import Tenant
+from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.builders import (
     build_children,
     build_inline_pool,
@@ -104,7 +104,8 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
     if not keys.digests:
         message = "no API key is usable: see the condition ResolvedRefs"
         ready = Verdict(ConditionType.READY, False, Reason.REFS_NOT_RESOLVED, message)
-    fields = {"applications": served, "weights": [{"pool": p, "weight": w} for p, w in sorted(weights.items())]}
+    listed = [{"pool": name, "weight": weight} for name, weight in sorted(weights.items())]
+    fields = {"applications": served, "weights": listed[:LONGEST_LIST]}
     return plan_status(obj, (accepted(paused=False), refs, ready), fields, now)
 
 

@@ -18,6 +18,7 @@ class Store:
 
     def __init__(self, installation: Installation) -> None:
         self._objects: dict[Ref, Json] = {}
+        self._doubted: dict[Ref, Json] = {}
         self._rejections: dict[Ref, tuple[str, str]] = {}
         self._installation = installation
 
@@ -25,9 +26,18 @@ class Store:
         """The cluster as known at this moment. Valid until control returns to the event loop."""
         return Snapshot(self._objects, self._installation, self._rejections)
 
+    def version(self, ref: Ref) -> int | None:
+        """The version last seen of an object, also of one that is doubted."""
+        found = self._objects.get(ref) or self._doubted.get(ref)
+        return None if found is None else version_of(found)
+
     def put(self, obj: Json) -> bool:
         """Takes the object over unless a newer one is known. Tells whether anything is new."""
-        ref, known = ref_of(obj), self._objects.get(ref_of(obj))
+        ref = ref_of(obj)
+        doubted = self._doubted.pop(ref, None)
+        if doubted is not None:
+            self._objects.setdefault(ref, doubted)
+        known = self._objects.get(ref)
         if known is not None and version_of(known) >= version_of(obj):
             return False
         obj["metadata"].pop("managedFields", None)
@@ -53,9 +63,10 @@ class Store:
             if version_of(self._objects[ref]) <= version:
                 del self._objects[ref]
 
-    def forget(self, covers: Callable[[Ref], bool]) -> None:
-        """Forgets what nobody watches, so that it is applied, and so checked, anew."""
-        for ref in [ref for ref in self._objects if covers(ref)]:
+    def doubt(self, covers: Callable[[Ref], bool]) -> None:
+        """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""
+        self._doubted = {ref: obj for ref, obj in self._objects.items() if covers(ref)}
+        for ref in self._doubted:
             del self._objects[ref]
 
     def reject(self, ref: Ref, hash_: str, message: str) -> None:

@@ -113,10 +113,12 @@ class TieredJustitia(Policy):
         """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
         if self._fixed_burst is not None:
             return self._fixed_burst
-        if self.capacity is None:
-            return 0.0
-        in_engine = self.cost_model.in_engine(self.capacity, self._longest_output.tokens)
-        return min(in_engine / 4, self.cost_model.largest_burst)
+        return min(self.in_engine / 4, self.cost_model.largest_burst)
+
+    @property
+    def in_engine(self) -> float:
+        """U: the most that the requests in the engine can be charged, 0 until the host has told the KV space."""
+        return self.cost_model.in_engine(self.capacity, self._longest_output.tokens) if self.capacity else 0.0
 
     def head(self) -> RequestId | None:
         limit = self._gate()

@@ -2,8 +2,9 @@
 
 from itertools import islice
 
-from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus, TenantStatus
+from justitia_api.status import GateStatus, PoolStatus, QueuedRequest, QueueStatus, TenantStatus
 from justitia_scheduling.model import TenantId
+from justitia_scheduling.tiered import TieredJustitia
 from justitia_sidecar.admission import TenantLoad
 from justitia_sidecar.observation import WINDOW, RecentValues
 from justitia_sidecar.service import Sidecar
@@ -47,6 +48,7 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
         kv_reserved_tokens=admission.reserved,
         open_runs=len(admission.runs),
         window_seconds=WINDOW,
+        gate=GateStatus(burst=policy.burst, in_engine=policy.in_engine) if isinstance(policy, TieredJustitia) else None,
         tenants=tuple(tenants),
     )
 

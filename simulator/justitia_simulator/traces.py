@@ -11,7 +11,7 @@ Trace files: CSV with `TIMESTAMP,ContextTokens,GeneratedTokens` (Azure's LLM inf
 import csv
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -157,11 +157,16 @@ class TenantLoad:
     applications: tuple[str, ...]
     work: float
     window: Seconds
+    scale: Scale = Scale()
+
+    def asking(self, work: float, window: Seconds) -> "TenantLoad":
+        """The same kind of load in another amount."""
+        return replace(self, work=work, window=window)
 
 
-def tenant_runs(trace: Sequence[TraceRequest], load: TenantLoad, *, seed: int, scale: Scale) -> list[WorkloadRun]:
+def tenant_runs(trace: Sequence[TraceRequest], load: TenantLoad, *, seed: int) -> list[WorkloadRun]:
     """The tenant's runs in order of arrival."""
-    source = Source(trace, scale, random.Random(f"{seed}/{load.tenant}"))
+    source = Source(trace, load.scale, random.Random(f"{seed}/{load.tenant}"))
     built: list[tuple[str, tuple[Stage, ...]]] = []
     work = 0.0
     while work < load.work:
@@ -187,16 +192,16 @@ def demo_workload(
     batch_work: float = 150_000,
     support_work: float = 30_000,
     support_seconds: Seconds = 60.0,
-    scale: Scale | None = None,
+    scale: Scale = Scale(),
 ) -> list[WorkloadRun]:
     """Three tenants: `research` and `batch` flood for `flood_seconds`, `support` is light for `support_seconds`.
 
     Work is in weighted tokens (prompt + 2 * output) and comes in whole runs, so a tenant exceeds it by part of a run.
     """
     loads = (
-        TenantLoad("research", ("map-reduce-summary", "self-consistency"), research_work, flood_seconds),
-        TenantLoad("batch", ("code-checking", "fact-verification"), batch_work, flood_seconds),
-        TenantLoad("support", ("chat",), support_work, support_seconds),
+        TenantLoad("research", ("map-reduce-summary", "self-consistency"), research_work, flood_seconds, scale),
+        TenantLoad("batch", ("code-checking", "fact-verification"), batch_work, flood_seconds, scale),
+        TenantLoad("support", ("chat",), support_work, support_seconds, scale),
     )
-    runs = [run for load in loads for run in tenant_runs(trace, load, seed=seed, scale=scale or Scale())]
+    runs = [run for load in loads for run in tenant_runs(trace, load, seed=seed)]
     return sorted(runs, key=lambda run: run.arrival)

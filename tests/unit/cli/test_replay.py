@@ -2,17 +2,20 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from typer.testing import CliRunner
 
-from justitia_cli.main import app
 from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, prompt_token_ids, replay
+from justitia_cli.replay_command import until_done_or_interrupted
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -159,6 +162,31 @@ async def test_a_cancelled_replay_keeps_what_finished_and_marks_the_rest() -> No
         assert [r.jct for r in going.results().runs] == [None]
 
 
+async def test_an_interrupt_ends_the_replay_and_keeps_what_finished() -> None:
+    endpoint = MisbehavingEndpoint({1: never_answer})
+    async with endpoint.serve() as url:
+        going = Replay([run(stages=2)], target(url))
+        task = asyncio.create_task(until_done_or_interrupted(going))
+        while len(endpoint.seen) < 2:
+            endpoint.arrived.clear()
+            await asyncio.wait_for(endpoint.arrived.wait(), timeout=10)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await asyncio.wait_for(task, timeout=10) is True
+    assert [r.status for r in going.results().requests] == ["finished", CANCELLED]
+
+
+async def test_a_stage_is_due_its_delay_after_the_stage_before_and_time_can_be_stretched() -> None:
+    stages = (Stage((WorkloadRequest(6, 2),)), Stage((WorkloadRequest(6, 2),), delay=0.1))
+    endpoint = MisbehavingEndpoint()
+    async with endpoint.serve() as url:
+        results = await replay([WorkloadRun("r", "t", "a", 0.05, stages)], target(url, time_scale=2.0))
+    first, second = results.requests
+    assert (first.arrival, first.ready) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert second.ready == pytest.approx((first.finished or 0.0) + 0.2, abs=0.05)
+    assert second.first_token is not None
+    assert second.first_token >= second.ready
+
+
 async def test_requests_carry_key_application_run_exact_prompt_and_the_runs_end() -> None:
     endpoint = MisbehavingEndpoint()
     async with endpoint.serve() as url:
@@ -205,14 +233,18 @@ def test_prompts_have_the_asked_length_are_seeded_and_share_their_prefix() -> No
     assert 3 <= min(one) <= max(one) <= 400
 
 
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """`justitia replay` as a process of its own, with its own event loop and signal handlers."""
+    code = "from justitia_cli.main import main; main()"
+    line = [sys.executable, "-c", code, "replay", *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_the_command_writes_results_and_ends_with_1_where_requests_failed(tmp_path: Path) -> None:
     write_workload([run()], tmp_path / "w.jsonl")
-    result = CliRunner().invoke(
-        app,
-        ["replay", str(tmp_path / "w.jsonl"), "--base-url", closed_endpoint(), "--api-key", "t=k", "--model", "m",
-         "--out", str(tmp_path / "out"), "--json"],
-    )  # fmt: skip
-    assert result.exit_code == 1
+    target = ("--base-url", closed_endpoint(), "--api-key", "t=k", "--model", "m")
+    result = command(tmp_path / "w.jsonl", *target, "--out", tmp_path / "out", "--json")
+    assert result.returncode == 1
     assert "1 of 1 requests failed, the first of run r: connection" in result.stderr
     assert json.loads(result.stdout)["live"]["requests_finished"] == 0
     assert len((tmp_path / "out" / "requests.jsonl").read_text().splitlines()) == 1
@@ -220,8 +252,6 @@ def test_the_command_writes_results_and_ends_with_1_where_requests_failed(tmp_pa
 
 def test_the_command_names_file_and_line_of_a_bad_workload(tmp_path: Path) -> None:
     (tmp_path / "w.jsonl").write_text("{}\n")
-    result = CliRunner().invoke(
-        app, ["replay", str(tmp_path / "w.jsonl"), "--base-url", "http://127.0.0.1:1/v1", "--out", str(tmp_path / "o")]
-    )
-    assert result.exit_code == 2
+    result = command(tmp_path / "w.jsonl", "--base-url", closed_endpoint(), "--out", tmp_path / "o")
+    assert result.returncode == 2
     assert result.stderr == f"justitia: {tmp_path}/w.jsonl:1: Object missing required field `run`\n"

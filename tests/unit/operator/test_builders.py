@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from tests.unit.operator.world import PEPPER, pool
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import Engine, ServingPool
 from justitia_operator.builders import build_children, build_engine_container, refused_argument
 from justitia_operator.compare import covers, needs_apply, sealed
 from justitia_operator.objects import Json, Kind
+from support.resources import PEPPER, pool
 
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 

@@ -1,11 +1,16 @@
 """What is written for which resources, and that nothing is written twice."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.unit.operator.world import (
+
+from justitia_api.config import PolicyName, key_digest
+from justitia_operator.objects import Kind, Plan, Ref, build_snapshot, ref_of
+from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
+from support.resources import (
     INSTALLATION,
     LATER,
     NOW,
@@ -28,10 +33,6 @@ from tests.unit.operator.world import (
     without,
     world,
 )
-
-from justitia_api.config import PolicyName, key_digest
-from justitia_operator.objects import Kind, Plan, Ref, build_snapshot
-from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "llmapp.yaml"
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
@@ -433,3 +434,24 @@ def test_a_tenant_whose_spec_cannot_be_used_says_which_field() -> None:
     status, reason, message = condition(snapshot, Kind.TENANT, "alice", "Accepted")
     assert (status, reason) == ("False", "InvalidSpec")
     assert message.startswith("spec.namespaces: Field required")
+
+
+def test_what_the_api_server_refused_is_not_offered_again_until_it_is_wanted_differently() -> None:
+    snapshot = small_world()
+    deployment = next(o for o in reconcile(snapshot, POOL, NOW).applies if o["kind"] == "Deployment")
+    hash_ = deployment["metadata"]["annotations"]["justitia.dev/applied-hash"]
+    refused = replace(snapshot, rejections={ref_of(deployment): (hash_, "422: limits")})
+    plan = reconcile(refused, POOL, NOW)
+    assert "Deployment" not in [obj["kind"] for obj in plan.applies]
+    accepted = plan.statuses[0].status["conditions"][0]
+    assert (accepted["type"], accepted["status"], accepted["reason"]) == ("Accepted", "False", "ObjectRefused")
+    changed = put(refused, pool(replicas=2))
+    assert "Deployment" in [obj["kind"] for obj in reconcile(changed, POOL, NOW).applies]
+
+
+def test_a_refused_inline_pool_is_the_applications_mistake() -> None:
+    snapshot = world(tenant(), key(), application(pool={"model": {"uri": "hf://a/b"}}))
+    (own,) = reconcile(snapshot, CHAT, NOW).applies
+    hash_ = own["metadata"]["annotations"]["justitia.dev/applied-hash"]
+    after = settled(replace(snapshot, rejections={ref_of(own): (hash_, "422: no")}))
+    assert condition(after, Kind.LLM_APPLICATION, "chat", "Accepted")[:2] == ("False", "ObjectRefused")

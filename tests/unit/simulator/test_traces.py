@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from justitia_simulator.traces import SHAPES, Scale, TraceError, TraceRequest, demo_workload, load_trace
+from justitia_simulator.workload import load_workload
 
 TRACE = [TraceRequest(0.5 * i + (i % 7) * 0.05, 100 + 37 * i % 4000, 10 + 13 * i % 900) for i in range(2000)]
 EXAMPLE = Path(__file__).parents[3] / "examples/traces/azure2023-conversation.csv"
@@ -39,6 +40,10 @@ def test_runs_have_the_shape_of_their_application() -> None:
     assert shapes["fact-verification"] == {(1, 1), (1, 1, 1), (1, 1, 1, 1)}
     assert shapes["map-reduce-summary"] == {(n, 1) for n in range(3, 9)}
     assert shapes["self-consistency"] == {(k,) for k in range(3, 7)}
+
+
+def test_the_example_workload_is_what_the_example_trace_gives() -> None:
+    assert load_workload(EXAMPLE.parents[1] / "workloads/demo.jsonl.gz") == demo_workload(load_trace(EXAMPLE))
 
 
 def test_lengths_stay_inside_the_small_models_context() -> None:

@@ -1,0 +1,57 @@
+# `make help` lists the commands. Everything they need is made by them: .venv here, the rest in the user's cache.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format crds lock clean cluster engine pytest
+
+PYTHON_BIN := .venv/bin/python
+LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
+
+help: ## List the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
+
+demo: .venv/.synced ## The main job on this machine; MODEL=FOLDER_OR_NAME for a real model, DEMO_ARGS= for its options
+	.venv/bin/justitia demo $(if $(MODEL),--model '$(MODEL)') $(DEMO_ARGS)
+
+test: pytest ## All checks: format, lint, types, import contracts, every test
+
+pytest: lint cluster engine
+	$(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+
+lint: .venv/.synced ## The quick checks: format, lint, types, import contracts
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: .venv/.synced ## Format and repair what can be repaired
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+crds: .venv/.synced ## Write the resource definitions from the types, for kubectl and for the chart
+	$(PYTHON_BIN) -m justitia_api.crd crds
+	mkdir -p charts/justitia/files/crds
+	cp crds/*.yaml charts/justitia/files/crds/
+
+lock: .venv/.synced ## Renew the lock files from what pyproject.toml and locks/*.in ask for
+	$(LOCK) --universal --all-extras --group dev pyproject.toml --output-file locks/dev.txt >/dev/null
+	$(LOCK) --universal --overrides locks/engine-cpu-overrides.in locks/engine-cpu.in \
+		--output-file cli/justitia_cli/locks/engine-cpu.txt >/dev/null
+	$(LOCK) --python-platform x86_64-manylinux_2_28 locks/engine-cuda.in \
+		--output-file cli/justitia_cli/locks/engine-cuda.txt >/dev/null
+
+clean: ## Remove what the commands made here (not the user's cache)
+	rm -rf .venv .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# Programs of a control plane, for the tests against a real API server.
+cluster: .venv/.synced
+	$(PYTHON_BIN) tests/cluster/build.py
+
+# vLLM, for the tests against a real engine.
+engine: .venv/.synced
+	$(PYTHON_BIN) tools/prepare_engine.py
+
+.venv/.synced: locks/dev.txt pyproject.toml tools/environment.sh
+	@tools/environment.sh

@@ -1,0 +1,182 @@
+"""`justitia demo`: FCFS, VTC and the default policy on the same engine under the same load, then a report."""
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+
+from justitia_api.config import PolicyName
+from justitia_cli.console import EXIT_FAILED, EXIT_INTERRUPTED, fail, mistakes, output
+from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
+from justitia_cli.demo.live import live_table
+from justitia_cli.demo.load import contended_runs, flooding_runs
+from justitia_cli.demo.measure import Phase, weighted_tokens
+from justitia_cli.local.converge import read_keys
+from justitia_cli.local.launch import Ports
+from justitia_cli.local.manifest import Document, load_manifest
+from justitia_cli.local.pool import LocalPool
+from justitia_cli.local.processes import free_port
+from justitia_cli.local.session import Session, state_directory
+from justitia_cli.local_command import DEMO, ModelOption, find_model, interrupt_on_terminate, progress
+from justitia_cli.replay import Target
+from justitia_cli.report import build_report
+from justitia_cli.runtime import EngineSetupError, ensure_engine
+from justitia_cli.tables import print_summary
+from justitia_simulator.files import write_bytes
+from justitia_simulator.records import PolicyResults
+from justitia_simulator.results import write_results
+from justitia_simulator.traces import TraceRequest, load_trace
+
+POLICIES = {"fcfs": PolicyName.FCFS, "vtc": PolicyName.VTC, "tiered-justitia": PolicyName.TIERED_JUSTITIA}
+KV_BLOCKS, BLOCK_SIZE = 256, 32
+ENGINE_ARGUMENTS = (
+    f"--num-gpu-blocks-override={KV_BLOCKS}",
+    f"--block-size={BLOCK_SIZE}",
+    "--max-num-batched-tokens=256",
+    "--no-enable-prefix-caching",
+)
+"""A small KV space makes the engine contended; the same prompts come under each policy, so none may be remembered."""
+
+CALIBRATION_SECONDS = 8.0
+CALIBRATION_WORK = 200_000.0
+"""Weighted tokens: more than an engine does in that time on a processor."""
+ALONE_SECONDS = 14.0
+FLOOD_SECONDS = 72.0
+REQUIRED_BACKLOG = 60.0
+SHORT = 0.25
+"""The part of the load that `--short` sends."""
+
+
+def demo_command(  # noqa: PLR0917
+    file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="The resources to run")] = None,
+    trace: Annotated[Path, typer.Option(help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens")] = Path(
+        "examples/traces/azure2023-conversation.csv"
+    ),
+    model: ModelOption = DEMO,
+    out: Annotated[Path, typer.Option(help="Folder for results and report")] = Path("out/demo"),
+    seed: Annotated[int, typer.Option(help="Another seed, another part of the trace")] = 1,
+    short: Annotated[bool, typer.Option("--short", help="A quarter of the load; shares need the whole")] = False,
+) -> None:
+    """Show the main job on this machine: two tenants flood, a light one does not notice, runs finish early."""
+    with mistakes():
+        interrupt_on_terminate()
+        documents = load_manifest(file or [Path("examples/llmapp.yaml")])
+        traced = load_trace(trace)
+        session = Session(state_directory())
+        try:
+            with session.exclusive():
+                runtime = ensure_engine(progress)
+                ports = Ports(free_port(), free_port(), free_port())
+                with LocalPool(
+                    documents,
+                    session.directory,
+                    runtime,
+                    find_model(model),
+                    ports,
+                    progress,
+                    engine_arguments=ENGINE_ARGUMENTS,
+                ) as pool:
+                    pool.start(lambda pids: session.write(pids, pool.base_url, pool.admin_url, ready=False))
+                    demo = Demo(pool, documents, traced, seed, SHORT if short else 1.0)
+                    results, findings = demo.run()
+        except EngineSetupError as error:
+            fail(str(error))
+        except KeyboardInterrupt:
+            progress("interrupted: everything that was started has ended")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        report = _write(out, results, findings)
+    _tell(results, findings, report)
+    if not short and not all(finding.holds for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+class Demo:
+    """The phases, in order: how fast is the engine, what does the light tenant see alone, then each policy."""
+
+    def __init__(
+        self, pool: LocalPool, documents: Sequence[Document], trace: Sequence[TraceRequest], seed: int, part: float
+    ) -> None:
+        self._pool = pool
+        self._documents = documents
+        self._trace = trace
+        self._seed = seed
+        self._part = part
+        keys = read_keys(documents)
+        base_url = f"{pool.base_url}/applications/{pool.config.namespace}/{{application}}/v1"
+        self._target = Target(base_url, model=pool.config.model, api_keys=keys, seed=seed)
+
+    def run(self) -> tuple[list[PolicyResults], list[Finding]]:
+        with Live(console=output, refresh_per_second=4) as live:
+            speed = self._calibrate(live)
+            alone = first_token_times(self._alone(live, speed).requests, LIGHT)
+            runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
+            results = [self._measure(live, label, runs) for label in POLICIES]
+            gate = self._pool.status()["gate"]
+        bound = share_bound(gate["burst"], gate["inEngine"], results[-1].weights)
+        findings = find(alone, results, REQUIRED_BACKLOG * self._part, bound)
+        return results, findings
+
+    def _calibrate(self, live: Live) -> float:
+        """Weighted tokens a second that the engine does under a short flood, part of it warming up."""
+        flood = flooding_runs(self._trace, CALIBRATION_WORK, 0.5, self._seed + 1)
+        results = self._measure(live, "fcfs", flood, "calibrating", CALIBRATION_SECONDS)
+        ends = [request.finished for request in results.requests]
+        took = max((end for end in ends if end is not None), default=CALIBRATION_SECONDS)
+        return weighted_tokens(results) / (CALIBRATION_SECONDS if None in ends else took)
+
+    def _alone(self, live: Live, speed: float) -> PolicyResults:
+        runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
+        light = [run for run in runs if run.tenant == LIGHT and run.arrival < ALONE_SECONDS * self._part * 2]
+        return self._measure(live, "tiered-justitia", light, f"{LIGHT} alone")
+
+    def _measure(
+        self, live: Live, label: str, runs: Sequence[Any], phase: str | None = None, limit: float | None = None
+    ) -> PolicyResults:
+        """A replay under the policy, by a sidecar that remembers nothing."""
+        name = phase or POLICIES[label].value
+        self._pool.stop_scheduler()
+        self._pool.apply(with_policy(self._documents, POLICIES[label]))
+        self._pool.start_scheduler()
+
+        def show(status: dict[str, Any] | None, done: str) -> None:
+            live.update(live_table(name, status, done))
+
+        target = replace(self._target, policy=label)
+        results = asyncio.run(Phase(self._pool, target, runs, show, limit).measure())
+        self._pool.check()
+        return results
+
+
+def with_policy(documents: Sequence[Document], policy: PolicyName) -> list[Document]:
+    """The same documents with every pool under that policy."""
+    changed = copy.deepcopy(list(documents))
+    for document in changed:
+        spec = document.get("spec", {})
+        pool = spec if document["kind"] == "ServingPool" else spec.get("pool")
+        if pool is not None:
+            pool.setdefault("scheduling", {})["policy"] = policy.value
+    return changed
+
+
+def _write(out: Path, results: Sequence[PolicyResults], findings: Sequence[Finding]) -> Path:
+    noted = [replace(r, conditions={**r.conditions, "kv_tokens": KV_BLOCKS * BLOCK_SIZE}) for r in results]
+    measured = {finding.statement: finding.measured for finding in findings}
+    noted[-1] = replace(noted[-1], conditions={**noted[-1].conditions, **measured})
+    out.mkdir(parents=True, exist_ok=True)
+    write_results(out, noted)
+    report = out / "report.html"
+    write_bytes(report, build_report(noted, "Three policies, one engine, the same load").encode())
+    return report
+
+
+def _tell(results: Sequence[PolicyResults], findings: Sequence[Finding], report: Path) -> None:
+    print_summary(results)
+    for finding in findings:
+        mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
+        output.print(f"{mark} {finding.statement}: {finding.measured}", highlight=False, soft_wrap=True)
+    output.print(f"Report in {report}")

@@ -1,0 +1,116 @@
+"""What the demo's measurements say, as figures beside what they should be. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from justitia_simulator.records import PolicyResults, RequestResult, ServiceSample
+
+FLOODERS = ("research", "batch")
+LIGHT = "support"
+SHARE_TOLERANCE = 0.10
+TTFT_LIMIT = 1.5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement with what was measured and whether it holds."""
+
+    statement: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """The longest time in which both flooders had requests waiting, and what each was served in it."""
+
+    start: float
+    end: float
+    service: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    @property
+    def ratio(self) -> float:
+        """Service of the second flooder over that of the first."""
+        first, second = (self.service[tenant] for tenant in FLOODERS)
+        return second / first if first else float("inf")
+
+
+def backlog(samples: Iterable[ServiceSample]) -> Backlog:
+    """From samples in order of time. A sample in which one of the two has nothing queued ends the window."""
+    moments: dict[float, dict[str, ServiceSample]] = {}
+    for sample in samples:
+        moments.setdefault(sample.time, {})[sample.tenant] = sample
+    best = Backlog(0.0, 0.0, dict.fromkeys(FLOODERS, 0.0))
+    start: float | None = None
+    for time, tenants in sorted(moments.items()):
+        if any(tenant not in tenants or not tenants[tenant].queued for tenant in FLOODERS):
+            start = None
+            continue
+        start = time if start is None else start
+        if time - start > best.seconds:
+            gained = {t: tenants[t].service - moments[start][t].service for t in FLOODERS}
+            best = Backlog(start, time, gained)
+    return best
+
+
+def first_token_times(requests: Iterable[RequestResult], tenant: str) -> list[float]:
+    """Seconds from ready to first token, of the tenant's requests that got one."""
+    return [r.first_token - r.ready for r in requests if r.tenant == tenant and r.first_token is not None]
+
+
+def mean_jct(results: PolicyResults) -> float:
+    return fmean(run.jct for run in results.runs if run.jct is not None)
+
+
+def share_bound(burst: float, in_engine: float, weights: Mapping[str, float]) -> float:
+    """Most that the flooders' service per weight may differ by over any time in which both wait (tiered Justitia)."""
+    return 2 * burst + sum(in_engine / weights[tenant] for tenant in FLOODERS)
+
+
+def find(
+    alone: Sequence[float], results: Sequence[PolicyResults], required_backlog: float, bound: float
+) -> list[Finding]:
+    """The statements of the demo. `results` are of FCFS, VTC, then the default; `bound` is :func:`share_bound`."""
+    ours = results[-1]
+    window = backlog(ours.service)
+    loaded = first_token_times(ours.requests, LIGHT)
+    mean_ratio, median_ratio = fmean(loaded) / fmean(alone), median(loaded) / median(alone)
+    gap = abs(window.service[FLOODERS[1]] / 2 - window.service[FLOODERS[0]])
+    found = [
+        Finding(
+            f"both flooding tenants had requests waiting for at least {required_backlog:.0f} s",
+            f"{window.seconds:.0f} s",
+            window.seconds >= required_backlog,
+        ),
+        Finding(
+            "their service in engine seconds is within 10 % of 1 : 2",
+            f"1 : {window.ratio:.2f} ({window.service[FLOODERS[0]]:.1f} s and {window.service[FLOODERS[1]]:.1f} s)",
+            abs(window.ratio / 2 - 1) <= SHARE_TOLERANCE,
+        ),
+        Finding(
+            f"their service per weight differs by no more than the policy's bound, {bound:.1f} s",
+            f"{gap:.2f} s",
+            gap <= bound,
+        ),
+        Finding(
+            f"the light tenant's mean time to first token is within {TTFT_LIMIT} x of what it sees alone",
+            f"{fmean(loaded) * 1e3:.0f} ms, alone {fmean(alone) * 1e3:.0f} ms: {mean_ratio:.2f} x "
+            f"(median {median_ratio:.2f} x, {len(loaded)} requests)",
+            mean_ratio <= TTFT_LIMIT,
+        ),
+    ]
+    for other in results[:-1]:
+        mean, theirs = mean_jct(ours), mean_jct(other)
+        found.append(
+            Finding(
+                f"mean completion time of runs is below that of {other.policy}",
+                f"{mean:.1f} s against {theirs:.1f} s ({mean / theirs:.2f} x)",
+                mean < theirs,
+            )
+        )
+    return found

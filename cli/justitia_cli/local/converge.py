@@ -1,0 +1,102 @@
+"""The operator's reconcile without a cluster: documents in, the objects of one pool out.
+
+What reconcile plans is put back into the snapshot until it plans nothing more, as an API server would.
+"""
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.pool import ServingPool
+from justitia_cli.local.errors import LocalError
+from justitia_operator.builders import build_config_map, children_name
+from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.objects import Installation, Json, Kind, Ref, Snapshot, build_snapshot, ref_of
+from justitia_operator.reconcile import mistakes, reconcile_all
+from justitia_operator.resolve import secret_value
+
+KEY_NAMESPACE = "justitia-system"
+ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class PoolObjects:
+    """What a pool consists of, as the cluster would have it."""
+
+    pool: ServingPool
+    deployment: Json
+    config: PoolConfig
+    keys: KeyTable
+
+
+def converge(documents: Iterable[Json], previous: PoolConfig | None, pepper: str) -> PoolObjects:
+    """Objects of the only pool in the documents. `previous` is the configuration in force, if any.
+
+    Raises LocalError for what a cluster would show as a condition that is False.
+    """
+    installation = Installation(KEY_NAMESPACE, "local", pepper)
+    try:
+        world = build_snapshot([_with_identity(document) for document in documents], installation)
+    except ValueError as error:
+        raise LocalError(str(error)) from error
+    objects = dict(world.objects)
+    for _ in range(ROUNDS):
+        plan = reconcile_all(Snapshot(objects, installation), datetime.now(UTC))
+        for mistake in mistakes(plan):
+            raise LocalError(f"{mistake.ref}: {mistake.reason}: {mistake.message}")
+        for applied in plan.applies:
+            objects[ref_of(applied)] = _with_identity(applied)
+        if previous is not None:
+            remembered = build_config_map(_only_pool(objects), previous)
+            objects[ref_of(remembered)], previous = remembered, None
+        elif not plan.applies:
+            return _pool_objects(objects)
+    raise AssertionError(f"reconcile did not settle in {ROUNDS} rounds")
+
+
+def read_keys(documents: Iterable[Json]) -> dict[str, str]:
+    """An API key of every tenant, in clear, from the Secrets in the documents: what a client would be given."""
+    by_ref = {ref_of(document): document for document in documents}
+    keys: dict[str, str] = {}
+    for document in by_ref.values():
+        for key in document["spec"]["apiKeys"] if document["kind"] == Kind.TENANT else ():
+            reference = key["secretRef"]
+            secret = by_ref.get(Ref(Kind.SECRET, KEY_NAMESPACE, reference["name"]))
+            value = secret and secret_value(secret, reference.get("key", "token"))
+            if value:
+                keys.setdefault(document["metadata"]["name"], value.decode())
+    return keys
+
+
+def _with_identity(document: Json) -> Json:
+    """The document with the metadata that an API server would have added."""
+    added = {
+        "uid": str(uuid.uuid5(uuid.NAMESPACE_URL, str(ref_of(document)))),
+        "generation": 1,
+        "creationTimestamp": "1970-01-01T00:00:00Z",
+    }
+    return {**document, "metadata": {**added, **document["metadata"]}}
+
+
+def _only_pool(objects: dict[Ref, Json]) -> ServingPool:
+    pools = sorted(ref for ref in objects if ref.kind is Kind.SERVING_POOL)
+    if len(pools) != 1:
+        names = ", ".join(f"{ref.namespace}/{ref.name}" for ref in pools)
+        raise LocalError(
+            f"the files define {len(pools)} pools ({names}): local mode runs one; give it one pool's files"
+        )
+    return ServingPool.model_validate({key: value for key, value in objects[pools[0]].items() if key != "status"})
+
+
+def _pool_objects(objects: dict[Ref, Json]) -> PoolObjects:
+    pool = _only_pool(objects)
+    namespace, name = pool.metadata.namespace, children_name(pool.metadata.name)
+    keys = secret_value(objects[Ref(Kind.SECRET, namespace, name)], KEYS_FILE)
+    return PoolObjects(
+        pool,
+        objects[Ref(Kind.DEPLOYMENT, namespace, name)],
+        PoolConfig.model_validate_json(objects[Ref(Kind.CONFIG_MAP, namespace, name)]["data"][CONFIG_FILE]),
+        KeyTable.model_validate_json(keys or b""),
+    )

@@ -1,0 +1,77 @@
+"""From the containers of a pool's Deployment to commands on this machine.
+
+What differs from a pod is stated here and nowhere else: paths and ports, the model's place, and what vLLM needs on a
+CPU.
+"""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
+from justitia_cli.runtime import EngineRuntime
+from justitia_operator.objects import Json
+
+CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
+TINY_MODEL_ARGUMENTS = ("--load-format=dummy", "--max-model-len=2048")
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Ports on loopback: the OpenAI API, the sidecar's admin API, the engine."""
+
+    public: int = PUBLIC_PORT
+    admin: int = ADMIN_PORT
+    engine: int = ENGINE_PORT
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on this machine, or by name on a hub. `tiny` is one without weights that the project makes."""
+
+    location: str
+    tiny: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command with what it adds to the environment."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def engine_launch(deployment: Json, runtime: EngineRuntime, model: Model, ports: Ports, extra: Iterable[str]) -> Launch:
+    """The engine's container as a command."""
+    container = _container(deployment, "containers", "engine")
+    changed = {f"--port={ENGINE_PORT}": f"--port={ports.engine}"}
+    arguments = [changed.get(argument, argument) for argument in container["args"]]
+    arguments = [f"--model={model.location}" if a.startswith("--model=") else a for a in arguments]
+    if runtime.device == "cpu":
+        arguments += CPU_ARGUMENTS
+    environment = dict(runtime.environment)
+    if model.tiny:
+        arguments += TINY_MODEL_ARGUMENTS
+        environment["HF_HUB_OFFLINE"] = "1"
+    return Launch((str(runtime.python), *arguments, *extra), environment)
+
+
+def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports) -> Launch:
+    """The sidecar's container as a command."""
+    container = _container(deployment, "initContainers", "scheduler")
+    environment = {variable["name"]: variable["value"] for variable in container["env"]} | {
+        "JUSTITIA_CONFIG_FILE": str(config),
+        "JUSTITIA_KEYS_FILE": str(keys),
+        "JUSTITIA_ENGINE_URL": f"http://127.0.0.1:{ports.engine}",
+        "JUSTITIA_HOST": "127.0.0.1",
+        "JUSTITIA_PORT": str(ports.public),
+        "JUSTITIA_ADMIN_HOST": "127.0.0.1",
+        "JUSTITIA_ADMIN_PORT": str(ports.admin),
+    }
+    return Launch((sys.executable, *container["command"][1:]), environment)
+
+
+def _container(deployment: Json, group: str, name: str) -> Json:
+    found: Json = next(c for c in deployment["spec"]["template"]["spec"][group] if c["name"] == name)
+    return found

@@ -1,0 +1,175 @@
+"""A pool on this machine: its files, its engine and its sidecar, from start to end."""
+
+import json
+import os
+import secrets
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from justitia_api.config import PoolConfig
+from justitia_cli.local.converge import PoolObjects, converge
+from justitia_cli.local.errors import LocalError
+from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, scheduler_launch
+from justitia_cli.local.processes import ManagedProcess, require_free_port
+from justitia_cli.runtime import EngineRuntime
+from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.objects import Json
+
+ENGINE_START_SECONDS = 600.0
+SCHEDULER_START_SECONDS = 30.0
+POLL_SECONDS = 0.2
+HEARTBEAT_SECONDS = 5.0
+
+Progress = Callable[[str], None]
+
+
+class LocalPool:
+    """The engine and the sidecar of one pool. A context manager: whatever happens, no process is left.
+
+    `directory` receives the documents and the logs. Every method raises LocalError with one clear line.
+    """
+
+    def __init__(  # noqa: PLR0917
+        self,
+        documents: Sequence[Json],
+        directory: Path,
+        runtime: EngineRuntime,
+        model: Model,
+        ports: Ports,
+        progress: Progress,
+        *,
+        engine_arguments: Iterable[str] = (),
+    ) -> None:
+        self._directory = directory
+        self._runtime = runtime
+        self._model = model
+        self._ports = ports
+        self._progress = progress
+        self._engine_arguments = tuple(engine_arguments)
+        self._pepper = secrets.token_hex(32)
+        self._objects: PoolObjects = converge(documents, None, self._pepper)
+        self._engine: ManagedProcess | None = None
+        self._scheduler: ManagedProcess | None = None
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports.public}"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports.admin}"
+
+    @property
+    def config(self) -> PoolConfig:
+        return self._objects.config
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in (self._engine, self._scheduler) if process is not None]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, on_spawn: Callable[[list[int]], None]) -> None:
+        """Start engine and sidecar and wait until requests are served. `on_spawn` hears of every process at once."""
+        require_free_port(self._ports.public, "OpenAI API", "--port")
+        require_free_port(self._ports.admin, "sidecar's admin API", "--admin-port")
+        require_free_port(self._ports.engine, "engine", "--engine-port")
+        self._write_documents()
+        self._engine = self._spawn("engine", self._engine_launch())
+        on_spawn(self.pids)
+        self._await("engine", f"http://127.0.0.1:{self._ports.engine}/health", ENGINE_START_SECONDS)
+        self.start_scheduler()
+        on_spawn(self.pids)
+
+    def start_scheduler(self) -> None:
+        """Start the sidecar, with nothing remembered of an earlier one."""
+        launch = scheduler_launch(
+            self._objects.deployment, self._directory / CONFIG_FILE, self._directory / KEYS_FILE, self._ports
+        )
+        self._scheduler = self._spawn("scheduler", launch)
+        self._await("scheduler", f"{self.admin_url}/readyz", SCHEDULER_START_SECONDS)
+
+    def stop_scheduler(self) -> None:
+        if self._scheduler is not None:
+            self._scheduler.stop()
+            self._scheduler = None
+
+    def stop(self) -> None:
+        """End both processes with all their children."""
+        self.stop_scheduler()
+        if self._engine is not None:
+            self._engine.stop()
+            self._engine = None
+
+    def apply(self, documents: Sequence[Json]) -> bool:
+        """Put changed documents in force; False if they change nothing. The engine's own arguments must not change."""
+        before = self._objects
+        self._objects = converge(documents, before.config, self._pepper)
+        if self._objects.deployment["spec"] != before.deployment["spec"]:
+            self._objects = before
+            raise LocalError("the engine's part of the pool has changed: run `justitia local down`, then up again")
+        self._write_documents()
+        return (self._objects.config, self._objects.keys) != (before.config, before.keys)
+
+    def check(self) -> None:
+        """Raise LocalError if a process has ended."""
+        for process in (self._engine, self._scheduler):
+            if process is not None:
+                process.fail_if_ended()
+
+    def status(self) -> dict[str, Any]:
+        """The sidecar's `/internal/status`."""
+        with urllib.request.urlopen(f"{self.admin_url}/internal/status", timeout=5) as answer:
+            status: dict[str, Any] = json.load(answer)
+        return status
+
+    def _engine_launch(self) -> Launch:
+        return engine_launch(self._objects.deployment, self._runtime, self._model, self._ports, self._engine_arguments)
+
+    def _write_documents(self) -> None:
+        _write_private(self._directory / CONFIG_FILE, self._objects.config.model_dump_json(by_alias=True, indent=2))
+        _write_private(self._directory / KEYS_FILE, self._objects.keys.model_dump_json(by_alias=True))
+
+    def _spawn(self, name: str, launch: Launch) -> ManagedProcess:
+        return ManagedProcess(name, launch.command, launch.environment, self._directory / f"{name}.log")
+
+    def _await(self, name: str, url: str, limit: float) -> None:
+        """Poll until the URL answers 200, telling how long it takes."""
+        began = told = time.monotonic()
+        while not _answers(url):
+            self.check()
+            now = time.monotonic()
+            if now - began > limit:
+                raise LocalError(f"the {name} did not become ready in {limit:.0f} s; see {self._directory}/{name}.log")
+            if now - told >= HEARTBEAT_SECONDS:
+                told = now
+                self._progress(f"waiting for the {name}, {now - began:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return False
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replace the file's content at once, readable by the user alone."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(temporary).replace(path)

@@ -1,0 +1,91 @@
+"""Processes of local mode: each in a process group of its own, with a log file, ended with all its children."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from justitia_cli.local.errors import LocalError
+
+GRACE_SECONDS = 20
+
+
+class ManagedProcess:
+    """A child process and everything that it starts."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fail_if_ended(self) -> None:
+        """Raise LocalError with the end of the log if the process is gone."""
+        code = self._process.poll()
+        if code is not None:
+            raise LocalError(f"the {self.name} ended with code {code}; the end of {self.log}:\n{tail(self.log)}")
+
+    def stop(self) -> None:
+        """End the whole group: first asked, after a grace killed."""
+        end_group(self._process.pid)
+        self._process.wait()
+
+
+def end_group(pid: int) -> None:
+    """End every process of the group that `pid` leads, and wait until they are gone."""
+    members = [process for process in psutil.process_iter() if _in_group(process.pid, pid)]
+    for signal_number, wait in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 5)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal_number)
+        _, members = psutil.wait_procs(members, timeout=wait)
+        if not members:
+            return
+
+
+def _in_group(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) == group
+    except ProcessLookupError:
+        return False
+
+
+def require_free_port(port: int, purpose: str, option: str) -> None:
+    """Raise LocalError if the port cannot be listened on."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LocalError(
+                f"port {port}, wanted for the {purpose}, cannot be used ({error.strerror}): see {option}"
+            ) from error
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    with log.open(encoding="utf-8", errors="replace") as text:
+        return "".join(deque(text, maxlen=lines)).rstrip()

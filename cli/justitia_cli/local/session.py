@@ -1,0 +1,104 @@
+"""At most one local pool per user: a lock held while it is up, and a note of what it started.
+
+The note outlives a supervisor that was killed, so that `down` can still end the processes. They are told from later
+ones with the same number by the moment they were created.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from justitia_cli.local.errors import LocalError
+from justitia_cli.local.processes import end_group
+
+STOP_SECONDS = 60.0
+
+
+def state_directory() -> Path:
+    """Where local mode keeps documents, logs and its note (XDG base directories)."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "justitia" / "local"
+
+
+@dataclass(frozen=True)
+class Note:
+    """The supervisor, the process groups it started with their creation times, and where the pool is served."""
+
+    supervisor: int
+    groups: dict[str, float]
+    base_url: str
+    admin_url: str
+    ready: bool
+
+
+class Session:
+    """The lock and the note in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._note = directory / "session.json"
+        self._lock = directory / "lock"
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the lock. Raises LocalError when a pool is up already; ends what a killed one left."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LocalError("a local pool is up already: `justitia local down` ends it") from None
+            self._end_leftovers()
+            try:
+                yield
+            finally:
+                self._note.unlink(missing_ok=True)
+
+    def write(self, pids: list[int], base_url: str, admin_url: str, *, ready: bool) -> None:
+        groups = {str(pid): psutil.Process(pid).create_time() for pid in pids}
+        self._note.write_text(json.dumps(asdict(Note(os.getpid(), groups, base_url, admin_url, ready))))
+
+    def read(self) -> Note | None:
+        try:
+            return Note(**json.loads(self._note.read_text()))
+        except FileNotFoundError:
+            return None
+
+    def end(self) -> bool:
+        """End the pool that is up, or what a killed one left. False if there was nothing to end."""
+        note = self.read()
+        if note is None:
+            return False
+        if not self._supervised():
+            self._end_leftovers()
+            return True
+        os.kill(note.supervisor, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._supervised():
+            if time.monotonic() > deadline:
+                raise LocalError(f"the supervisor (process {note.supervisor}) did not end in {STOP_SECONDS:.0f} s")
+            time.sleep(0.1)
+        return True
+
+    def _supervised(self) -> bool:
+        with self._lock.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _end_leftovers(self) -> None:
+        note = self.read()
+        for pid, created in note.groups.items() if note else ():
+            if psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).create_time() == created:
+                end_group(int(pid))
+        self._note.unlink(missing_ok=True)

@@ -1,0 +1,206 @@
+"""What a real API server takes and refuses: a good object, one change of it, and what the user is told."""
+
+import uuid
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.control_plane import ControlPlane
+from support.kubectl import ROOT, Json, Kubectl
+
+GOOD: dict[str, Json] = {
+    "tenant": {
+        "apiVersion": "justitia.dev/v1alpha1",
+        "kind": "Tenant",
+        "metadata": {"name": "schema"},
+        "spec": {
+            "tier": "gold",
+            "namespaces": {"names": ["a"]},
+            "apiKeys": [{"secretRef": {"name": "k", "key": "token"}}],
+            "limits": {"queuedRequests": 5},
+        },
+    },
+    "pool": {
+        "apiVersion": "justitia.dev/v1alpha1",
+        "kind": "ServingPool",
+        "metadata": {"name": "schema"},
+        "spec": {
+            "model": {"uri": "hf://acme/model"},
+            "engine": {"resources": {"limits": {"nvidia.com/gpu": 1, "memory": "16Gi"}}},
+            "scheduling": {"policy": "VTC", "tiers": [{"name": "gold", "weight": "4"}]},
+        },
+    },
+    "application": {
+        "apiVersion": "justitia.dev/v1alpha1",
+        "kind": "LLMApplication",
+        "metadata": {"name": "schema"},
+        "spec": {"tenantRef": {"name": "t"}, "poolRef": {"name": "p"}},
+    },
+    "bundle": {
+        "apiVersion": "justitia.dev/v1alpha1",
+        "kind": "LLMApplication",
+        "metadata": {"name": "bundle"},
+        "spec": {"tenantRef": {"name": "t"}, "pool": {"model": {"uri": "hf://acme/model"}}},
+    },
+}
+
+GONE = object()
+
+# What is changed, in which object, to what, and words that the user must read.
+REFUSED: list[tuple[str, str, str, Any, str]] = [
+    ("a weight beside a tier", "tenant", "spec.weight", "2", "tier and weight cannot both be set"),
+    ("a tenant without namespaces", "tenant", "spec.namespaces", GONE, "spec.namespaces: Required"),
+    ("an empty namespace selection", "tenant", "spec.namespaces", {}, "exactly one of names and selector"),
+    (
+        "namespaces by name and by label",
+        "tenant",
+        "spec.namespaces",
+        {"names": ["a"], "selector": {"matchLabels": {"a": "b"}}},
+        "exactly one of names and selector",
+    ),
+    ("an empty label selector", "tenant", "spec.namespaces", {"selector": {"matchLabels": {}}}, "at least 1"),
+    ("a namespace named twice", "tenant", "spec.namespaces.names", ["a", "a"], "Duplicate value"),
+    ("a namespace that is no name", "tenant", "spec.namespaces.names", ["A_b"], "should match"),
+    ("a tenant without keys", "tenant", "spec.apiKeys", [], "at least 1"),
+    ("too many keys", "tenant", "spec.apiKeys", [{"secretRef": {"name": "k"}}] * 17, "at most 16"),
+    ("a key that names no Secret", "tenant", "spec.apiKeys", [{"secretRef": {"key": "token"}}], "Required value"),
+    ("a key entry that is no entry", "tenant", "spec.apiKeys", [{"secretRef": {"name": "k", "key": "a/b"}}], "match"),
+    ("a limit of nothing", "tenant", "spec.limits.queuedRequests", 0, "greater than or equal to 1"),
+    ("a tier that is no name", "tenant", "spec.tier", "Gold!", "should match"),
+    ("a field that does not exist", "tenant", "spec.wieght", "2", 'unknown field "spec.wieght"'),
+    ("a pool without a model", "pool", "spec.model", GONE, "spec.model: Required"),
+    ("a model from an unknown place", "pool", "spec.model.uri", "ftp://acme/model", "should match"),
+    ("a model name with a space", "pool", "spec.model.name", "my model", "should match"),
+    ("an unknown policy", "pool", "spec.scheduling.policy", "LIFO", "supported values"),
+    ("an unknown enforcement", "pool", "spec.scheduling.enforcement", "Engine", "supported values"),
+    ("an unknown cost model", "pool", "spec.scheduling.costModel", "Guess", "supported values"),
+    ("another cost model", "pool", "spec.scheduling.costModel", "KVTokenTime", "costModel cannot be changed"),
+    ("a tier of weight zero", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": "0.0"}], "greater than 0"),
+    ("a negative weight", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": "-1"}], "should match"),
+    ("a weight as a number", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": 1}], "must be of type string"),
+    ("a weight that is no number", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": "much"}], "should match"),
+    ("a tier twice", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": "1"}] * 2, "Duplicate value"),
+    ("a queue without room", "pool", "spec.scheduling.queue", {"maximumRequests": 0}, "greater than or equal to 1"),
+    ("a timeout of more than a day", "pool", "spec.scheduling.queue", {"timeoutSeconds": 86401}, "less than or equal"),
+    ("no replica", "pool", "spec.replicas", 0, "greater than or equal to 1"),
+    ("an empty argument", "pool", "spec.engine.args", [""], "at least 1"),
+    ("an amount that is none", "pool", "spec.engine.resources.limits", {"cpu": "many"}, "should match"),
+    ("an unknown effect", "pool", "spec.engine.tolerations", [{"effect": "Never"}], "supported values"),
+    ("a pool name with a dot", "pool", "metadata.name", "a.b", "at most 50 lower case letters"),
+    ("a pool name that is too long", "pool", "metadata.name", "a" * 51, "at most 50 lower case letters"),
+    ("an application without a tenant", "application", "spec.tenantRef", GONE, "spec.tenantRef: Required"),
+    ("an application without a pool", "application", "spec.poolRef", GONE, "exactly one of poolRef and pool"),
+    ("an application with two pools", "bundle", "spec.poolRef", {"name": "p"}, "exactly one of poolRef and pool"),
+    ("another tenant", "application", "spec.tenantRef.name", "u", "tenantRef cannot be changed"),
+    ("a run that is over at once", "application", "spec.run", {"idleTimeoutSeconds": 0}, "greater than or equal to 1"),
+    ("a run that costs nothing", "application", "spec.run", {"maximumCost": 0}, "greater than or equal to 1"),
+    ("an inline pool with a bad model", "bundle", "spec.pool.model.uri", "acme", "should match"),
+    ("an inline pool under a name with a dot", "bundle", "metadata.name", "a.b", "at most 50 lower case letters"),
+]
+
+
+def changed(obj: Json, path: str, value: object) -> Json:
+    out = deepcopy(obj)
+    *parents, last = path.split(".")
+    node = out
+    for parent in parents:
+        node = node.setdefault(parent, {})
+    if value is GONE:
+        del node[last]
+    else:
+        node[last] = value
+    return out
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane) -> Kubectl:
+    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+
+
+@pytest.fixture(scope="module")
+def schema_namespace(kubectl: Kubectl) -> Iterator[str]:
+    """A namespace with the good objects, so that a change of one is an update."""
+    namespace = f"schema-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", namespace)
+    for obj in GOOD.values():
+        kubectl("-n", namespace, "apply", "-f", "-", stdin=yaml.safe_dump(obj))
+    yield namespace
+    kubectl("delete", "namespace", namespace, "--wait=false")
+    kubectl("delete", "tenant", "schema")
+
+
+@pytest.mark.parametrize("case", [pytest.param(case[1:], id=case[0]) for case in REFUSED])
+def test_it_is_refused(kubectl: Kubectl, schema_namespace: str, case: tuple[str, str, Any, str]) -> None:
+    base, path, value, words = case
+    document = yaml.safe_dump(changed(GOOD[base], path, value))
+    # Replaced, not applied: an apply would merge, and so could not take a field away.
+    verb = "create" if path == "metadata.name" else "replace"
+    strict = ("--dry-run=server", "--validate=strict")
+    done = kubectl.run("-n", schema_namespace, verb, *strict, "-f", "-", stdin=document)
+    assert done.returncode == 1, done.stdout
+    assert words in done.stderr
+
+
+ALLOWED: list[tuple[str, str, str, Any]] = [
+    ("a tier of a small weight", "pool", "spec.scheduling.tiers", [{"name": "gold", "weight": "0.001"}]),
+    ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
+    ("another model", "pool", "spec.model.uri", "file:///models/other"),
+    ("an amount as a number", "pool", "spec.engine.resources.requests", {"cpu": 2}),
+    ("another pool", "application", "spec.poolRef.name", "q"),
+    ("a longer run", "application", "spec.run", {"idleTimeoutSeconds": 90, "maximumCost": 1000000}),
+    ("another tier", "tenant", "spec.tier", "silver"),
+    ("no tier", "tenant", "spec.tier", GONE),
+]
+
+
+@pytest.mark.parametrize(("base", "path", "value"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
+def test_it_is_taken(kubectl: Kubectl, schema_namespace: str, base: str, path: str, value: object) -> None:
+    document = yaml.safe_dump(changed(GOOD[base], path, value))
+    kubectl("-n", schema_namespace, "replace", "--dry-run=server", "--validate=strict", "-f", "-", stdin=document)
+
+
+def test_a_pool_cannot_be_exchanged_for_a_reference(kubectl: Kubectl, schema_namespace: str) -> None:
+    other = changed(changed(GOOD["bundle"], "spec.pool", GONE), "spec.poolRef", {"name": "p"})
+    done = kubectl.run("-n", schema_namespace, "replace", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(other))
+    assert "cannot be exchanged" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["tenants", "servingpools", "llmapplications"])
+def test_defaults_never_change_an_object_that_is_applied_again(
+    kubectl: Kubectl, schema_namespace: str, what: str
+) -> None:
+    documents = yaml.safe_dump_all([obj for obj in GOOD.values() if obj["kind"].lower() + "s" == what])
+    before = kubectl("-n", schema_namespace, "get", what, "-o", "jsonpath={.items[*].metadata.resourceVersion}")
+    kubectl("-n", schema_namespace, "apply", "-f", "-", stdin=documents)
+    assert kubectl("-n", schema_namespace, "get", what, "-o", "jsonpath={.items[*].metadata.resourceVersion}") == before
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("tenant.spec", "What the tenant is entitled to"),
+        ("tn.spec.apiKeys.secretRef", "The Secret that holds the key"),
+        ("spool.spec.scheduling.policy", "Order of service"),
+        ("spool.spec.engine.resources", "GPUs included"),
+        ("llmapp.spec.run", "When runs end"),
+        ("llmapp.spec.pool.scheduling.tiers.weight", "Share of service"),
+        ("llmapp.status.endpoint", "Base URL for OpenAI clients"),
+        ("spool.status.conditions", "Observations about the resource"),
+    ],
+)
+def test_kubectl_explain_has_something_to_say(kubectl: Kubectl, path: str, words: str) -> None:
+    assert words in " ".join(kubectl("explain", path).split())
+
+
+def test_kubectl_explain_has_no_field_without_a_description(kubectl: Kubectl) -> None:
+    for name in ("tenant", "servingpool", "llmapplication"):
+        assert "<no description>" not in kubectl("explain", f"{name}.spec")
+
+
+def test_the_example_is_valid(kubectl: Kubectl, schema_namespace: str) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "examples" / "llmapp.yaml").read_text()))
+    ours = [d | {"metadata": d["metadata"] | {"namespace": schema_namespace}} for d in documents if "spec" in d]
+    kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(ours))

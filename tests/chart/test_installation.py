@@ -1,0 +1,141 @@
+"""The chart on a real API server: what it installs, what its service account may do, what uninstalling leaves."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chart.helm import CHART, helm
+from cluster.control_plane import ControlPlane
+from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
+
+OWN = ("tenants", "servingpools", "llmapplications")
+WRITTEN = ("serviceaccounts", "configmaps", "services", "deployments.apps", "poddisruptionbudgets.policy")
+LEASE = "leases.coordination.k8s.io"
+
+
+def install(control_plane: ControlPlane, namespace: str, *arguments: str) -> None:
+    answer = helm(
+        "install", "justitia", str(CHART), "--namespace", namespace, *arguments, kubeconfig=control_plane.kubeconfig
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
+def uninstall(control_plane: ControlPlane, namespace: str) -> None:
+    answer = helm("uninstall", "justitia", "--namespace", namespace, kubeconfig=control_plane.kubeconfig)
+    assert answer.returncode == 0, answer.stderr
+
+
+def definitions(control_plane: ControlPlane) -> set[str]:
+    items = control_plane.get("customresourcedefinitions")["items"]
+    return {
+        item["metadata"]["name"]
+        for item in items
+        if item["spec"]["group"] == "justitia.dev" and "deletionTimestamp" not in item["metadata"]
+    }
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
+    """The namespace of an installed release that takes its definitions along when it goes."""
+    install(control_plane, namespace, "--set", "crds.keep=false")
+    yield namespace
+    uninstall(control_plane, namespace)
+
+
+def may(control_plane: ControlPlane, namespace: str, verb: str, resource: str, *arguments: str) -> bool:
+    """What the API server answers about the operator's service account."""
+    account = f"--as=system:serviceaccount:{namespace}:justitia"
+    try:
+        answer = control_plane.kubectl("auth", "can-i", verb, resource, account, *arguments)
+    except subprocess.CalledProcessError as refusal:
+        answer = refusal.stdout
+    assert answer.strip() in {"yes", "no"}
+    return answer.strip() == "yes"
+
+
+def test_the_operators_pod_meets_the_restricted_standard(control_plane: ControlPlane, release: str) -> None:
+    inside = f"--namespace={release}"
+    control_plane.kubectl("wait", inside, "deployment/justitia", "--for=jsonpath={.status.replicas}=1", "--timeout=60s")
+    (pod,) = control_plane.get("pods", inside)["items"]
+    assert pod["spec"]["containers"][0]["command"] == ["python", "-m", "justitia_operator"]
+
+
+def test_the_service_account_may_write_what_a_pool_consists_of(control_plane: ControlPlane, release: str) -> None:
+    own = [f"{resource}.justitia.dev" for resource in OWN]
+    allowed: list[tuple[str, ...]] = [
+        *(("watch", resource, "--all-namespaces") for resource in (*own, *WRITTEN, "namespaces")),
+        *(
+            ("patch", resource, "--namespace=default")
+            for resource in (*WRITTEN, "secrets", "servingpools.justitia.dev")
+        ),
+        *(("delete", resource, "--namespace=default") for resource in (*WRITTEN, "servingpools.justitia.dev")),
+        *(("patch", resource, "--subresource=status", "--namespace=default") for resource in own),
+        ("create", "events.events.k8s.io", "--namespace=default"),
+        *((verb, "secrets", f"--namespace={release}") for verb in ("get", "list", "watch", "create")),
+        *((verb, f"{LEASE}/justitia-operator", f"--namespace={release}") for verb in ("get", "update")),
+    ]
+    assert [check for check in allowed if not may(control_plane, release, *check)] == []
+
+
+def test_the_service_account_may_do_nothing_else(control_plane: ControlPlane, release: str) -> None:
+    refused: list[tuple[str, ...]] = [
+        *((verb, "secrets", "--namespace=default") for verb in ("get", "list", "watch")),
+        *((verb, "tenants.justitia.dev") for verb in ("create", "patch", "delete")),
+        *((verb, "llmapplications.justitia.dev", "--namespace=default") for verb in ("create", "patch", "delete")),
+        ("update", f"{LEASE}/another", f"--namespace={release}"),
+        ("get", f"{LEASE}/justitia-operator", "--namespace=default"),
+        ("create", "pods", "--namespace=default"),
+        ("create", "pods", "--subresource=exec", f"--namespace={release}"),
+        ("create", "rolebindings.rbac.authorization.k8s.io", f"--namespace={release}"),
+        ("create", "clusterrolebindings.rbac.authorization.k8s.io"),
+        ("impersonate", "users"),
+    ]
+    assert [check for check in refused if may(control_plane, release, *check)] == []
+
+
+def test_uninstalling_keeps_the_definitions_unless_told_otherwise(control_plane: ControlPlane, namespace: str) -> None:
+    expected = {f"{resource}.justitia.dev" for resource in OWN}
+    install(control_plane, namespace)
+    assert definitions(control_plane) == expected
+    uninstall(control_plane, namespace)
+    assert definitions(control_plane) == expected
+    control_plane.kubectl("delete", "customresourcedefinitions", *expected)
+
+    install(control_plane, namespace, "--set", "crds.keep=false")
+    assert definitions(control_plane) == expected
+    uninstall(control_plane, namespace)
+    assert definitions(control_plane) == set()
+
+
+def test_the_operator_serves_the_example_with_no_more_than_its_own_rights(
+    control_plane: ControlPlane, release: str, tmp_path: Path
+) -> None:
+    """The process runs outside, since no pod runs here, but with the service account's token."""
+    token = control_plane.kubectl("create", "token", "justitia", f"--namespace={release}").strip()
+    configuration = json.loads(control_plane.kubeconfig.read_text())
+    configuration["users"][0]["user"] = {"token": token}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(configuration))
+    example = (
+        (ROOT / "examples" / "llmapp.yaml").read_text().replace("namespace: justitia-system", f"namespace: {release}")
+    )
+    kubectl = Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+
+    log = tmp_path / "log"
+    operator = OperatorProcess(str(kubeconfig), release, log)
+    try:
+        operator.wait_until_working()
+        kubectl("apply", "-f", "-", stdin=example)
+        eventually(lambda: kubectl.exists("deployment", "justitia-shared", "demo"))
+        eventually(lambda: kubectl.condition("servingpool", "shared", "demo", "Accepted")[0] == "True")
+        eventually(lambda: kubectl.get("servingpool", "shared", "demo")["status"]["applications"] == 5)
+        eventually(lambda: kubectl.condition("llmapp", "chat", "demo", "Accepted")[0] == "True")
+        operator.wait_for_resyncs(2)
+        kubectl("delete", "-f", "-", stdin=example)
+    finally:
+        operator.kill()
+    # A refusal for lack of a right names who lacks it.
+    assert "system:serviceaccount:" not in log.read_text()

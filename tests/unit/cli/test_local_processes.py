@@ -1,0 +1,81 @@
+"""Processes of local mode: ended with all their children, reported with the end of their log, leftovers found."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from justitia_cli.local.errors import LocalError
+from justitia_cli.local.processes import ManagedProcess, require_free_port
+from justitia_cli.local.session import Session
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def start_family(directory: Path) -> tuple[ManagedProcess, int]:
+    """A process with a child; the child's number."""
+    process = ManagedProcess("family", [sys.executable, "-c", PARENT], {}, directory / "family.log")
+    while not (text := (directory / "family.log").read_text().strip()):
+        process.fail_if_ended()
+    return process, int(text)
+
+
+def test_stopping_ends_the_children_too(tmp_path: Path) -> None:
+    process, child = start_family(tmp_path)
+    process.stop()
+    assert not psutil.pid_exists(child)
+
+
+def test_an_ended_process_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    process = ManagedProcess(
+        "engine", [sys.executable, "-c", "import sys; sys.exit('no such model')"], {}, tmp_path / "engine.log"
+    )
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(LocalError, match=r"the engine ended with code 1[\s\S]*no such model"):
+        process.fail_if_ended()
+
+
+def test_a_busy_port_is_told_with_its_purpose() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalError, match=rf"port {port}, wanted for the engine, .*--engine-port"):
+            require_free_port(port, "engine", "--engine-port")
+
+
+def test_only_one_session_at_a_time(tmp_path: Path) -> None:
+    with Session(tmp_path).exclusive(), pytest.raises(LocalError, match="up already"), Session(tmp_path).exclusive():
+        pass
+
+
+def test_what_a_killed_supervisor_left_is_ended(tmp_path: Path) -> None:
+    process, child = start_family(tmp_path)
+    session = Session(tmp_path)
+    session.write([process.pid], "http://127.0.0.1:1", "http://127.0.0.1:2", ready=True)
+    assert session.end()
+    process.stop()
+    assert not psutil.pid_exists(child)
+    assert not session.end()
+
+
+def test_a_later_process_with_a_recorded_number_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True) as innocent:
+        session = Session(tmp_path)
+        session.write([innocent.pid], "http://127.0.0.1:1", "http://127.0.0.1:2", ready=True)
+        note = (tmp_path / "session.json").read_text()
+        created = psutil.Process(innocent.pid).create_time()
+        (tmp_path / "session.json").write_text(note.replace(str(created), str(created - 100)))
+        session.end()
+        assert innocent.poll() is None
+        innocent.send_signal(signal.SIGKILL)

@@ -1,0 +1,47 @@
+"""How the control plane's programs are found. That they build is shown by every test on a real API server."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.build import MODULES, PROGRAMS, BuildError, ensure_programs, recipe_digest
+
+
+def test_given_programs_are_used_and_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROGRAMS:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    said: list[str] = []
+    assert ensure_programs(said.append) == tmp_path
+    assert said == []
+
+
+def test_a_given_folder_without_a_program_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROGRAMS[:-2]:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(BuildError, match=r"lacks kubectl, helm; add them, or unset it"):
+        ensure_programs(lambda line: None)
+
+
+def test_without_a_working_compiler_there_is_a_reason_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "bin" / "go"
+    broken.parent.mkdir()
+    broken.write_text(
+        '#!/bin/sh\n[ "$1" = version ] && echo go version go1.99.0 linux/amd64 && exit\necho broken; exit 1\n'
+    )
+    broken.chmod(0o755)
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("PATH", str(broken.parent), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(BuildError, match=r"etcd: .*go ended with 1:\nbroken"):
+        ensure_programs(lambda line: None)
+    assert not (tmp_path / "cache" / "justitia" / f"cluster-{recipe_digest()}").exists()
+
+
+@pytest.mark.parametrize("module", ["etcd", "kubernetes", "helm"])
+def test_a_module_is_pinned_with_its_checksums(module: str) -> None:
+    assert (MODULES / module / "go.sum").read_text().count("h1:") > 100
+    assert "./staging" not in (MODULES / module / "go.mod").read_text()

@@ -1,0 +1,87 @@
+"""What is known of the cluster: the newest wins, whatever the order of news."""
+
+from justitia_operator.objects import Json, Kind, Ref
+from justitia_operator.store import Store
+from support.resources import INSTALLATION
+
+REF = Ref(Kind.CONFIG_MAP, "apps", "x")
+
+
+def obj(version: int, *, name: str = "x", uid: str = "u") -> Json:
+    metadata = {"namespace": "apps", "name": name, "uid": uid, "resourceVersion": str(version), "managedFields": [1]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def everything(_: Ref) -> bool:
+    return True
+
+
+def known(store: Store) -> Json | None:
+    return store.snapshot().get(REF)
+
+
+def test_an_older_version_is_no_news() -> None:
+    store = Store(INSTALLATION)
+    assert store.put(obj(10))
+    assert not store.put(obj(10))
+    assert not store.put(obj(9))
+    assert store.put(obj(100)), "versions are compared as numbers"
+
+
+def test_a_deleted_object_is_forgotten_but_not_its_successor() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    assert not store.remove(obj(11, uid="another"))
+    assert store.remove(obj(11))
+    assert not store.remove(obj(11))
+    assert known(store) is None
+
+
+def test_what_a_list_lacks_is_gone_unless_it_is_newer_than_the_list() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    store.put(obj(30, name="y"))
+    store.replace([], 20, everything)
+    assert known(store) is None
+    assert store.snapshot().get(REF._replace(name="y")) is not None
+
+
+def test_a_list_does_not_forget_what_it_does_not_cover() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    store.replace([obj(20, name="y")], 20, lambda ref: ref.namespace == "other")
+    assert known(store) is not None
+
+
+def test_what_is_doubted_is_hidden_until_it_is_seen_again_and_the_same_is_no_news() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    store.doubt(everything)
+    assert known(store) is None
+    assert store.version(REF) == 10
+    assert not store.put(obj(10))
+    assert known(store) is not None
+    store.doubt(everything)
+    assert store.put(obj(11))
+
+
+def test_what_is_doubted_twice_without_being_seen_is_forgotten() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    store.doubt(everything)
+    store.doubt(everything)
+    assert store.put(obj(10))
+
+
+def test_managed_fields_are_not_kept() -> None:
+    store = Store(INSTALLATION)
+    store.put(obj(10))
+    assert "managedFields" not in (known(store) or {})["metadata"]
+
+
+def test_rejections_are_remembered_until_forgotten() -> None:
+    store = Store(INSTALLATION)
+    store.reject(REF, "hash", "no")
+    assert store.snapshot().rejections == {REF: ("hash", "no")}
+    store.forget_rejections()
+    assert store.snapshot().rejections == {}
