@@ -14,8 +14,8 @@ from justitia_api.config import PolicyName
 from justitia_cli.console import EXIT_FAILED, EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
 from justitia_cli.demo.live import live_table
-from justitia_cli.demo.load import contended_runs, flooding_runs
-from justitia_cli.demo.measure import Phase, weighted_tokens
+from justitia_cli.demo.load import contended_runs, flooding_runs, light_runs_alone
+from justitia_cli.demo.measure import Phase, steady_rate
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.launch import Ports
 from justitia_cli.local.manifest import Document, load_manifest
@@ -37,15 +37,14 @@ KV_BLOCKS, BLOCK_SIZE = 256, 32
 ENGINE_ARGUMENTS = (
     f"--num-gpu-blocks-override={KV_BLOCKS}",
     f"--block-size={BLOCK_SIZE}",
-    "--max-num-batched-tokens=256",
+    "--max-num-batched-tokens=512",
     "--no-enable-prefix-caching",
 )
 """A small KV space makes the engine contended; the same prompts come under each policy, so none may be remembered."""
 
-CALIBRATION_SECONDS = 8.0
-CALIBRATION_WORK = 200_000.0
-"""Weighted tokens: more than an engine does in that time on a processor."""
-ALONE_SECONDS = 14.0
+WARM_UP_WORK, CALIBRATION_WORK = 3_000.0, 14_000.0
+"""Weighted tokens (prompt + 2 * output): some seconds of work on a processor."""
+
 FLOOD_SECONDS = 72.0
 REQUIRED_BACKLOG = 60.0
 SHORT = 0.25
@@ -113,30 +112,22 @@ class Demo:
     def run(self) -> tuple[list[PolicyResults], list[Finding]]:
         with Live(console=output, refresh_per_second=4) as live:
             speed = self._calibrate(live)
-            alone = first_token_times(self._alone(live, speed).requests, LIGHT)
             runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
+            alone = self._measure(live, "tiered-justitia", light_runs_alone(runs), f"{LIGHT} alone")
             results = [self._measure(live, label, runs) for label in POLICIES]
             gate = self._pool.status()["gate"]
         bound = share_bound(gate["burst"], gate["inEngine"], results[-1].weights)
-        findings = find(alone, results, REQUIRED_BACKLOG * self._part, bound)
+        findings = find(first_token_times(alone.requests, LIGHT), results, REQUIRED_BACKLOG * self._part, bound)
         return results, findings
 
     def _calibrate(self, live: Live) -> float:
-        """Weighted tokens a second that the engine does under a short flood, part of it warming up."""
-        flood = flooding_runs(self._trace, CALIBRATION_WORK, 0.5, self._seed + 1)
-        results = self._measure(live, "fcfs", flood, "calibrating", CALIBRATION_SECONDS)
-        ends = [request.finished for request in results.requests]
-        took = max((end for end in ends if end is not None), default=CALIBRATION_SECONDS)
-        return weighted_tokens(results) / (CALIBRATION_SECONDS if None in ends else took)
+        """Weighted tokens a second that the engine does under a short flood, once it is warm."""
+        for phase, work in (("warming up", WARM_UP_WORK), ("calibrating", CALIBRATION_WORK)):
+            flood = flooding_runs(self._trace, work, 0.5, self._seed + 1)
+            results = self._measure(live, "fcfs", flood, phase)
+        return steady_rate(results.requests)
 
-    def _alone(self, live: Live, speed: float) -> PolicyResults:
-        runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
-        light = [run for run in runs if run.tenant == LIGHT and run.arrival < ALONE_SECONDS * self._part * 2]
-        return self._measure(live, "tiered-justitia", light, f"{LIGHT} alone")
-
-    def _measure(
-        self, live: Live, label: str, runs: Sequence[Any], phase: str | None = None, limit: float | None = None
-    ) -> PolicyResults:
+    def _measure(self, live: Live, label: str, runs: Sequence[Any], phase: str | None = None) -> PolicyResults:
         """A replay under the policy, by a sidecar that remembers nothing."""
         name = phase or POLICIES[label].value
         self._pool.stop_scheduler()
@@ -147,7 +138,7 @@ class Demo:
             live.update(live_table(name, status, done))
 
         target = replace(self._target, policy=label)
-        results = asyncio.run(Phase(self._pool, target, runs, show, limit).measure())
+        results = asyncio.run(Phase(self._pool, target, runs, show).measure())
         self._pool.check()
         return results
 

@@ -9,12 +9,13 @@ whatever the machine: at weights 1 and 2 each is sent its share of that time's w
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from justitia_simulator.traces import Scale, TenantLoad, TraceRequest, tenant_runs
 from justitia_simulator.workload import WorkloadRun
 
-AGENT_LENGTHS = Scale(prompt=0.1, output=0.15, maximum_prompt=400, maximum_output=60)
-QUESTION_LENGTHS = Scale(prompt=0.9, output=0.1, minimum_prompt=600, maximum_prompt=1200, maximum_output=24)
+AGENT_LENGTHS = Scale(prompt=0.1, output=0.08, maximum_prompt=400, maximum_output=30)
+QUESTION_LENGTHS = Scale(prompt=1.0, output=0.1, minimum_prompt=1200, maximum_prompt=1700, maximum_output=24)
 
 RESEARCH = TenantLoad("research", ("map-reduce-summary", "self-consistency"), 0.0, 0.0, AGENT_LENGTHS)
 BATCH = TenantLoad("batch", ("code-checking", "fact-verification"), 0.0, 0.0, AGENT_LENGTHS)
@@ -23,8 +24,11 @@ SUPPORT = TenantLoad("support", ("chat",), 0.0, 0.0, QUESTION_LENGTHS)
 ARRIVAL_PART = 0.3
 """The flooders' runs arrive in the first part of the time, and wait through the rest of it."""
 
-LIGHT_PART = 0.05
+LIGHT_PART = 0.12
 """What support asks of the engine."""
+
+LIGHT_ALONE, LIGHT_PAUSE = 10, 1.5
+"""How many of its questions are measured alone, and how many seconds apart."""
 
 
 def flooding_runs(trace: Sequence[TraceRequest], work: float, window: float, seed: int) -> list[WorkloadRun]:
@@ -36,9 +40,10 @@ def flooding_runs(trace: Sequence[TraceRequest], work: float, window: float, see
     ]
 
 
-def light_runs(trace: Sequence[TraceRequest], work: float, window: float, seed: int) -> list[WorkloadRun]:
-    """Runs of the light tenant."""
-    return tenant_runs(trace, SUPPORT.asking(work, window), seed=seed)
+def light_runs_alone(runs: Sequence[WorkloadRun]) -> list[WorkloadRun]:
+    """The light tenant's runs of a workload, so far apart that they do not meet."""
+    light = [run for run in runs if run.tenant == SUPPORT.tenant][:LIGHT_ALONE]
+    return [replace(run, arrival=number * LIGHT_PAUSE) for number, run in enumerate(light)]
 
 
 def contended_runs(trace: Sequence[TraceRequest], speed: float, seconds: float, seed: int) -> list[WorkloadRun]:
@@ -47,5 +52,5 @@ def contended_runs(trace: Sequence[TraceRequest], speed: float, seconds: float, 
     `speed` is in weighted tokens (prompt + 2 * output) per second.
     """
     flood = flooding_runs(trace, speed * seconds * (1 - LIGHT_PART), seconds * ARRIVAL_PART, seed)
-    light = light_runs(trace, speed * seconds * LIGHT_PART, seconds * 0.9, seed)
+    light = tenant_runs(trace, SUPPORT.asking(speed * seconds * LIGHT_PART, seconds * 0.85), seed=seed)
     return sorted([*flood, *light], key=lambda run: run.arrival)

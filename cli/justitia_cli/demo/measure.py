@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.replay import Replay, ReplayProgress, Target
-from justitia_simulator.records import PolicyResults, ServiceSample
+from justitia_simulator.records import PolicyResults, RequestResult, ServiceSample
 from justitia_simulator.workload import WorkloadRun
 
 SAMPLE_SECONDS = 0.5
@@ -18,13 +20,12 @@ Show = Callable[[dict[str, Any] | None, str], None]
 
 @dataclass
 class Phase:
-    """A replay of `runs` under the label `policy`. `limit` ends it after so many seconds, finished or not."""
+    """A replay of runs, labelled with the target's policy."""
 
     pool: LocalPool
     target: Target
     runs: Sequence[WorkloadRun]
     show: Show
-    limit: float | None = None
 
     async def measure(self) -> PolicyResults:
         """Results with the sampled service of every tenant, from 0 at the start."""
@@ -34,16 +35,14 @@ class Phase:
         replay = Replay(self.runs, self.target, self._on_progress)
         sampler = asyncio.create_task(self._sample(start))
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.limit):
-                    await replay.run()
+            results = await replay.run()
         finally:
             sampler.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampler
         config = self.pool.config
         return replace(
-            replay.results(),
+            results,
             service=self._samples,
             weights={tenant.name: tenant.weight for tenant in config.tenants},
             service_unit="engine seconds",
@@ -76,6 +75,11 @@ class Phase:
             await asyncio.sleep(SAMPLE_SECONDS)
 
 
-def weighted_tokens(results: PolicyResults) -> float:
-    """Work that was seen to be done: the prompt of every request that began, and twice the tokens that came."""
-    return sum(r.prompt_tokens + 2.0 * r.output_tokens for r in results.requests if r.first_token is not None)
+def steady_rate(requests: Iterable[RequestResult]) -> float:
+    """Weighted tokens a second between the first and the last tenth of the work, by when requests finished."""
+    done = sorted((r.finished, r.prompt_tokens + 2.0 * r.output_tokens) for r in requests if r.finished is not None)
+    total = sum(work for _, work in done)
+    so_far = list(accumulate(work for _, work in done))
+    first = bisect_left(so_far, total * 0.1)
+    last = bisect_left(so_far, total * 0.9)
+    return (so_far[last] - so_far[first]) / (done[last][0] - done[first][0])
