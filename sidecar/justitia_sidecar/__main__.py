@@ -24,6 +24,8 @@ from justitia_sidecar.service import Sidecar
 from justitia_sidecar.settings import Settings
 
 SHUTDOWN_SECONDS = 30
+KEEP_ALIVE_SECONDS = 120
+"""Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""
 
 
 class _Server(uvicorn.Server):
@@ -97,6 +99,7 @@ def _server_config(app: object, settings: Settings) -> uvicorn.Config:
         access_log=False,
         lifespan="off",
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=5,
     )
 

@@ -45,7 +45,7 @@ ENGINE_ARGUMENTS = (
 WARM_UP_WORK, CALIBRATION_WORK = 3_000.0, 14_000.0
 """Weighted tokens (prompt + 2 * output): some seconds of work on a processor."""
 
-FLOOD_SECONDS = 72.0
+FLOOD_SECONDS = 76.0
 REQUIRED_BACKLOG = 60.0
 SHORT = 0.25
 """The part of the load that `--short` sends."""
