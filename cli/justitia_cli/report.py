@@ -34,7 +34,7 @@ figure { margin: 0; } svg { width: 100%; height: auto; display: block; margin-to
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
-th { font-weight: 600; color: var(--faint); } td.text, th.text { text-align: left; }
+th { font-weight: 600; color: var(--faint); } td.text, th.text { text-align: left; white-space: normal; }
 """
 
 
@@ -72,10 +72,12 @@ def relabelled(results: PolicyResults, policy: str) -> PolicyResults:
     return replace(results, policy=policy)
 
 
-def build_report(results: Sequence[PolicyResults], title: str) -> str:
-    """The whole HTML document."""
+def build_report(results: Sequence[PolicyResults], title: str, statements: Sequence[Sequence[str]] = ()) -> str:
+    """The whole HTML document. `statements` are rows of (statement, what was measured, whether it holds)."""
     summaries: dict[str, Any] = {r.policy: summarise(r) for r in results}
+    shown = _table(["statement", "measured", "holds"], [], statements, text_columns=3)
     sections = [
+        *([_section("What it shows", "", shown)] if statements else []),
         _section(
             "Completion time of runs",
             "Seconds from a run's arrival to the last token of its last request, tools included. "

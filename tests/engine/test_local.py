@@ -1,0 +1,116 @@
+"""`justitia local up` with real vLLM: from the example file to answers, edits in force, and nothing left at the end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from openai import OpenAI
+
+from support.serving import answers, eventually, free_port
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llmapp.yaml"
+KEY = "example-only-support-0123456789abcdef"
+START_SECONDS = 300
+
+
+@dataclass
+class RunningLocal:
+    process: "subprocess.Popen[bytes]"
+    file: Path
+    log: Path
+    ports: dict[str, int]
+
+    @property
+    def client(self) -> OpenAI:
+        url = f"http://127.0.0.1:{self.ports['--port']}/applications/demo/chat/v1"
+        return OpenAI(base_url=url, api_key=KEY, max_retries=0)
+
+    def status(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['--admin-port']}/internal/status") as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def weight(self, tenant: str) -> float:
+        return next(float(t["weight"]) for t in self.status()["tenants"] if t["name"] == tenant)
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.file.read_text()
+        assert old in text
+        self.file.write_text(text.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLocal]:
+    directory = tmp_path_factory.mktemp("local")
+    file, log = directory / "llmapp.yaml", directory / "log"
+    file.write_text(EXAMPLE.read_text())
+    ports = {option: free_port() for option in ("--port", "--admin-port", "--engine-port")}
+    options = [f"{option}={port}" for option, port in ports.items()]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "justitia_cli", "local", "up", "-f", str(file), *options],
+            env=os.environ | {"XDG_STATE_HOME": str(directory / "state")},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    running = RunningLocal(process, file, log, ports)
+    try:
+        eventually("it is ready", lambda: process.poll() is not None or "ready:" in log.read_text(), START_SECONDS)
+        assert process.poll() is None, log.read_text()
+        yield running
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def test_the_openai_client_is_answered_streaming_and_not(local: RunningLocal) -> None:
+    messages: Any = [{"role": "user", "content": "Hello"}]
+    whole = local.client.chat.completions.create(model="demo", messages=messages, max_tokens=8)
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens > 0
+    chunks = list(local.client.chat.completions.create(model="demo", messages=messages, max_tokens=8, stream=True))
+    assert chunks[-1].choices[0].finish_reason is not None
+
+
+def test_an_edit_of_the_file_comes_into_force(local: RunningLocal) -> None:
+    local.edit('{name: silver, weight: "2"}', '{name: silver, weight: "3"}')
+    eventually("the weight is 3", lambda: local.weight("batch") == 3)
+
+
+def test_a_mistake_in_an_edit_leaves_the_old_configuration_in_force(local: RunningLocal) -> None:
+    before = local.status()["generation"]
+    local.edit("tier: bronze", "tier: platinum")
+    eventually("it is told", lambda: "not applied" in local.log.read_text())
+    assert "UnknownTier" in local.log.read_text()
+    assert local.status()["generation"] == before
+    local.edit("tier: platinum", "tier: bronze")
+
+
+def test_a_second_one_is_refused_with_one_line(local: RunningLocal) -> None:
+    again = subprocess.run(
+        [sys.executable, "-m", "justitia_cli", "local", "up", "-f", str(local.file)],
+        env=os.environ | {"XDG_STATE_HOME": str(local.file.parent / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 2
+    assert again.stderr.strip().splitlines() == ["justitia: a local pool is up already: `justitia local down` ends it"]
+
+
+def test_ctrl_c_leaves_no_process_and_no_port(local: RunningLocal) -> None:
+    children = psutil.Process(local.process.pid).children(recursive=True)
+    assert len(children) >= 3, "engine, its worker and the sidecar"
+    local.process.send_signal(signal.SIGINT)
+    assert local.process.wait(60) == 130
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not any(answers(f"http://127.0.0.1:{port}/healthz") for port in local.ports.values())
