@@ -7,8 +7,8 @@ Two decisions, one above the other.
        c_f <= c_g + min(B, beta * E_g / weight_g)
 
    c = service / weight (VTC's counters with their lift, in the pool's cost model), E_g the estimated cost of
-   g's first run, converted to the cost model's unit by the application's ratio of charge to KV token-time so
-   far (else the pool's). The tenant with the smallest counter may always be served.
+   g's first run, converted to the cost model's unit by the application's ratio of charge to KV token-time (else
+   the pool's) when the run became the first. The tenant with the smallest counter may always be served.
    Bound, whatever is predicted: `c_f - c_g <= B + U/weight_f` for waiting f and g, U the most that the
    requests in the engine can be charged; beta only tightens it.
 
@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.counters import TenantCounters
 from justitia_scheduling.estimate import CensoredMean
+from justitia_scheduling.gate import TenantGate
 from justitia_scheduling.gps import VirtualTime
 from justitia_scheduling.model import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
@@ -100,7 +101,7 @@ class TieredJustitia(Policy):
         super().__init__(cost_model)
         self.kappa, self.theta, self.beta = kappa, theta, beta
         self.virtual_time = VirtualTime()
-        self.counters = TenantCounters()
+        self.gate = TenantGate()
         self._fixed_burst = burst
         self._longest_output = _LongestOutput()
         self._ratio = _ChargeRatio()
@@ -120,19 +121,17 @@ class TieredJustitia(Policy):
         """U: the most that the requests in the engine can be charged, 0 until the host has told the KV space."""
         return self.cost_model.in_engine(self.capacity, self._longest_output.tokens) if self.capacity else 0.0
 
+    @property
+    def counters(self) -> TenantCounters:
+        return self.gate.counters
+
     def head(self) -> RequestId | None:
-        limit = self._gate()
-        best: tuple[tuple[float, int], RequestId] | None = None
-        for tenant in self.counters.waiting:
-            if self.counters[tenant] <= limit:
-                queue = self._queues[tenant]
-                entry, first = queue.first_entry(), queue.first()
-                if entry is not None and first is not None and (best is None or entry < best[0]):
-                    best = (entry, first.id)
-        return None if best is None else best[1]
+        tenant = self.gate.best(self.burst)
+        first = None if tenant is None else self._queues[tenant].first()
+        return None if first is None else first.id
 
     def order(self) -> list[RequestId]:
-        limit = self._gate()
+        limit = self.gate.limit(self.burst)
         ranked = [
             (self.counters[tenant] > limit, entry, request)
             for tenant in self.counters.waiting
@@ -142,7 +141,7 @@ class TieredJustitia(Policy):
 
     def gated(self, tenant: TenantId) -> bool:
         """Whether the gate holds the tenant back until others have caught up."""
-        return self.counters[tenant] > self._gate()
+        return self.counters[tenant] > self.gate.limit(self.burst)
 
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         return (self.key(request.run.id), request.sequence)
@@ -162,10 +161,12 @@ class TieredJustitia(Policy):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self.counters.enqueue(request.tenant)
         self._queues[request.tenant].push(request, self.key(request.run.id))
+        self._update_gate(request.tenant)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         self.counters.dequeue(request.tenant)
         self._queues[request.tenant].remove(request)
+        self._update_gate(request.tenant)
         if not request.preemptions:
             self._longest_output.count()
 
@@ -198,15 +199,21 @@ class TieredJustitia(Policy):
         self._estimates.revised(run, estimate)
         self.virtual_time.retag(run.id, estimate)
         self._queues[run.tenant].rekey(run.id, self.key(run.id))
+        self._update_gate(run.tenant)
 
-    def _gate(self) -> float:
-        """The largest counter with which a tenant may be served."""
-        burst = self.burst
-        return min((self.counters[g] + min(burst, self._slack(g)) for g in self.counters.waiting), default=0.0)
+    def _update_gate(self, tenant: TenantId) -> None:
+        """Tell the gate if the tenant's first run, or its key, is another one."""
+        queue = self._queues[tenant]
+        key, first = queue.first_entry(), queue.first()
+        if key == self.gate.key(tenant):
+            return
+        if key is None or first is None:
+            self.gate.drop(tenant)
+        else:
+            self.gate.put_first(tenant, key, self._slack(first.run))
 
-    def _slack(self, tenant: TenantId) -> float:
-        first = self._queues[tenant].first()
-        if first is None:
-            return 0.0
-        cost = self._estimate[first.run.id] * self._ratio.of(first.run.run.application)
-        return self.beta * cost / self.weight(tenant)
+    def _slack(self, run: OpenRun) -> float:
+        if self.beta == float("inf"):
+            return self.beta
+        cost = self._estimate[run.id] * self._ratio.of(run.run.application)
+        return self.beta * cost / self.weight(run.tenant)

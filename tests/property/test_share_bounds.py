@@ -139,13 +139,14 @@ def test_ignoring_weights_breaks_the_bound() -> None:
 
 def test_an_open_gate_breaks_the_bound_when_a_tenant_lies() -> None:
     class OpenGate(TieredJustitia):
-        def _gate(self) -> float:
+        @property
+        def burst(self) -> float:
             return math.inf
 
     workload = flood(TENANTS[0], 90, predicted=1.0) + flood(TENANTS[1], 90, predicted=1e9)
     u = largest_in_engine(WeightedTokens(), workload)
     equal = dict.fromkeys(TENANTS, 1.0)
-    assert excess(OpenGate(WeightedTokens()), workload, equal, lambda f: 50 + u) > 0
+    assert excess(OpenGate(WeightedTokens(), beta=math.inf), workload, equal, lambda f: 50 + u) > 0
     assert excess(TieredJustitia(WeightedTokens(), burst=50), workload, equal, lambda f: 50 + u) <= 0
 
 
