@@ -44,7 +44,7 @@ ENGINE_ARGUMENTS = (
 WARM_UP_WORK, CALIBRATION_WORK = 2_000.0, 24_000.0
 """Weighted tokens (prompt + 2 * output): some seconds of work on a processor."""
 
-FLOOD_SECONDS = 70.0
+FLOOD_SECONDS = 68.0
 REQUIRED_BACKLOG = 60.0
 SHORT = 0.25
 """The part of the load that `--short` sends."""
