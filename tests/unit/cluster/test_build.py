@@ -1,10 +1,11 @@
 """How the control plane's programs are found. That they build is shown by every test on a real API server."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from cluster.build import MODULES, PROGRAMS, BuildError, ensure_programs, recipe_digest
+from cluster.build import MODULES, PROGRAMS, BuildError, ensure_programs, find_go, recipe_digest
 
 
 def test_given_programs_are_used_and_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +40,13 @@ def test_without_a_working_compiler_there_is_a_reason_and_no_folder(
     with pytest.raises(BuildError, match=r"etcd: .*go ended with 1:\nbroken"):
         ensure_programs(lambda line: None)
     assert not (tmp_path / "cache" / "justitia" / f"cluster-{recipe_digest()}").exists()
+
+
+def test_a_machine_without_go_brings_a_toolchain_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    go = find_go(tmp_path, lambda line: None)
+    assert "go1.26" in subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
+    assert find_go(tmp_path, pytest.fail) == go
 
 
 @pytest.mark.parametrize("module", ["etcd", "kubernetes", "helm"])
