@@ -41,10 +41,10 @@ ENGINE_ARGUMENTS = (
 )
 """A small KV space makes the engine contended; the same prompts come under each policy, so none may be remembered."""
 
-WARM_UP_WORK, CALIBRATION_WORK = 2_000.0, 24_000.0
+WARM_UP_WORK, CALIBRATION_WORK = 2_000.0, 20_000.0
 """Weighted tokens (prompt + 2 * output): some seconds of work on a processor."""
 
-FLOOD_SECONDS = 68.0
+FLOOD_SECONDS = 66.0
 REQUIRED_BACKLOG = 60.0
 SHORT = 0.25
 """The part of the load that `--short` sends."""

@@ -27,7 +27,7 @@ ARRIVAL_PART = 0.3
 LIGHT_PART = 0.12
 """What support asks of the engine."""
 
-LIGHT_ALONE, LIGHT_PAUSE = 10, 1.2
+LIGHT_ALONE, LIGHT_PAUSE = 8, 1.2
 """How many of its questions are measured alone, and how many seconds apart."""
 
 
