@@ -106,8 +106,8 @@ def down_command() -> None:
 
 def _serve(pool: LocalPool, session: Session, files: list[Path], model: Model) -> None:
     progress(f"starting {pool.config.model} ({'a tiny random model' if model.tiny else model.location})")
-    pool.start(lambda pids: session.write(pids, pool.base_url, pool.admin_url, ready=False))
-    session.write(pool.pids, pool.base_url, pool.admin_url, ready=True)
+    pool.start(lambda pids: session.write(pids, ready=False))
+    session.write(pool.pids, ready=True)
     _tell(pool, read_keys(load_manifest(files)))
     seen = _contents(files)
     while True:

@@ -72,7 +72,6 @@ class Ticket:
     rank: int = 0
     reserved: Tokens = 0
     produced: Tokens = 0
-    sent_at: Seconds = 0.0
     presumed_start: Seconds = 0.0
     last_chunk: Seconds = 0.0
     processed_then: Tokens = 0
@@ -350,7 +349,6 @@ class Admission:
         ticket.stage = Stage.SENT
         ticket.rank = self._rank
         ticket.reserved = self.reservation(ticket)
-        ticket.sent_at = now
         t = self.fit.step_time
         ticket.presumed_start = now + t.per_step + t.per_token * ticket.prompt_tokens
         self.reserved += ticket.reserved

@@ -31,6 +31,7 @@ from justitia_simulator.files import write_bytes
 from justitia_simulator.records import FINISHED, PolicyResults
 from justitia_simulator.results import write_results
 from justitia_simulator.traces import TraceRequest, load_trace
+from justitia_simulator.workload import WorkloadRun
 
 POLICIES = {"fcfs": PolicyName.FCFS, "vtc": PolicyName.VTC, "tiered-justitia": PolicyName.TIERED_JUSTITIA}
 KV_BLOCKS, BLOCK_SIZE = 256, 32
@@ -79,7 +80,7 @@ def demo_command(  # noqa: PLR0917
                     progress,
                     engine_arguments=ENGINE_ARGUMENTS,
                 ) as pool:
-                    pool.start(lambda pids: session.write(pids, pool.base_url, pool.admin_url, ready=False))
+                    pool.start(lambda pids: session.write(pids, ready=False))
                     demo = Demo(pool, documents, traced, seed, SHORT if short else 1.0)
                     results, findings = demo.run()
         except EngineSetupError as error:
@@ -127,7 +128,7 @@ class Demo:
             results = self._measure(live, "fcfs", flood, phase)
         return steady_rate(results.requests)
 
-    def _measure(self, live: Live, label: str, runs: Sequence[Any], phase: str | None = None) -> PolicyResults:
+    def _measure(self, live: Live, label: str, runs: Sequence[WorkloadRun], phase: str | None = None) -> PolicyResults:
         """A replay under the policy, by a sidecar that remembers nothing."""
         name = phase or POLICIES[label].value
         self._pool.stop_scheduler()

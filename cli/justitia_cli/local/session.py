@@ -30,12 +30,10 @@ def state_directory() -> Path:
 
 @dataclass(frozen=True)
 class Note:
-    """The supervisor, the process groups it started with their creation times, and where the pool is served."""
+    """The supervisor, the process groups it started with their creation times, and whether requests are served."""
 
     supervisor: int
     groups: dict[str, float]
-    base_url: str
-    admin_url: str
     ready: bool
 
 
@@ -62,9 +60,9 @@ class Session:
             finally:
                 self._note.unlink(missing_ok=True)
 
-    def write(self, pids: list[int], base_url: str, admin_url: str, *, ready: bool) -> None:
+    def write(self, pids: list[int], *, ready: bool) -> None:
         groups = {str(pid): psutil.Process(pid).create_time() for pid in pids}
-        self._note.write_text(json.dumps(asdict(Note(os.getpid(), groups, base_url, admin_url, ready))))
+        self._note.write_text(json.dumps(asdict(Note(os.getpid(), groups, ready))))
 
     def read(self) -> Note | None:
         try:

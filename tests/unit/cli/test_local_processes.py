@@ -62,7 +62,7 @@ def test_only_one_session_at_a_time(tmp_path: Path) -> None:
 def test_what_a_killed_supervisor_left_is_ended(tmp_path: Path) -> None:
     process, child = start_family(tmp_path)
     session = Session(tmp_path)
-    session.write([process.pid], "http://127.0.0.1:1", "http://127.0.0.1:2", ready=True)
+    session.write([process.pid], ready=True)
     assert session.end()
     process.stop()
     assert not psutil.pid_exists(child)
@@ -72,7 +72,7 @@ def test_what_a_killed_supervisor_left_is_ended(tmp_path: Path) -> None:
 def test_a_later_process_with_a_recorded_number_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True) as innocent:
         session = Session(tmp_path)
-        session.write([innocent.pid], "http://127.0.0.1:1", "http://127.0.0.1:2", ready=True)
+        session.write([innocent.pid], ready=True)
         note = (tmp_path / "session.json").read_text()
         created = psutil.Process(innocent.pid).create_time()
         (tmp_path / "session.json").write_text(note.replace(str(created), str(created - 100)))
