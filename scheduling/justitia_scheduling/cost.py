@@ -20,11 +20,12 @@ from justitia_scheduling.model import Progress, Seconds, Tokens
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A request's progress in a step, with the KV tokens it held before it."""
+    """A request's progress in a step, with the KV tokens it held before it, `cached` of them shared with others."""
 
     progress: Progress
     prompt_tokens: Tokens
     produced_before: Tokens
+    cached: Tokens = 0
 
     @property
     def context(self) -> Tokens:
@@ -41,9 +42,9 @@ class Work:
 
     @property
     def kv_token_time(self) -> int:
-        """Increment of the request's cost: the sum of p + i over the output tokens of this step."""
+        """Increment of the request's cost: the sum of p + i over this step's output tokens, p without what is shared."""
         n = self.progress.produced
-        return n * self.context + n * (n + 1) // 2
+        return n * (self.context - self.cached) + n * (n + 1) // 2
 
 
 class CostModel(Protocol):

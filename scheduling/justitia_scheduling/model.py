@@ -33,11 +33,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One inference: a prompt to read, then tokens to produce until the engine or the client stops it."""
+    """One inference: a prompt to read, then tokens to produce until the engine or the client stops it.
+
+    `predicted_output` is the number of tokens it will produce, if something predicted it (a simulation may tell the
+    true one), else None.
+    """
 
     id: RequestId
     run: RunId
     prompt_tokens: Tokens
+    predicted_output: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

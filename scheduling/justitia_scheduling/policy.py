@@ -5,12 +5,20 @@ A host tells a policy what happened, in order, each time with the moment `now` (
     run_arrived -> request_arrived -> admitted -> stepped* -> finished | aborted -> run_ended
                                          ^------- preempted
 
-and asks two things: :meth:`Policy.head`, the request to admit next, and :meth:`Policy.victim`, the running
-request to preempt. The head that does not fit blocks: a host never skips it. So the admission loop of every
-host is
+and asks three things: :meth:`Policy.head`, the request to admit next; :meth:`Policy.gives_way`, the running request
+that makes room for a head that does not fit; and :meth:`Policy.victim`, the running request to preempt when the
+engine has run out of KV. The head that does not fit blocks: a host never skips it. So the admission loop of a host is
 
-    while (request := policy.head()) is not None and fits(request):
-        policy.admitted(request, now)
+    while (head := policy.head()) is not None:
+        if fits(head):
+            policy.admitted(head, now)
+        elif preemption is possible and (loser := policy.gives_way()) is not None:
+            policy.preempted(loser, now)
+        else:
+            break
+
+A policy that holds requests back by the clock is told it with `time_passed` and says with `held_until` when to ask
+again; all others offer a head whenever a request waits.
 
 Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
 to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run
@@ -21,6 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.model import (
@@ -76,7 +85,10 @@ class OpenRun:
 
 @dataclass(slots=True, eq=False)
 class OpenRequest:
-    """A request that has arrived and is neither finished nor aborted."""
+    """A request that has arrived and is neither finished nor aborted.
+
+    `cached` prompt tokens were in the prefix cache when it was first admitted: they cost it nothing.
+    """
 
     request: Request
     run: OpenRun
@@ -85,6 +97,7 @@ class OpenRequest:
     status: Status = Status.WAITING
     produced: Tokens = 0
     preemptions: int = 0
+    cached: Tokens = 0
 
     @property
     def id(self) -> RequestId:
@@ -96,7 +109,12 @@ class OpenRequest:
 
 
 class Policy(ABC):
-    """An order of service. Subclasses decide; this class keeps the books."""
+    """An order of service. Subclasses decide; this class keeps the books.
+
+    `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host.
+    """
+
+    oracle: ClassVar[bool] = False
 
     def __init__(self, cost_model: CostModel) -> None:
         self.cost_model = cost_model
@@ -124,11 +142,25 @@ class Policy(ABC):
             return None
         return max(self.running.values(), key=self.eviction_key).id
 
+    def gives_way(self) -> RequestId | None:
+        """The running request to preempt for the head, which does not fit; None: the head waits.
+
+        Each answer that the host follows makes the next one different, so asking again and again comes to an end.
+        Most policies never take back what they admitted.
+        """
+        return None
+
+    def held_until(self) -> Seconds | None:
+        """When a request that is held back may be offered though nothing happens before; None if none is."""
+        return None
+
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         """The running request with the largest key is preempted first."""
         return (request.sequence,)
 
     # What a host tells.
+
+    def time_passed(self, now: Seconds) -> None: ...  # noqa: B027
 
     def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
         """Give a tenant its weight (1 until told). Later charges and tags follow it; earlier ones stand."""
@@ -159,13 +191,19 @@ class Policy(ABC):
         run.requests.add(request.id)
         self.on_waiting(opened, now)
 
-    def admitted(self, request_id: RequestId, now: Seconds) -> None:
+    def admitted(self, request_id: RequestId, now: Seconds, cached_tokens: Tokens = 0) -> None:
+        """The request joins the batch. `cached_tokens` of its prompt were in the prefix cache: they cost nothing."""
         request = self._in(request_id, Status.WAITING)
+        if not 0 <= cached_tokens <= request.request.prompt_tokens:
+            raise ValueError(
+                f"{cached_tokens} cached tokens of {request_id!r}, whose prompt has {request.request.prompt_tokens}"
+            )
         request.status = Status.RUNNING
         self.running[request_id] = request
         self.on_left_queue(request, now)
         if not request.preemptions:
-            self._charge(request, self.cost_model.admission(request.request.prompt_tokens))
+            request.cached = cached_tokens
+            self._charge(request, self.cost_model.admission(request.request.prompt_tokens - cached_tokens))
 
     def prompt_known(self, request_id: RequestId, prompt_tokens: Tokens, now: Seconds) -> None:
         """A running request's prompt, announced too short because the host could not count it, has been counted."""
@@ -174,12 +212,15 @@ class Policy(ABC):
         if prompt_tokens < before:
             raise ValueError(f"prompt of {request_id!r} shrinks from {before} to {prompt_tokens} tokens: charges stand")
         request.request = replace(request.request, prompt_tokens=prompt_tokens)
-        self._charge(request, self.cost_model.admission(prompt_tokens) - self.cost_model.admission(before))
+        admission, cached = self.cost_model.admission, request.cached
+        self._charge(request, admission(prompt_tokens - cached) - admission(before - cached))
 
     def stepped(self, step: Step, now: Seconds) -> None:
         """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
         requests = [self._in(p.request, Status.RUNNING) for p in step.progress]
-        work = [Work(p, r.request.prompt_tokens, r.produced) for p, r in zip(step.progress, requests, strict=True)]
+        work = [
+            Work(p, r.request.prompt_tokens, r.produced, r.cached) for p, r in zip(step.progress, requests, strict=True)
+        ]
         charges = self.cost_model.step(work, step.duration, len(self.running))
         delivered: dict[RunId, KVTokenTime] = {}
         for request, done, charge in zip(requests, work, charges, strict=True):

@@ -68,6 +68,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @rule(by=st.floats(0, 10, allow_nan=False))
     def time_passes(self, by: float) -> None:
         self.now += by
+        self.policy.time_passed(self.now)
 
     @rule(tenant=st.sampled_from(TENANTS), weight=st.floats(0.1, 8))
     def reweight(self, tenant: TenantId, weight: float) -> None:
@@ -94,7 +95,8 @@ class PolicyMachine(RuleBasedStateMachine):
         self.ask(data.draw(st.sampled_from(list(self.books.open_runs.values()))), prompt)
 
     def ask(self, run: Run, prompt: int) -> None:
-        request = Request(RequestId(self.fresh("req")), run.id, prompt)
+        known = self.policy.oracle or self.ids % 2
+        request = Request(RequestId(self.fresh("req")), run.id, prompt, self.ids % 7 + 1.5 if known else None)
         self.policy.request_arrived(request, self.now)
         self.books.waiting[request.id] = (run, prompt)
 
@@ -103,6 +105,9 @@ class PolicyMachine(RuleBasedStateMachine):
     def admit(self, count: int) -> None:
         for _ in range(min(count, len(self.books.waiting))):
             head = self.policy.head()
+            if head is None and (moment := self.policy.held_until()) is not None:
+                assert moment > self.now, "what is held back is offered when its moment has come"
+                return
             assert head in self.books.waiting, "work conserving: a request waits, so there is a head that waits"
             self.policy.admitted(head, self.now)
             run, prompt = self.books.waiting.pop(head)
@@ -135,6 +140,18 @@ class PolicyMachine(RuleBasedStateMachine):
         self.policy.preempted(victim, self.now)
         self.books.waiting[victim] = self.books.running.pop(victim)
 
+    @precondition(lambda self: self.books.running and self.books.waiting)
+    @rule()
+    def make_way(self) -> None:
+        """The head is said never to fit: giving way comes to an end, and never takes the head itself."""
+        for _ in range(len(self.books.running) + 1):
+            if self.policy.head() is None or (loser := self.policy.gives_way()) is None:
+                return
+            assert loser in self.books.running
+            self.policy.preempted(loser, self.now)
+            self.books.waiting[loser] = self.books.running.pop(loser)
+        raise AssertionError("more requests gave way than ran")
+
     @precondition(lambda self: self.books.running)
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
@@ -165,7 +182,8 @@ class PolicyMachine(RuleBasedStateMachine):
     def nothing_is_lost_or_invented(self) -> None:
         order = self.policy.order()
         assert sorted(order) == sorted(self.books.waiting)
-        assert (order[0] if order else None) == self.policy.head()
+        if self.policy.held_until() is None:
+            assert (order[0] if order else None) == self.policy.head()
         assert set(self.policy.running) == set(self.books.running)
 
     @invariant()
@@ -191,7 +209,11 @@ class PolicyMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everything that arrived can be served to the end."""
-        while (head := self.policy.head()) is not None:
+        while self.books.waiting.keys() & self.policy.requests.keys() - self.policy.running.keys():
+            self.now = max(self.now, self.policy.held_until() or self.now)
+            self.policy.time_passed(self.now)
+            head = self.policy.head()
+            assert head is not None
             self.policy.admitted(head, self.now)
         for request in list(self.policy.running):
             self.policy.finished(request, self.now)
