@@ -11,7 +11,8 @@ from justitia_cli.console import errors, mistakes, output, parse_weights
 from justitia_cli.tables import print_json, print_summary
 from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.registry import DEFAULT_POLICY, build_policy
-from justitia_simulator.engine import Engine, Prediction
+from justitia_simulator.engine import Engine
+from justitia_simulator.prediction import PREDICTIONS, find_prediction
 from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import load_workload
@@ -27,9 +28,8 @@ def simulate_command(  # noqa: PLR0917
     kv_tokens: Annotated[int | None, typer.Option(min=1, help="KV space in tokens; the profile's unless given")] = None,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
     prediction: Annotated[
-        Prediction,
-        typer.Option(help="Cost told of a run: the true one, the file's else the running mean, or one constant"),
-    ] = Prediction.MEAN,
+        str, typer.Option(help=f"What a policy is told of costs and lengths: {', '.join(PREDICTIONS)}")
+    ] = "mean",
     cost_model: Annotated[
         str, typer.Option(help=f"What tenants are charged: {', '.join(COST_MODELS)}")
     ] = "engine-time",
@@ -41,6 +41,7 @@ def simulate_command(  # noqa: PLR0917
         runs = load_workload(workload)
         profile = find_profile(engine)
         weights = parse_weights(weight)
+        told = find_prediction(prediction)
         policies = {name: build_policy(name, build_cost_model(cost_model, profile)) for name in policy}
         results = []
         with Progress(
@@ -49,7 +50,7 @@ def simulate_command(  # noqa: PLR0917
         ) as bar:  # fmt: skip
             for name, built in policies.items():
                 task = bar.add_task(name, total=None)
-                simulated = Engine(built, profile, label=name, kv_tokens=kv_tokens, prediction=prediction)
+                simulated = Engine(built, profile, label=name, kv_tokens=kv_tokens, prediction=told)
 
                 def show(done: int, total: int, task: TaskID = task) -> None:
                     bar.update(task, completed=done, total=total, refresh=False)

@@ -42,7 +42,7 @@ class Work:
 
     @property
     def kv_token_time(self) -> int:
-        """Increment of the request's cost: the sum of p + i over this step's output tokens, p without what is shared."""
+        """Increment of the cost: the sum of p + i over this step's output tokens, p without what is shared."""
         n = self.progress.produced
         return n * (self.context - self.cached) + n * (n + 1) // 2
 

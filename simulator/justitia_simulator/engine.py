@@ -18,38 +18,15 @@ Nothing here is random: the same workload gives the same results to the last dig
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from justitia_scheduling.model import Progress, Request, RequestId, Run, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import Policy
+from justitia_simulator.prediction import MEAN, TRUE, Prediction, Told
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, RunResult, ServiceSample, run_result
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
 
-NO_KNOWLEDGE_COST = 100_000.0
-"""KV token-time that every run is said to cost where nothing is known: a small agent's."""
-
 OnProgress = Callable[[int, int], None]
-
-
-class Prediction(Enum):
-    """What the policy is told of a run's cost at its arrival."""
-
-    TRUE = "true"
-    """Its true cost."""
-    MEAN = "mean"
-    """The workload's `predicted_cost`; without one nothing, so the policy takes the application's running mean."""
-    NONE = "none"
-    """One constant for all runs."""
-
-    def cost(self, run: WorkloadRun) -> float | None:
-        match self:
-            case Prediction.TRUE:
-                return float(run.cost)
-            case Prediction.MEAN:
-                return run.predicted_cost
-            case Prediction.NONE:
-                return NO_KNOWLEDGE_COST
 
 
 class DoesNotFitError(ValueError):
@@ -83,6 +60,7 @@ class _Run:
     """A run that has arrived. `open` requests of the current stage are not finished."""
 
     run: WorkloadRun
+    told: Told
     results: list[RequestResult]
     stage: int = 0
     open: int = 0
@@ -105,7 +83,7 @@ class Engine:
         *,
         label: str,
         kv_tokens: Tokens | None = None,
-        prediction: Prediction = Prediction.MEAN,
+        prediction: Prediction = MEAN,
         sample_every: Seconds = 1.0,
     ) -> None:
         self._policy = policy
@@ -136,7 +114,8 @@ class Engine:
         self._policy.set_capacity(self._capacity, 0.0)
         for tenant, weight in (weights or {}).items():
             self._policy.set_weight(TenantId(tenant), weight, 0.0)
-        opened = [_Run(run, []) for run in workload]
+        told = (TRUE if self._policy.oracle else self._prediction).tell(workload)
+        opened = [_Run(run, told[run.id], []) for run in workload]
         for run in opened:
             self._load.setdefault(run.run.tenant, _Load())
             self._push(run.run.arrival, run)
@@ -188,15 +167,15 @@ class Engine:
             ready, _, run = heapq.heappop(self._events)
             if run.stage == 0:
                 source = run.run
-                predicted = self._prediction.cost(source)
-                self._policy.run_arrived(Run(source.id, source.tenant, source.application, predicted), self._now)
+                self._policy.run_arrived(Run(source.id, source.tenant, source.application, run.told.cost), self._now)
             for work in run.run.stages[run.stage].requests:
                 request = _Request(RequestId(f"{run.run.id}#{run.made}"), run, work, ready, work.output_tokens)
+                predicted = run.told.outputs[run.made]
                 run.made += 1
                 run.open += 1
                 self._requests[request.id] = request
                 self._load[run.run.tenant].queued += 1
-                self._policy.request_arrived(Request(request.id, run.run.id, work.prompt_tokens), self._now)
+                self._policy.request_arrived(Request(request.id, run.run.id, work.prompt_tokens, predicted), self._now)
 
     def _admit(self) -> list[_Request]:
         need = self._profile.admission.need
@@ -302,6 +281,6 @@ class Engine:
                 "source": "simulation",
                 "engine": self._profile.name,
                 "kv_tokens": self._capacity,
-                "prediction": self._prediction.value,
+                "prediction": self._prediction.name,
             },
         )

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.cost import EngineTime, StepTime
 from justitia_scheduling.registry import POLICIES, build_policy
-from justitia_simulator.engine import DoesNotFitError, Engine, Prediction
+from justitia_simulator.engine import DoesNotFitError, Engine
+from justitia_simulator.prediction import MEAN, find_prediction
 from justitia_simulator.profiles import PROFILES, EngineProfile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
@@ -87,11 +88,12 @@ def test_a_request_larger_than_the_engine_is_refused_before_anything_is_served()
 
 @pytest.mark.parametrize(("prediction", "cost"), [("true", 10 * 3 + 6), ("mean", None), ("none", 100_000.0)])
 def test_the_policy_is_told_a_runs_cost_as_asked(prediction: str, cost: float | None) -> None:
-    assert Prediction(prediction).cost(run("a", [(10, 3)])) == cost
+    told = find_prediction(prediction).tell([run("a", [(10, 3)])])
+    assert told["a"].cost == cost
 
 
 def test_the_mean_prediction_prefers_what_the_workload_says() -> None:
-    assert Prediction.MEAN.cost(replace(run("a", [(10, 3)]), predicted_cost=7.0)) == 7.0
+    assert MEAN.tell([replace(run("a", [(10, 3)]), predicted_cost=7.0)])["a"].cost == 7.0
 
 
 def test_charges_in_engine_time_sum_to_the_time_the_engine_was_busy() -> None:
