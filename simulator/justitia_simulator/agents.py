@@ -141,8 +141,8 @@ def knowledge_base_verification(caller: Caller) -> list[Calls]:
 
 def plan_and_execute(caller: Caller) -> list[Calls]:
     """A short question with a long plan, then a long prompt with a shorter answer."""
-    plan = lengths((760, 1000), (430, 760), common=0.6, correlation=-0.5)
-    execute = lengths((1680, 2030), (130, 280), common=0.6, correlation=-0.5)
+    plan = lengths((770, 1000), (430, 780), common=0.95, correlation=-0.6)
+    execute = lengths((1660, 1980), (130, 280), common=0.95, correlation=-0.6)
     return [caller.calls(1, plan), caller.calls(1, execute)]
 
 
