@@ -9,6 +9,7 @@ import typer
 from justitia_cli.console import errors, mistakes, parse_weights
 from justitia_simulator.arrivals import scaled_to_load
 from justitia_simulator.mixes import CODE, CONVERSATION, LIGHT_REASONING, REASONING, reasoning_mix, vtc_workload
+from justitia_simulator.production import trace_workload
 from justitia_simulator.suite import ONE_TENANT, agent_suite, per_run
 from justitia_simulator.traces import demo_workload, load_trace
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun, write_workload
@@ -119,6 +120,20 @@ def reasoning_command(  # noqa: PLR0917
             other=CODE if code else CONVERSATION,
         )
         _write(runs, out)
+
+
+@app.command("trace")
+def trace_command(
+    trace: Annotated[Path, typer.Argument(help="Azure CSV or Mooncake JSON Lines (.jsonl)")],
+    out: Out,
+    tenant: Annotated[
+        list[str], typer.Option(help="TENANT=SHARE of the requests, repeatable; one tenant unless given")
+    ] = [],  # noqa: B006
+    seed: Seed = 1,
+) -> None:
+    """A production trace as it is: each request a run, drawn onto tenants."""
+    with mistakes():
+        _write(trace_workload(trace, parse_weights(tenant, "--tenant") or ONE_TENANT, seed=seed), out)
 
 
 def _write(runs: Sequence[WorkloadRun], out: Path) -> None:

@@ -52,6 +52,7 @@ def test_agents_offer_the_asked_load(tmp_path: Path) -> None:
         (("agents", "--window", "nan"), "--window"),
         (("agents", "--load", "nan"), "--load"),
         (("agents", "--load", "-1"), "--load"),
+        (("trace", "/nowhere.csv", "--tenant", "a=nan"), "--tenant a=nan: must be positive and finite"),
         (("vtc", "nothing"), "unknown VTC workload 'nothing'"),
         (("reasoning", "--share", "1.5"), "--share"),
         (("reasoning", "--rho", "inf"), "--rho"),
