@@ -2,7 +2,7 @@
 every running request an iteration, no preemption. These are the assumptions of the bounds, and nothing else.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,14 +27,19 @@ class Job:
 
 
 class ReservingEngine:
+    """`admissions` are all of them in order, `arrived` the requests of the last tick."""
+
     def __init__(self, policy: Policy, capacity: int, jobs: Iterable[Job]) -> None:
         self.policy = policy
         self.capacity = capacity
         self.iteration = 0
         self.jobs = {RequestId(f"q{i}"): job for i, job in enumerate(jobs)}
         self.admissions: list[RequestId] = []
+        self.arrived: list[RequestId] = []
+        self._unfinished = Counter(self.run(request) for request in self.jobs)
         self._future = sorted(self.jobs, key=lambda request: self.jobs[request].arrival)
         self._produced: defaultdict[RequestId, int] = defaultdict(int)
+        self._waiting: Counter[TenantId] = Counter()
         policy.set_capacity(capacity, 0)
 
     @property
@@ -47,6 +52,7 @@ class ReservingEngine:
     def tick(self) -> None:
         """One iteration: arrivals, admissions, one token for every running request, departures."""
         now = float(self.iteration)
+        self.arrived.clear()
         while self._future and self.jobs[self._future[0]].arrival <= self.iteration:
             self._arrive(self._future.pop(0), now)
         self._admit(now)
@@ -59,7 +65,7 @@ class ReservingEngine:
         self.iteration += 1
 
     def backlogged(self) -> set[TenantId]:
-        return {request.tenant for request in self.policy.waiting()}
+        return {tenant for tenant, requests in self._waiting.items() if requests}
 
     def _arrive(self, request: RequestId, now: float) -> None:
         job = self.jobs[request]
@@ -67,12 +73,15 @@ class ReservingEngine:
         if run not in self.policy.runs:
             self.policy.run_arrived(Run(run, job.tenant, ApplicationId("a"), job.predicted), now)
         self.policy.request_arrived(Request(request, run, job.prompt), now)
+        self._waiting[job.tenant] += 1
+        self.arrived.append(request)
 
     def _admit(self, now: float) -> None:
         free = self.capacity - sum(self.jobs[request].size for request in self.policy.running)
         while (head := self.policy.head()) is not None and self.jobs[head].size <= free:
             self.policy.admitted(head, now)
             self.admissions.append(head)
+            self._waiting[self.jobs[head].tenant] -= 1
             free -= self.jobs[head].size
 
     def _progress(self, request: RequestId) -> Progress:
@@ -83,5 +92,6 @@ class ReservingEngine:
     def _finish(self, request: RequestId, now: float) -> None:
         run = self.policy.requests[request].run
         self.policy.finished(request, now)
-        if not run.requests and not any(self.run(later) == run.id for later in self._future):
+        self._unfinished[run.id] -= 1
+        if not self._unfinished[run.id]:
             self.policy.run_ended(run.id, now)
