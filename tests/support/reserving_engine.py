@@ -79,10 +79,13 @@ class ReservingEngine:
     def _admit(self, now: float) -> None:
         free = self.capacity - sum(self.jobs[request].size for request in self.policy.running)
         while (head := self.policy.head()) is not None and self.jobs[head].size <= free:
-            self.policy.admitted(head, now)
-            self.admissions.append(head)
-            self._waiting[self.jobs[head].tenant] -= 1
             free -= self.jobs[head].size
+            self._admitted(head, now)
+
+    def _admitted(self, request: RequestId, now: float) -> None:
+        self.policy.admitted(request, now)
+        self.admissions.append(request)
+        self._waiting[self.jobs[request].tenant] -= 1
 
     def _progress(self, request: RequestId) -> Progress:
         first = not self._produced[request]
