@@ -172,3 +172,15 @@ def test_a_run_that_turns_out_longer_re_enters_and_one_that_turns_out_shorter_le
     clock.end(RunId("short"), 5)
     clock.advance(2)
     assert clock.now == 13
+
+
+def test_a_lift_raises_the_start_tag_and_never_lowers_it() -> None:
+    clock = VirtualTime()
+    clock.arrive(RunId("old"), 10, 2)
+    clock.arrive(RunId("other"), 100, 1)
+    clock.advance(60)
+    clock.lift(RunId("old"), 20)
+    clock.retag(RunId("old"), 60)
+    assert clock.finish(RunId("old")) == 50
+    clock.lift(RunId("old"), 10)
+    assert clock.start(RunId("old")) == 20

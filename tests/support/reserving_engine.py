@@ -12,7 +12,7 @@ from justitia_scheduling.policy import Policy
 
 @dataclass(frozen=True)
 class Job:
-    """A request of its own run, unless `run` names one that several share."""
+    """A request of its own run, unless `run` names one that several share. Its client may give up on the way."""
 
     tenant: TenantId
     prompt: int
@@ -20,6 +20,8 @@ class Job:
     arrival: int = 0
     predicted: float | None = None
     run: str | None = None
+    application: str = "a"
+    gives_up_after: int | None = None
 
     @property
     def size(self) -> int:
@@ -60,8 +62,9 @@ class ReservingEngine:
         if running:
             self.policy.stepped(Step([self._progress(request) for request in running]), now)
         for request in running:
-            if self._produced[request] == self.jobs[request].output:
-                self._finish(request, now)
+            job = self.jobs[request]
+            if self._produced[request] in (job.output, job.gives_up_after):
+                self._finish(request, now, aborted=self._produced[request] < job.output)
         self.iteration += 1
 
     def backlogged(self) -> set[TenantId]:
@@ -71,7 +74,7 @@ class ReservingEngine:
         job = self.jobs[request]
         run = self.run(request)
         if run not in self.policy.runs:
-            self.policy.run_arrived(Run(run, job.tenant, ApplicationId("a"), job.predicted), now)
+            self.policy.run_arrived(Run(run, job.tenant, ApplicationId(job.application), job.predicted), now)
         self.policy.request_arrived(Request(request, run, job.prompt), now)
         self._waiting[job.tenant] += 1
         self.arrived.append(request)
@@ -92,9 +95,12 @@ class ReservingEngine:
         self._produced[request] += 1
         return Progress(request, prefilled=self.jobs[request].prompt if first else 0, produced=1)
 
-    def _finish(self, request: RequestId, now: float) -> None:
+    def _finish(self, request: RequestId, now: float, aborted: bool) -> None:
         run = self.policy.requests[request].run
-        self.policy.finished(request, now)
+        if aborted:
+            self.policy.aborted(request, now)
+        else:
+            self.policy.finished(request, now)
         self._unfinished[run.id] -= 1
         if not self._unfinished[run.id]:
             self.policy.run_ended(run.id, now)

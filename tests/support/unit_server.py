@@ -3,7 +3,7 @@ theorems, with a real policy in it. A run of cost C is C requests without prompt
 cost 1. A unit takes one unit of time. Virtual times, keys and delays are exact to a unit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
@@ -30,11 +30,13 @@ class UnitRun:
 
 @dataclass
 class Log:
-    """What became of a run. `others` is what every other run had been served when this one came."""
+    """What became of a run. `others` is what every other run had been served when this one came, `estimates` what the
+    open ones were then taken to cost."""
 
     start: float
     arrived: int
     others: dict[int, int]
+    estimates: dict[int, float]
     served: int = 0
     finished: int = -1
     key: float = 0.0
@@ -46,12 +48,11 @@ def run_id(i: int) -> RunId:
 
 
 class UnitServer:
-    """Serves until all runs but those in `endless` are done; those stay open though they ask for nothing."""
+    """Serves until all runs are done."""
 
-    def __init__(self, policy: TieredJustitia, runs: Sequence[UnitRun], endless: Iterable[int] = ()) -> None:
+    def __init__(self, policy: TieredJustitia, runs: Sequence[UnitRun]) -> None:
         self.policy = policy
         self.runs = runs
-        self.endless = set(endless)
         self.logs: dict[int, Log] = {}
         self.time = 0
         self._asked = 0
@@ -80,12 +81,17 @@ class UnitServer:
         if i not in self.logs:
             self.policy.run_arrived(Run(run_id(i), run.tenant, run.application, run.predicted), self.time)
             start = self.policy.virtual_time.start(run_id(i))
-            self.logs[i] = Log(start, self.time, {k: log.served for k, log in self.logs.items()})
+            served = {k: log.served for k, log in self.logs.items()}
+            self.logs[i] = Log(start, self.time, served, {k: self._estimate(k) for k in served if self._left[k]})
         for _ in range(count):
             self._asked += 1
             request = RequestId(f"q{self._asked}")
             self._run_of[request] = i
             self.policy.request_arrived(Request(request, run_id(i), 0), self.time)
+
+    def _estimate(self, i: int) -> float:
+        clock, run = self.policy.virtual_time, run_id(i)
+        return (self.policy.key(run) - clock.start(run)) * clock.weight(run) / self.policy.kappa
 
     def _serve(self, request: RequestId) -> None:
         i = self._run_of.pop(request)
@@ -100,5 +106,4 @@ class UnitServer:
         if not self._left[i]:
             log.finished = self.time
             log.at_finish = {k: other.served for k, other in self.logs.items()}
-            if i not in self.endless:
-                self.policy.run_ended(run_id(i), self.time)
+            self.policy.run_ended(run_id(i), self.time)
