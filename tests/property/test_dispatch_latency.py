@@ -15,6 +15,7 @@ way, a charge is divided by the weight of its moment: then divisors are the leas
 the factor in front is the largest that j has had.
 """
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from justitia_scheduling.counters import TenantCounters
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import RequestId, TenantId
 from justitia_scheduling.policy import Policy
+from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.vtc import VTC
 from support.reserving_engine import Job, ReservingEngine
 
@@ -126,12 +128,13 @@ def test_the_bound_of_extreme_weights_holds_through_reweights(
     assert largest_share_of_bound(VTC(cost), jobs, [*weights, *reweights], in_engine(cost, jobs)) <= 1 + 1e-9
 
 
+@pytest.mark.parametrize("burst", [None, 0.0, 100.0], ids=["vtc", "gate without slack", "gate"])
 @given(jobs=jobs_strategy, weights=first_weights, reweights=reweights_strategy)
-@settings(max_examples=60, deadline=None)
-def test_counters_of_waiting_tenants_stay_within_u_over_the_least_weight_through_reweights(
-    jobs: list[Job], weights: list[Reweight], reweights: list[Reweight]
+@settings(max_examples=40, deadline=None)
+def test_counters_of_waiting_tenants_stay_within_b_and_u_over_the_least_weight_through_reweights(
+    burst: float | None, jobs: list[Job], weights: list[Reweight], reweights: list[Reweight]
 ) -> None:
-    policy = VTC(WeightedTokens())
+    policy = VTC(WeightedTokens()) if burst is None else TieredJustitia(WeightedTokens(), burst=burst, beta=math.inf)
     engine = ReservingEngine(policy, CAPACITY, jobs)
     least = dict.fromkeys(TENANTS, float("inf"))
     while not engine.done:
@@ -142,7 +145,7 @@ def test_counters_of_waiting_tenants_stay_within_u_over_the_least_weight_through
         engine.tick()
         waiting = [policy.counters[tenant] for tenant in engine.backlogged()]
         for f in engine.backlogged():
-            assert policy.counters[f] - min(waiting) <= 2 * CAPACITY / least[f] + 1e-9
+            assert policy.counters[f] - min(waiting) <= (burst or 0.0) + 2 * CAPACITY / least[f] + 1e-9
 
 
 def whole_engine(tenant: TenantId, arrival: int = 0) -> Job:
