@@ -61,6 +61,11 @@ class VirtualTime:
             self._active_weight += tag.weight
             heapq.heappush(self._departures, (tag.finish, run))
 
+    def lift(self, run: RunId, start: float) -> None:
+        """Raise V(a_j) to `start` if it is smaller, as of the next change of the run's cost."""
+        tag = self._tags[run]
+        tag.start = max(tag.start, start)
+
     def end(self, run: RunId, cost: KVTokenTime) -> None:
         """The run is over in the engine, with its true cost. It may stay active in the fluid server."""
         self.retag(run, cost)

@@ -18,7 +18,8 @@ Two decisions, one above the other.
 
    E_j starts at the prediction (else the application's censored mean); as soon as the run has attained more
    than theta * E_j, then E_j = theta * attained and the run is keyed again. So E grows by more than theta^2
-   each time: at most 1 + floor(log(C / (theta * E_0)) / (2 * log(theta))) revisions.
+   each time: at most 1 + floor(log(C / (theta * E_0)) / (2 * log(theta))) revisions. With it the start tag is
+   lifted to V - kappa * attained / weight: a run that was kept open and asked for little has saved up nothing.
 
 V is the virtual time of GPS over runs, in KV token-time; E without the stretch is the cost there. Preempted
 requests go back to their tenant's queue and pass the gate again.
@@ -194,6 +195,8 @@ class TieredJustitia(Policy):
             self.virtual_time.clear()
 
     def _revise(self, run: OpenRun) -> None:
+        clock = self.virtual_time
+        clock.lift(run.id, clock.now - self.kappa * run.attained / clock.weight(run.id))
         estimate = self.theta * run.attained
         self._estimate[run.id] = estimate
         self._estimates.revised(run, estimate)

@@ -6,7 +6,7 @@ virtual finish time, at the full rate, preempting between runs.
 """
 
 import math
-from dataclasses import dataclass
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -14,39 +14,9 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.gps import VirtualTime
 from justitia_scheduling.model import RunId
+from support.fluid_gps import Arrival, gps_finishes
 
 RATE = 100.0
-
-
-@dataclass(frozen=True)
-class Arrival:
-    at: float
-    cost: float
-    weight: float = 1.0
-
-
-def gps_finishes(arrivals: list[Arrival]) -> list[float]:
-    """When each run finishes if the server is shared between the active ones by weight, at every instant."""
-    left = [a.cost for a in arrivals]
-    finish = [math.inf] * len(arrivals)
-    t = 0.0
-    while math.inf in finish:
-        active = [i for i, a in enumerate(arrivals) if a.at <= t and finish[i] == math.inf]
-        upcoming = min((a.at for a in arrivals if a.at > t), default=math.inf)
-        if not active:
-            t = upcoming
-            continue
-        rates = {i: RATE * arrivals[i].weight / sum(arrivals[j].weight for j in active) for i in active}
-        first = min(active, key=lambda i: left[i] / rates[i])
-        finishes_at = t + left[first] / rates[first]
-        until = min(finishes_at, upcoming)
-        for i in active:
-            left[i] -= rates[i] * (until - t)
-        t = until
-        for i in active:
-            if left[i] <= 1e-9 * arrivals[i].cost or (i == first and finishes_at <= upcoming):
-                finish[i] = t
-    return finish
 
 
 def serve_one_run_at_a_time(arrivals: list[Arrival], speed: float = 1.0) -> list[float]:
@@ -97,8 +67,46 @@ arrivals_strategy = st.lists(
 @given(arrivals=arrivals_strategy)
 @settings(max_examples=300, deadline=None)
 def test_no_run_finishes_later_than_under_gps(arrivals: list[Arrival]) -> None:
-    for ours, fair in zip(serve_one_run_at_a_time(arrivals), gps_finishes(arrivals), strict=True):
+    for ours, fair in zip(serve_one_run_at_a_time(arrivals), gps_finishes(arrivals, RATE), strict=True):
         assert ours <= fair + 1e-6
+
+
+def poisson(seed: int, load: float, count: int = 120) -> list[Arrival]:
+    """Mostly small runs and a few large ones; a tenant's weight changes on the way, which its later runs carry."""
+    draw = random.Random(seed)
+    at, arrivals = 0.0, []
+    for i in range(count):
+        cost = draw.choices((50.0, 400.0, 8000.0), (72, 26, 2))[0] * draw.uniform(0.5, 1.5)
+        at += draw.expovariate(load * RATE / 300)
+        tenant = draw.randrange(3)
+        arrivals.append(Arrival(at, cost, (1.0, 2.0, 4.0)[tenant] if i < count / 2 else (3.0, 0.5, 1.0)[tenant]))
+    return arrivals
+
+
+@pytest.mark.parametrize("load", [0.5, 1.0, 3.0], ids="load {}".format)
+@pytest.mark.parametrize("seed", range(4))
+def test_no_run_of_a_long_trace_with_reweights_and_idle_times_finishes_later_than_under_gps(
+    seed: int, load: float
+) -> None:
+    arrivals = poisson(seed, load)
+    for ours, fair in zip(serve_one_run_at_a_time(arrivals), gps_finishes(arrivals, RATE), strict=True):
+        assert ours <= fair + 1e-6
+
+
+def test_the_traces_idle_at_half_load_and_overtake_at_three() -> None:
+    """Else the test above would say little: idle times, and runs that finish well before GPS would finish them."""
+    half, three = poisson(0, 0.5), poisson(0, 3.0)
+    idle = half[-1].at - sum(a.cost for a in half) / RATE
+    assert idle > 0.1 * half[-1].at
+    ours, fair = serve_one_run_at_a_time(three), gps_finishes(three, RATE)
+    assert sum(o < f - 1 for o, f in zip(ours, fair, strict=True)) > len(three) / 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_clock_16_times_too_fast_breaks_it_on_every_long_trace(seed: int) -> None:
+    arrivals = poisson(seed, 3.0)
+    late = zip(serve_one_run_at_a_time(arrivals, speed=16.0), gps_finishes(arrivals, RATE), strict=True)
+    assert sum(ours > fair + 1 for ours, fair in late) > len(arrivals) / 10
 
 
 def overtaken() -> list[Arrival]:
@@ -107,20 +115,20 @@ def overtaken() -> list[Arrival]:
 
 def test_a_virtual_clock_in_the_wrong_unit_makes_a_run_later_than_under_gps() -> None:
     """Sixteen times too fast, as if blocks were tokens, is nearly first come, first served."""
-    assert serve_one_run_at_a_time(overtaken(), speed=16.0)[1] > gps_finishes(overtaken())[1] + 1
-    assert serve_one_run_at_a_time(overtaken())[1] <= gps_finishes(overtaken())[1]
+    assert serve_one_run_at_a_time(overtaken(), speed=16.0)[1] > gps_finishes(overtaken(), RATE)[1] + 1
+    assert serve_one_run_at_a_time(overtaken())[1] <= gps_finishes(overtaken(), RATE)[1]
 
 
 def test_three_runs_at_once_finish_at_3_5_6_under_gps_and_at_1_3_6_one_at_a_time() -> None:
     three = [Arrival(0, 100), Arrival(0, 200), Arrival(0, 300)]
-    assert gps_finishes(three) == pytest.approx([3, 5, 6])
+    assert gps_finishes(three, RATE) == pytest.approx([3, 5, 6])
     assert serve_one_run_at_a_time(three) == pytest.approx([1, 3, 6])
 
 
 @given(arrivals=arrivals_strategy)
 @settings(max_examples=150, deadline=None)
 def test_the_clock_passes_a_finish_tag_when_the_fluid_server_finishes_the_run(arrivals: list[Arrival]) -> None:
-    for i, at in enumerate(gps_finishes(arrivals)):
+    for i, at in enumerate(gps_finishes(arrivals, RATE)):
         clock, tag = clock_at(arrivals, at, i)
         assert clock == pytest.approx(tag, rel=1e-6, abs=1e-3)
 
@@ -164,3 +172,15 @@ def test_a_run_that_turns_out_longer_re_enters_and_one_that_turns_out_shorter_le
     clock.end(RunId("short"), 5)
     clock.advance(2)
     assert clock.now == 13
+
+
+def test_a_lift_raises_the_start_tag_and_never_lowers_it() -> None:
+    clock = VirtualTime()
+    clock.arrive(RunId("old"), 10, 2)
+    clock.arrive(RunId("other"), 100, 1)
+    clock.advance(60)
+    clock.lift(RunId("old"), 20)
+    clock.retag(RunId("old"), 60)
+    assert clock.finish(RunId("old")) == 50
+    clock.lift(RunId("old"), 10)
+    assert clock.start(RunId("old")) == 20

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.cost import CostModel, KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import TenantId
+from justitia_scheduling.model import RequestId, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.vtc import VTC
+from support.preempting_engine import PreemptingEngine
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
@@ -56,12 +57,16 @@ def largest_in_engine(cost: CostModel, workload: list[Job]) -> float:
 
 
 def excess(
-    policy: Policy, workload: list[Job], weight: dict[TenantId, float], allowed: Callable[[TenantId], float]
+    policy: Policy,
+    workload: list[Job],
+    weight: dict[TenantId, float],
+    allowed: Callable[[TenantId], float],
+    host: type[ReservingEngine] = ReservingEngine,
 ) -> float:
     """How far the bounds were overstepped at the worst moment; 0 or less where they held."""
     for tenant, w in weight.items():
         policy.set_weight(tenant, w, 0)
-    engine = ReservingEngine(policy, CAPACITY, workload)
+    engine = host(policy, CAPACITY, workload)
     since: dict[frozenset[TenantId], dict[TenantId, float]] = {}
     worst = -math.inf
     while not engine.done:
@@ -102,6 +107,38 @@ def test_the_gate_keeps_waiting_tenants_within_its_bound_whatever_is_predicted(
     u = largest_in_engine(cost, workload)
     policy = TieredJustitia(cost, burst=burst, beta=beta)
     assert excess(policy, workload, weight, lambda f: burst + u / weight[f]) <= 1e-6
+
+
+@given(workload=jobs, weight=weights, burst=st.floats(0, 500), beta=st.sampled_from([0.0, 3.0, math.inf]))
+@settings(max_examples=60, deadline=None)
+def test_the_gate_keeps_its_bound_under_preemption_because_the_preempted_pass_it_again(
+    workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
+) -> None:
+    u = largest_in_engine(KVTokenTimeCost(), workload)
+    policy = TieredJustitia(KVTokenTimeCost(), burst=burst, beta=beta)
+    assert excess(policy, workload, weight, lambda f: burst + u / weight[f], PreemptingEngine) <= 1e-6
+
+
+class PreemptedFirst(TieredJustitia):
+    """As in the paper: who was preempted comes back before anybody else, past the gate."""
+
+    def head(self) -> RequestId | None:
+        return next((request.id for request in self.waiting() if request.preemptions), super().head())
+
+
+def thrashing() -> list[Job]:
+    """Long requests of small prompts fill the engine and preempt each other; the other tenant's are short."""
+    hogs = [Job(TENANTS[0], 1, 30, predicted=1e6) for _ in range(60)]
+    return hogs + [Job(TENANTS[1], 20, 4, arrival=i, predicted=1e6) for i in range(120)]
+
+
+def test_preempted_first_breaks_the_bound() -> None:
+    u = largest_in_engine(KVTokenTimeCost(), thrashing())
+    equal = dict.fromkeys(TENANTS, 1.0)
+    again = excess(TieredJustitia(KVTokenTimeCost(), burst=0.0), thrashing(), equal, lambda f: u, PreemptingEngine)
+    first = excess(PreemptedFirst(KVTokenTimeCost(), burst=0.0), thrashing(), equal, lambda f: u, PreemptingEngine)
+    assert again <= 0
+    assert first > 0
 
 
 def flood(tenant: TenantId, count: int, prompt: int = 10, output: int = 20, predicted: float = 1.0) -> list[Job]:

@@ -1,11 +1,13 @@
 """Tiered Justitia contains the policies it is made of, and revises no run too often (ALGORITHMS, section 4)."""
 
 import math
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import KVTokenTimeCost
+from justitia_scheduling.cost import CostModel, KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.model import (
     ApplicationId,
@@ -14,12 +16,14 @@ from justitia_scheduling.model import (
     RequestId,
     Run,
     RunId,
+    Seconds,
     Step,
     TenantId,
     kv_token_time,
 )
-from justitia_scheduling.policy import OpenRun
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.policy import OpenRun, Policy
+from justitia_scheduling.tiered import KAPPA, TieredJustitia
+from justitia_scheduling.vtc import VTC
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
@@ -48,21 +52,141 @@ def test_one_tenant_with_kappa_1_is_served_as_by_justitia(jobs: list[Job]) -> No
     assert ours.admissions == paper.admissions
 
 
+class StretchedJustitia(Justitia):
+    """The paper's policy with every run's cost multiplied by kappa in its tag, and true in the fluid server."""
+
+    def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
+        super().on_run_arrived(run, now)
+        start, finish = self.virtual_time.start(run.id), self.virtual_time.finish(run.id)
+        self._key[run.id] = start + KAPPA * (finish - start)
+
+
+def served(policy: Policy, jobs: list[Job], weight: float = 1.0) -> list[RequestId]:
+    """Requests in the order of their admission."""
+    for tenant in {job.tenant for job in jobs}:
+        policy.set_weight(tenant, weight, 0)
+    engine = ReservingEngine(policy, CAPACITY, jobs)
+    while not engine.done:
+        engine.tick()
+    return engine.admissions
+
+
+@given(jobs=runs_with_true_predictions(TENANTS[:1]), weight=st.sampled_from([0.5, 1.0, 4.0]))
+@settings(max_examples=60, deadline=None)
+def test_one_tenant_is_served_as_by_stretched_justitia(jobs: list[Job], weight: float) -> None:
+    ours = served(TieredJustitia(KVTokenTimeCost()), jobs, weight)
+    assert ours == served(StretchedJustitia(KVTokenTimeCost()), jobs, weight)
+
+
 @given(jobs=runs_with_true_predictions(TENANTS))
-@settings(max_examples=100, deadline=None)
-def test_without_slack_a_tenant_of_smallest_counter_is_served_as_by_vtc(jobs: list[Job]) -> None:
+@settings(max_examples=60, deadline=None)
+def test_every_run_its_own_tenant_with_a_burst_of_the_largest_cost_is_served_as_by_justitia(jobs: list[Job]) -> None:
+    own = [replace(job, tenant=TenantId(str(job.run))) for job in jobs]
+    largest = max(job.predicted or 0.0 for job in own)
+    for kappa, paper in ((1.0, Justitia), (KAPPA, StretchedJustitia)):
+        tiered = TieredJustitia(KVTokenTimeCost(), kappa=kappa, burst=largest, beta=math.inf)
+        assert served(tiered, own) == served(paper(KVTokenTimeCost()), own)
+
+
+def test_a_burst_below_the_largest_cost_is_not_justitia() -> None:
+    """A run of two requests, the second of which the gate holds back for a run with a larger tag."""
+    jobs = [
+        Job(TENANTS[0], 1, 60, predicted=1892, run="a"),
+        Job(TENANTS[0], 1, 1, predicted=1892, run="a"),
+        Job(TENANTS[1], 1, 62, predicted=2015, run="b"),
+    ]
+    paper = served(Justitia(KVTokenTimeCost()), jobs)
+    assert served(TieredJustitia(KVTokenTimeCost(), kappa=1.0, burst=2015.0, beta=math.inf), jobs) == paper
+    jobs[1] = replace(jobs[1], prompt=60)
+    paper = served(Justitia(KVTokenTimeCost()), jobs)
+    assert served(TieredJustitia(KVTokenTimeCost(), kappa=1.0, burst=100.0, beta=math.inf), jobs) != paper
+
+
+class BesideVTC(TieredJustitia):
+    """Without slack; a weighted VTC is told the same events, and every head must be one that VTC could choose."""
+
+    def __init__(self, cost_model: CostModel, in_order: bool) -> None:
+        super().__init__(cost_model, burst=0.0)
+        self.vtc = VTC(cost_model)
+        self.in_order = in_order
+
+    def head(self) -> RequestId | None:
+        head = super().head()
+        if head is not None:
+            tenant = self.requests[head].tenant
+            assert self.vtc.counters[tenant] == min(self.vtc.counters[g] for g in self.vtc.counters.waiting)
+            firsts = [r for r in self.vtc.order() if self.vtc.requests[r].tenant == tenant]
+            assert not self.in_order or head == firsts[0]
+        return head
+
+    def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
+        super().set_weight(tenant, weight, now)
+        self.vtc.set_weight(tenant, weight, now)
+
+    def run_arrived(self, run: Run, now: Seconds) -> None:
+        super().run_arrived(run, now)
+        self.vtc.run_arrived(run, now)
+
+    def request_arrived(self, request: Request, now: Seconds) -> None:
+        super().request_arrived(request, now)
+        self.vtc.request_arrived(request, now)
+
+    def admitted(self, request_id: RequestId, now: Seconds, cached_tokens: int = 0) -> None:
+        super().admitted(request_id, now, cached_tokens)
+        self.vtc.admitted(request_id, now, cached_tokens)
+
+    def stepped(self, step: Step, now: Seconds) -> None:
+        super().stepped(step, now)
+        self.vtc.stepped(step, now)
+
+    def finished(self, request_id: RequestId, now: Seconds) -> None:
+        super().finished(request_id, now)
+        self.vtc.finished(request_id, now)
+
+
+@pytest.mark.parametrize("cost", [KVTokenTimeCost(), WeightedTokens()], ids=lambda cost: cost.unit)
+@given(jobs=runs_with_true_predictions(TENANTS), weight=st.lists(st.floats(0.25, 4), min_size=3, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_without_slack_tenants_are_served_as_by_weighted_vtc(
+    cost: CostModel, jobs: list[Job], weight: list[float]
+) -> None:
+    policy = BesideVTC(cost, in_order=False)
+    for tenant, w in zip(TENANTS, weight, strict=True):
+        policy.set_weight(tenant, w, 0)
+    engine = ReservingEngine(policy, CAPACITY, jobs)
+    while not engine.done:
+        engine.tick()
+    assert len(engine.admissions) == len(jobs)
+
+
+@given(jobs=runs_with_true_predictions(TENANTS), weight=st.lists(st.floats(0.25, 4), min_size=3, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_without_slack_single_requests_of_one_prediction_are_served_as_by_weighted_vtc(
+    jobs: list[Job], weight: list[float]
+) -> None:
+    policy = BesideVTC(WeightedTokens(), in_order=True)
+    for tenant, w in zip(TENANTS, weight, strict=True):
+        policy.set_weight(tenant, w, 0)
+    engine = ReservingEngine(policy, CAPACITY, [replace(job, run=None, predicted=1e6) for job in jobs])
+    while not engine.done:
+        engine.tick()
+    assert len(engine.admissions) == len(jobs)
+
+
+@given(jobs=runs_with_true_predictions(TENANTS[:1]))
+@settings(max_examples=60, deadline=None)
+def test_a_stretch_without_end_serves_the_shortest_run_first(jobs: list[Job]) -> None:
+    """kappa = 1e12: among the waiting runs the one of least cost, whenever they came."""
+
     class Watched(TieredJustitia):
         def head(self) -> RequestId | None:
             head = super().head()
             if head is not None:
-                smallest = min(self.counters[tenant] for tenant in self.counters.waiting)
-                assert self.counters[self.requests[head].tenant] == smallest
+                costs = {request.id: request.run.run.predicted_cost or 0.0 for request in self.waiting()}
+                assert costs[head] == min(costs.values())
             return head
 
-    engine = ReservingEngine(Watched(KVTokenTimeCost(), burst=0.0), CAPACITY, jobs)
-    while not engine.done:
-        engine.tick()
-    assert len(engine.admissions) == len(jobs)
+    assert len(served(Watched(KVTokenTimeCost(), kappa=1e12), jobs)) == len(jobs)
 
 
 @given(

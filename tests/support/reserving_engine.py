@@ -2,7 +2,7 @@
 every running request an iteration, no preemption. These are the assumptions of the bounds, and nothing else.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from justitia_scheduling.policy import Policy
 
 @dataclass(frozen=True)
 class Job:
-    """A request of its own run, unless `run` names one that several share."""
+    """A request of its own run, unless `run` names one that several share. Its client may give up on the way."""
 
     tenant: TenantId
     prompt: int
@@ -20,6 +20,8 @@ class Job:
     arrival: int = 0
     predicted: float | None = None
     run: str | None = None
+    application: str = "a"
+    gives_up_after: int | None = None
 
     @property
     def size(self) -> int:
@@ -27,14 +29,19 @@ class Job:
 
 
 class ReservingEngine:
+    """`admissions` are all of them in order, `arrived` the requests of the last tick."""
+
     def __init__(self, policy: Policy, capacity: int, jobs: Iterable[Job]) -> None:
         self.policy = policy
         self.capacity = capacity
         self.iteration = 0
         self.jobs = {RequestId(f"q{i}"): job for i, job in enumerate(jobs)}
         self.admissions: list[RequestId] = []
+        self.arrived: list[RequestId] = []
+        self._unfinished = Counter(self.run(request) for request in self.jobs)
         self._future = sorted(self.jobs, key=lambda request: self.jobs[request].arrival)
         self._produced: defaultdict[RequestId, int] = defaultdict(int)
+        self._waiting: Counter[TenantId] = Counter()
         policy.set_capacity(capacity, 0)
 
     @property
@@ -47,6 +54,7 @@ class ReservingEngine:
     def tick(self) -> None:
         """One iteration: arrivals, admissions, one token for every running request, departures."""
         now = float(self.iteration)
+        self.arrived.clear()
         while self._future and self.jobs[self._future[0]].arrival <= self.iteration:
             self._arrive(self._future.pop(0), now)
         self._admit(now)
@@ -54,34 +62,45 @@ class ReservingEngine:
         if running:
             self.policy.stepped(Step([self._progress(request) for request in running]), now)
         for request in running:
-            if self._produced[request] == self.jobs[request].output:
-                self._finish(request, now)
+            job = self.jobs[request]
+            if self._produced[request] in (job.output, job.gives_up_after):
+                self._finish(request, now, aborted=self._produced[request] < job.output)
         self.iteration += 1
 
     def backlogged(self) -> set[TenantId]:
-        return {request.tenant for request in self.policy.waiting()}
+        return {tenant for tenant, requests in self._waiting.items() if requests}
 
     def _arrive(self, request: RequestId, now: float) -> None:
         job = self.jobs[request]
         run = self.run(request)
         if run not in self.policy.runs:
-            self.policy.run_arrived(Run(run, job.tenant, ApplicationId("a"), job.predicted), now)
+            self.policy.run_arrived(Run(run, job.tenant, ApplicationId(job.application), job.predicted), now)
         self.policy.request_arrived(Request(request, run, job.prompt), now)
+        self._waiting[job.tenant] += 1
+        self.arrived.append(request)
 
     def _admit(self, now: float) -> None:
         free = self.capacity - sum(self.jobs[request].size for request in self.policy.running)
         while (head := self.policy.head()) is not None and self.jobs[head].size <= free:
-            self.policy.admitted(head, now)
-            self.admissions.append(head)
             free -= self.jobs[head].size
+            self._admitted(head, now)
+
+    def _admitted(self, request: RequestId, now: float) -> None:
+        self.policy.admitted(request, now)
+        self.admissions.append(request)
+        self._waiting[self.jobs[request].tenant] -= 1
 
     def _progress(self, request: RequestId) -> Progress:
         first = not self._produced[request]
         self._produced[request] += 1
         return Progress(request, prefilled=self.jobs[request].prompt if first else 0, produced=1)
 
-    def _finish(self, request: RequestId, now: float) -> None:
+    def _finish(self, request: RequestId, now: float, aborted: bool) -> None:
         run = self.policy.requests[request].run
-        self.policy.finished(request, now)
-        if not run.requests and not any(self.run(later) == run.id for later in self._future):
+        if aborted:
+            self.policy.aborted(request, now)
+        else:
+            self.policy.finished(request, now)
+        self._unfinished[run.id] -= 1
+        if not self._unfinished[run.id]:
             self.policy.run_ended(run.id, now)
