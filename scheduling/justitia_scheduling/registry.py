@@ -5,7 +5,10 @@ from collections.abc import Callable
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.justitia import Justitia
+from justitia_scheduling.justitia_c import JustitiaC
+from justitia_scheduling.parrot import Parrot
 from justitia_scheduling.policy import Policy
+from justitia_scheduling.srjf import SRJF
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.vtc import VTC
 
@@ -14,7 +17,10 @@ DEFAULT_POLICY = "tiered-justitia"
 POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "fcfs": FCFS,
     "vtc": VTC,
+    "parrot": Parrot,
+    "srjf": SRJF,
     "justitia": Justitia,
+    "justitia-c": JustitiaC,
     "tiered-justitia": TieredJustitia,
 }
 
