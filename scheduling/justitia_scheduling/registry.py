@@ -6,8 +6,10 @@ from justitia_scheduling.cost import CostModel
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.justitia_c import JustitiaC
+from justitia_scheduling.lcf import LCF
 from justitia_scheduling.parrot import Parrot
 from justitia_scheduling.policy import Policy
+from justitia_scheduling.sjf import SJF
 from justitia_scheduling.srjf import SRJF
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.vtc import VTC
@@ -16,6 +18,8 @@ DEFAULT_POLICY = "tiered-justitia"
 
 POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "fcfs": FCFS,
+    "sjf": SJF,
+    "lcf": LCF,
     "vtc": VTC,
     "parrot": Parrot,
     "srjf": SRJF,
