@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from justitia_scheduling.cost import CostModel
+from justitia_scheduling.drr import DRR
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.justitia_c import JustitiaC
@@ -23,6 +24,7 @@ POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "rpm": RPM,
     "sjf": SJF,
     "lcf": LCF,
+    "drr": DRR,
     "vtc": VTC,
     "vtc-predicted": PredictedVTC,
     "vtc-oracle": OracleVTC,

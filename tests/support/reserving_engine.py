@@ -12,7 +12,7 @@ from justitia_scheduling.policy import Policy
 
 @dataclass(frozen=True)
 class Job:
-    """A request of its own run, unless `run` names one that several share."""
+    """A request of its own run, unless `run` names one that several share; what is told of the run: cost and p + 2d."""
 
     tenant: TenantId
     prompt: int
@@ -20,6 +20,7 @@ class Job:
     arrival: int = 0
     predicted: float | None = None
     run: str | None = None
+    compute: float | None = None
 
     @property
     def size(self) -> int:
@@ -47,6 +48,7 @@ class ReservingEngine:
     def tick(self) -> None:
         """One iteration: arrivals, admissions, one token for every running request, departures."""
         now = float(self.iteration)
+        self.policy.time_passed(now)
         while self._future and self.jobs[self._future[0]].arrival <= self.iteration:
             self._arrive(self._future.pop(0), now)
         self._admit(now)
@@ -65,8 +67,9 @@ class ReservingEngine:
         job = self.jobs[request]
         run = self.run(request)
         if run not in self.policy.runs:
-            self.policy.run_arrived(Run(run, job.tenant, ApplicationId("a"), job.predicted), now)
-        self.policy.request_arrived(Request(request, run, job.prompt), now)
+            self.policy.run_arrived(Run(run, job.tenant, ApplicationId("a"), job.predicted, job.compute), now)
+        told = float(job.output) if self.policy.oracle else None
+        self.policy.request_arrived(Request(request, run, job.prompt, told), now)
 
     def _admit(self, now: float) -> None:
         free = self.capacity - sum(self.jobs[request].size for request in self.policy.running)
