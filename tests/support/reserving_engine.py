@@ -12,7 +12,10 @@ from justitia_scheduling.policy import Policy
 
 @dataclass(frozen=True)
 class Job:
-    """A request of its own run, unless `run` names one that several share. Its client may give up on the way."""
+    """A request of its own run, unless `run` names one that several share. Its client may give up on the way.
+
+    `predicted` (cost) and `compute` (p + 2d) are told of the run.
+    """
 
     tenant: TenantId
     prompt: int
@@ -22,6 +25,7 @@ class Job:
     run: str | None = None
     application: str = "a"
     gives_up_after: int | None = None
+    compute: float | None = None
 
     @property
     def size(self) -> int:
@@ -55,6 +59,7 @@ class ReservingEngine:
         """One iteration: arrivals, admissions, one token for every running request, departures."""
         now = float(self.iteration)
         self.arrived.clear()
+        self.policy.time_passed(now)
         while self._future and self.jobs[self._future[0]].arrival <= self.iteration:
             self._arrive(self._future.pop(0), now)
         self._admit(now)
@@ -74,8 +79,10 @@ class ReservingEngine:
         job = self.jobs[request]
         run = self.run(request)
         if run not in self.policy.runs:
-            self.policy.run_arrived(Run(run, job.tenant, ApplicationId(job.application), job.predicted), now)
-        self.policy.request_arrived(Request(request, run, job.prompt), now)
+            told = Run(run, job.tenant, ApplicationId(job.application), job.predicted, job.compute)
+            self.policy.run_arrived(told, now)
+        output = float(job.output) if self.policy.oracle else None
+        self.policy.request_arrived(Request(request, run, job.prompt, output), now)
         self._waiting[job.tenant] += 1
         self.arrived.append(request)
 
