@@ -1,6 +1,7 @@
 """The document of a reproduction: one table of claims, then each experiment's plots and tables.
 
-Everything in its folder is written by this module and by the experiments' reports; nothing is written by hand.
+Everything in its folder is generated: by this module, by the experiments' reports, and the table of decision times by
+:mod:`justitia_benchmarks.speed`.
 """
 
 import shutil
@@ -26,8 +27,11 @@ INTERVALS = (
 
 
 def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "") -> Path:
-    """Write `README.md` and a folder per experiment; the folder's earlier content is replaced. `note` comes first."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Write `README.md` and a folder per experiment, in place of those that were there. `note` comes first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for earlier in folder.iterdir():
+        if earlier.is_dir():
+            shutil.rmtree(earlier)
     claims: list[tuple[Experiment, Claim]] = []
     sections: list[str] = []
     for outcome in outcomes:
