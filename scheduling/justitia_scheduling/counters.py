@@ -13,6 +13,7 @@ smallest is found by raising stale entries as they surface, O(log tenants) for e
 """
 
 import heapq
+from collections.abc import Mapping
 
 from justitia_scheduling.model import TenantId
 
@@ -30,6 +31,11 @@ class TenantCounters:
 
     def __getitem__(self, tenant: TenantId) -> float:
         return self._counter.get(tenant, 0.0)
+
+    @property
+    def by_tenant(self) -> Mapping[TenantId, float]:
+        """The counters of all tenants seen."""
+        return self._counter
 
     @property
     def waiting(self) -> list[TenantId]:
