@@ -44,14 +44,14 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def parse_weights(values: Sequence[str]) -> dict[str, float]:
+def parse_weights(values: Sequence[str], option: str = "--weight") -> dict[str, float]:
     """`["t1=3"]` as {"t1": 3.0}: positive and finite."""
     weights = {}
-    for tenant, text in parse_pairs(values, "--weight").items():
+    for tenant, text in parse_pairs(values, option).items():
         try:
             weights[tenant] = float(text)
         except ValueError:
-            raise ValueError(f"--weight {tenant}={text}: {text!r} is not a number") from None
+            raise ValueError(f"{option} {tenant}={text}: {text!r} is not a number") from None
         if not 0 < weights[tenant] < float("inf"):
-            raise ValueError(f"--weight {tenant}={text}: must be positive and finite")
+            raise ValueError(f"{option} {tenant}={text}: must be positive and finite")
     return weights

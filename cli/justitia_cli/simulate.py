@@ -12,7 +12,7 @@ from justitia_cli.tables import print_json, print_summary
 from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, ProfiledCost, WeightedTokens
 from justitia_scheduling.registry import DEFAULT_POLICY, build_policy
 from justitia_simulator.engine import Engine
-from justitia_simulator.prediction import PREDICTIONS, find_prediction
+from justitia_simulator.prediction import FORMS, find_prediction
 from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import load_workload
@@ -28,12 +28,12 @@ def simulate_command(  # noqa: PLR0917
     kv_tokens: Annotated[int | None, typer.Option(min=1, help="KV space in tokens; the profile's unless given")] = None,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
     prediction: Annotated[
-        str, typer.Option(help=f"What a policy is told of costs and lengths: {', '.join(PREDICTIONS)}")
+        str, typer.Option(help=f"What a policy is told of costs and lengths: {', '.join(FORMS)}")
     ] = "mean",
     cost_model: Annotated[
         str, typer.Option(help=f"What tenants are charged: {', '.join(COST_MODELS)}")
     ] = "engine-time",
-    seed: Annotated[int, typer.Option(help="Recorded with the results; nothing in a simulation is drawn")] = 1,
+    seed: Annotated[int, typer.Option(help="Of what a noisy prediction is off by; recorded with the results")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
 ) -> None:
     """Serve a workload on a simulated engine and write what happened."""
@@ -41,7 +41,7 @@ def simulate_command(  # noqa: PLR0917
         runs = load_workload(workload)
         profile = find_profile(engine)
         weights = parse_weights(weight)
-        told = find_prediction(prediction)
+        told = find_prediction(prediction, seed)
         policies = {name: build_policy(name, build_cost_model(cost_model, profile)) for name in policy}
         results = []
         with Progress(

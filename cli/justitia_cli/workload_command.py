@@ -1,13 +1,18 @@
 """`justitia workload`: makes workload files."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from justitia_cli.console import errors, mistakes
+from justitia_cli.console import errors, mistakes, parse_weights
+from justitia_simulator.arrivals import scaled_to_load
+from justitia_simulator.mixes import CODE, CONVERSATION, LIGHT_REASONING, REASONING, reasoning_mix, vtc_workload
+from justitia_simulator.production import trace_workload
+from justitia_simulator.suite import ONE_TENANT, agent_suite, per_run
 from justitia_simulator.traces import demo_workload, load_trace
-from justitia_simulator.workload import write_workload
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, write_workload
 
 app = typer.Typer(no_args_is_help=True, help="Make workload files.")
 
@@ -40,7 +45,99 @@ def demo_command(  # noqa: PLR0917
             support_work=support_work,
             support_seconds=support_seconds,
         )
-        write_workload(runs, out)
+        _write(runs, out)
+
+
+Out = Annotated[Path, typer.Option(help="File to write (.jsonl or .jsonl.gz)")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same file")]
+
+
+@app.command("agents")
+def agents_command(  # noqa: PLR0917
+    out: Out,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Runs")] = 300,
+    window: Annotated[float, typer.Option(min=1, max=1e9, help="Arrival window, seconds")] = 540,
+    tenant: Annotated[
+        list[str], typer.Option(help="TENANT=SHARE of the runs, repeatable; one tenant unless given")
+    ] = [],  # noqa: B006
+    each_run_a_tenant: Annotated[bool, typer.Option("--per-run", help="Each run is a tenant of its own")] = False,
+    load: Annotated[
+        float | None, typer.Option(min=0.001, max=1000, help="Stretch the window until this load u is offered")
+    ] = None,
+    kv_tokens: Annotated[int, typer.Option(min=1, help="KV space in tokens that --load refers to")] = 10_000,
+    iteration_seconds: Annotated[
+        float, typer.Option(min=1e-6, max=1e3, help="Time of an engine iteration that --load refers to")
+    ] = 0.04,
+    seed: Seed = 1,
+) -> None:
+    """Agent runs of ten classes: 72 % small, 26 % medium, 2 % large; arrivals like a conversation trace's."""
+    with mistakes():
+        tenants = parse_weights(tenant, "--tenant") or ONE_TENANT
+        runs = agent_suite(count, seed=seed, window=window, tenants=tenants)
+        if each_run_a_tenant:
+            runs = per_run(runs)
+        if load is not None:
+            runs = scaled_to_load(runs, load, kv_tokens, iteration_seconds)
+        _write(runs, out)
+
+
+@app.command("vtc")
+def vtc_command(
+    name: Annotated[str, typer.Argument(help="overload, overload-multi, on_off_less, ...: a wrong one lists them")],
+    out: Out,
+    seed: Seed = 1,
+) -> None:
+    """Single requests of a few clients, as VTC's authors sent them to their engine."""
+    with mistakes():
+        _write(vtc_workload(name, seed=seed), out)
+
+
+@app.command("reasoning")
+def reasoning_command(  # noqa: PLR0917
+    out: Out,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Requests")] = 1000,
+    share: Annotated[float, typer.Option(min=0, max=1, help="Share of reasoning requests")] = 0.7,
+    light: Annotated[bool, typer.Option("--light", help="Reasoning of at most 4,096 tokens, no heavy tail")] = False,
+    code: Annotated[bool, typer.Option("--code", help="The others are code requests, not conversation")] = False,
+    rho: Annotated[float, typer.Option(min=0.001, max=1000, help="Utilisation")] = 0.9,
+    prompt_seconds: Annotated[float, typer.Option(min=0, max=10, help="Engine time of a prompt token")] = 0.0002115,
+    output_seconds: Annotated[float, typer.Option(min=1e-9, max=10, help="Engine time of an output token")] = 0.003,
+    seed: Seed = 1,
+) -> None:
+    """Reasoning requests among conversation or code, arriving by a Poisson process."""
+
+    def service(request: WorkloadRequest) -> float:
+        return request.prompt_tokens * prompt_seconds + request.output_tokens * output_seconds
+
+    with mistakes():
+        runs = reasoning_mix(
+            count,
+            share,
+            seed=seed,
+            rho=rho,
+            service_seconds=service,
+            reasoning=LIGHT_REASONING if light else REASONING,
+            other=CODE if code else CONVERSATION,
+        )
+        _write(runs, out)
+
+
+@app.command("trace")
+def trace_command(
+    trace: Annotated[Path, typer.Argument(help="Azure CSV or Mooncake JSON Lines (.jsonl)")],
+    out: Out,
+    tenant: Annotated[
+        list[str], typer.Option(help="TENANT=SHARE of the requests, repeatable; one tenant unless given")
+    ] = [],  # noqa: B006
+    seed: Seed = 1,
+) -> None:
+    """A production trace as it is: each request a run, drawn onto tenants."""
+    with mistakes():
+        _write(trace_workload(trace, parse_weights(tenant, "--tenant") or ONE_TENANT, seed=seed), out)
+
+
+def _write(runs: Sequence[WorkloadRun], out: Path) -> None:
+    write_workload(runs, out)
     requests = [r for run in runs for r in run.requests]
     prompt, output = sum(r.prompt_tokens for r in requests), sum(r.output_tokens for r in requests)
     errors.print(f"{out}: {len(runs)} runs, {len(requests)} requests, {prompt} prompt and {output} output tokens")

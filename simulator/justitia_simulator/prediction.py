@@ -1,9 +1,15 @@
 """What a policy is told of a run when it arrives: the run's cost, its compute, and each request's output.
 
 `true`: what will happen. `mean`: the workload's `predicted_cost`, else nothing, so that the policy takes the
-application's running mean. `none`: one constant for all.
+application's running mean. `none`: one constant for all. `noisy:F`: the truth, the run's cost and every output each
+times exp(u), u uniform in [-ln F, ln F]. `liars:SHARE:DIVISOR`: that share of the runs, those with the largest cost,
+claim their cost divided by DIVISOR; outputs and everyone else's cost are true.
+
+What is drawn depends on the seed and the run's name only: every policy of a seed is told the same.
 """
 
+import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -54,11 +60,55 @@ NONE = Prediction(
 )
 
 PREDICTIONS = {p.name: p for p in (TRUE, MEAN, NONE)}
+FORMS = (*PREDICTIONS, "noisy:FACTOR", "liars:SHARE:DIVISOR")
 
 
-def find_prediction(name: str) -> Prediction:
-    """The prediction of that name. Raises ValueError that lists the names it knows."""
+def noisy(factor: float, seed: int) -> Prediction:
+    """The truth, off by up to `factor`. Raises ValueError if that is below 1 or not finite."""
+    if not 1 <= factor < math.inf:
+        raise ValueError(f"prediction noisy:{factor:g}: the factor must be finite and at least 1")
+    spread = math.log(factor)
+
+    def told(run: WorkloadRun) -> Told:
+        rng = random.Random(f"{seed}/noisy/{run.id}")
+        cost = run.cost * math.exp(rng.uniform(-spread, spread))
+        return Told(cost, [r.output_tokens * math.exp(rng.uniform(-spread, spread)) for r in run.requests])
+
+    return Prediction(f"noisy:{factor:g}", _each(told))
+
+
+def liars(share: float, divisor: float) -> Prediction:
+    """The largest runs understate their cost. Raises ValueError for a share beyond [0, 1] or a divisor below 1."""
+    if not 0 <= share <= 1:
+        raise ValueError(f"prediction liars:{share:g}:{divisor:g}: the share must be from 0 to 1")
+    if not 1 <= divisor < math.inf:
+        raise ValueError(f"prediction liars:{share:g}:{divisor:g}: the divisor must be finite and at least 1")
+
+    def tell(workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
+        largest = sorted(workload, key=lambda run: run.cost, reverse=True)[: round(share * len(workload))]
+        lying = {run.id for run in largest}
+        return {
+            run: Told(told.cost / divisor, told.outputs) if run in lying and told.cost is not None else told
+            for run, told in TRUE.tell(workload).items()
+        }
+
+    return Prediction(f"liars:{share:g}:{divisor:g}", tell)
+
+
+def find_prediction(name: str, seed: int = 1) -> Prediction:
+    """The prediction of that name. Raises ValueError that says what is wrong with it."""
+    match name.split(":"):
+        case [plain] if plain in PREDICTIONS:
+            return PREDICTIONS[plain]
+        case ["noisy", factor]:
+            return noisy(_number(factor, name), seed)
+        case ["liars", share, divisor]:
+            return liars(_number(share, name), _number(divisor, name))
+    raise ValueError(f"unknown prediction {name!r}: choose one of {', '.join(FORMS)}")
+
+
+def _number(text: str, name: str) -> float:
     try:
-        return PREDICTIONS[name]
-    except KeyError:
-        raise ValueError(f"unknown prediction {name!r}: choose one of {', '.join(sorted(PREDICTIONS))}") from None
+        return float(text)
+    except ValueError:
+        raise ValueError(f"prediction {name}: {text!r} is not a number") from None

@@ -14,7 +14,6 @@ A file is accepted whole or refused with the number of the first bad line.
 """
 
 import gzip
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,8 @@ from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId, Seconds
 from justitia_simulator.files import write_lines
 
 MAXIMUM_TOKENS = 10_000_000
+MAXIMUM_SECONDS = 1e9
+"""Thirty years; beyond it a float loses the microsecond."""
 
 
 class WorkloadError(ValueError):
@@ -81,7 +82,7 @@ class WorkloadRun:
         return tuple(r for stage in self.stages for r in stage.requests)
 
 
-NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0, le=MAXIMUM_SECONDS)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
 TokenCount = Annotated[int, msgspec.Meta(ge=1, le=MAXIMUM_TOKENS)]
 
@@ -163,8 +164,6 @@ def _parse_line(raw: bytes) -> tuple[_Line, dict[str, object]]:
     if not isinstance(fields, dict):
         raise ValueError(f"expected an object with the fields of one request, got {type(fields).__name__}")
     line = msgspec.convert(fields, _Line)
-    if not math.isfinite(line.arrival) or not math.isfinite(line.delay):
-        raise ValueError("arrival and delay must be finite numbers of seconds")
     if line.prefix_tokens > line.prompt_tokens:
         raise ValueError(f"prefix_tokens is {line.prefix_tokens}, more than prompt_tokens {line.prompt_tokens}")
     return line, {k: v for k, v in fields.items() if k not in _KNOWN}
