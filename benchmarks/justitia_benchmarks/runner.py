@@ -115,6 +115,7 @@ def source_files(module: str) -> list[Path]:
 
 
 def _followed_imports(path: Path) -> Iterable[str]:
+    """Modules beside the experiments that the file imports: `from package.module import name`."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(FOLLOWED + "."):
             yield node.module

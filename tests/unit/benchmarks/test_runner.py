@@ -105,6 +105,9 @@ def test_the_digest_follows_the_source_of_the_experiment_and_of_what_it_imports_
 
 
 def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment() -> None:
-    names = {f"{path.parent.name}/{path.name}" for path in source_files("justitia_benchmarks.experiments.justitia")}
-    assert {"justitia_scheduling/tiered.py", "justitia_simulator/engine.py", "experiments/justitia.py"} <= names
+    names = {
+        f"{path.parent.name}/{path.name}"
+        for path in source_files("justitia_benchmarks.experiments.justitia.starvation")
+    }
+    assert {"justitia_scheduling/tiered.py", "justitia_simulator/engine.py", "justitia/serving.py"} <= names
     assert "justitia_benchmarks/document.py" not in names
