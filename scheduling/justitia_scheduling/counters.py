@@ -16,6 +16,7 @@ makes the older entry void. So it costs O(log tenants) for each tenant charged s
 """
 
 import heapq
+from collections.abc import Mapping
 
 from justitia_scheduling.model import TenantId
 
@@ -34,6 +35,11 @@ class TenantCounters:
 
     def __getitem__(self, tenant: TenantId) -> float:
         return self._counter.get(tenant, 0.0)
+
+    @property
+    def by_tenant(self) -> Mapping[TenantId, float]:
+        """The counters of all tenants seen."""
+        return self._counter
 
     @property
     def waiting(self) -> list[TenantId]:

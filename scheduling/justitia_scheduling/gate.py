@@ -20,11 +20,17 @@ from justitia_scheduling.model import TenantId
 RunKey = tuple[float, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _First:
+    """A tenant's first run. Heap entries hold it and are out of date once it is not `live`."""
+
+    tenant: TenantId
     key: RunKey
     slack: float
-    version: int
+    live: bool = True
+
+
+_Entry = tuple[float, int, _First]
 
 
 class TenantGate:
@@ -33,10 +39,10 @@ class TenantGate:
     def __init__(self) -> None:
         self.counters = TenantCounters()
         self._first: dict[TenantId, _First] = {}
-        self._version = 0
-        self._bounds: list[tuple[float, int, TenantId]] = []
-        self._open: list[tuple[RunKey, int, TenantId]] = []
-        self._held: list[tuple[float, int, TenantId]] = []
+        self._entered = 0
+        self._bounds: list[_Entry] = []
+        self._open: list[tuple[RunKey, int, _First]] = []
+        self._held: list[_Entry] = []
 
     def key(self, tenant: TenantId) -> RunKey | None:
         """Key of the tenant's first run, None if none of its requests waits."""
@@ -45,74 +51,68 @@ class TenantGate:
 
     def put_first(self, tenant: TenantId, key: RunKey, slack: float) -> None:
         """The tenant's first run, or its key, has changed."""
-        self._version += 1
-        self._first[tenant] = _First(key, slack, self._version)
-        heapq.heappush(self._bounds, (self.counters[tenant] + slack, self._version, tenant))
-        heapq.heappush(self._open, (key, self._version, tenant))
+        if tenant in self._first:
+            self._first[tenant].live = False
+        first = self._first[tenant] = _First(tenant, key, slack)
+        self._entered += 1
+        heapq.heappush(self._bounds, (self.counters[tenant] + slack, self._entered, first))
+        heapq.heappush(self._open, (key, self._entered, first))
         self._compact()
 
     def drop(self, tenant: TenantId) -> None:
         """Nothing of the tenant waits."""
-        del self._first[tenant]
+        if (first := self._first.pop(tenant, None)) is not None:
+            first.live = False
 
     def limit(self, burst: float) -> float:
         """The largest counter with which a waiting tenant may be served; 0 if none waits."""
         least = self.counters.smallest()
         if least is None:
             return 0.0
+        counter, bounds = self.counters.by_tenant, self._bounds
         while True:
-            bound, version, tenant = self._bounds[0]
-            first = self._current(tenant, version)
-            if first is None:
-                heapq.heappop(self._bounds)
-            elif bound < (now := self.counters[tenant] + first.slack):
-                heapq.heapreplace(self._bounds, (now, version, tenant))
+            bound, entered, first = bounds[0]
+            if not first.live:
+                heapq.heappop(bounds)
+            elif bound < (now := counter[first.tenant] + first.slack):
+                heapq.heapreplace(bounds, (now, entered, first))
             else:
-                return min(self.counters[least] + burst, bound)
+                return min(counter[least] + burst, bound)
 
     def best(self, burst: float) -> TenantId | None:
         """The tenant to serve, None if none waits."""
         limit = self.limit(burst)
         self._release(limit)
-        while self._open:
-            _, version, tenant = self._open[0]
-            if self._current(tenant, version) is None:
-                heapq.heappop(self._open)
-            elif self.counters[tenant] > limit:
-                heapq.heappop(self._open)
-                heapq.heappush(self._held, (self.counters[tenant], version, tenant))
-            else:
-                return tenant
+        counter, waiting = self.counters.by_tenant, self._open
+        while waiting:
+            _, entered, first = waiting[0]
+            if first.live and counter[first.tenant] <= limit:
+                return first.tenant
+            heapq.heappop(waiting)
+            if first.live:
+                heapq.heappush(self._held, (counter[first.tenant], entered, first))
         return None
 
     def _release(self, limit: float) -> None:
         """Open the gate for held tenants that the limit has passed."""
-        while self._held:
-            counter, version, tenant = self._held[0]
-            first = self._current(tenant, version)
-            if first is None:
-                heapq.heappop(self._held)
-            elif counter < self.counters[tenant]:
-                heapq.heapreplace(self._held, (self.counters[tenant], version, tenant))
-            elif counter <= limit:
-                heapq.heappop(self._held)
-                heapq.heappush(self._open, (first.key, version, tenant))
+        counter, held = self.counters.by_tenant, self._held
+        while held and held[0][0] <= limit:
+            seen, entered, first = held[0]
+            if first.live and seen < counter[first.tenant]:
+                heapq.heapreplace(held, (counter[first.tenant], entered, first))
             else:
-                return
-
-    def _current(self, tenant: TenantId, version: int) -> _First | None:
-        """What an entry stands for, None if it is out of date."""
-        first = self._first.get(tenant)
-        return first if first is not None and first.version == version else None
+                heapq.heappop(held)
+                if first.live:
+                    heapq.heappush(self._open, (first.key, entered, first))
 
     def _compact(self) -> None:
         """Drop entries that are out of date once they outnumber the others."""
         most = 2 * len(self._first) + 64
         if max(len(self._bounds), len(self._open), len(self._held)) <= most:
             return
-        self._bounds = [entry for entry in self._bounds if self._current(entry[2], entry[1])]
-        self._open = [entry for entry in self._open if self._current(entry[2], entry[1])]
-        self._held = [entry for entry in self._held if self._current(entry[2], entry[1])]
+        self._bounds = [entry for entry in self._bounds if entry[2].live]
+        self._open = [entry for entry in self._open if entry[2].live]
+        self._held = [entry for entry in self._held if entry[2].live]
         heapq.heapify(self._bounds)
         heapq.heapify(self._open)
         heapq.heapify(self._held)

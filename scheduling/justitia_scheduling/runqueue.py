@@ -56,23 +56,28 @@ class RunQueue:
 
     def first(self) -> OpenRequest | None:
         """The first request of the run with the smallest key, None if none waits."""
-        while self._heap:
-            entry = self._heap[0]
-            waiting = self._runs.get(entry[2])
-            if waiting is not None and waiting.entry == entry:
-                return next(iter(waiting.requests.values()))
-            heapq.heappop(self._heap)
-        return None
+        waiting = self._first()
+        return None if waiting is None else next(iter(waiting.requests.values()))
 
-    def first_entry(self) -> tuple[float, int] | None:
-        """(key, arrival) of that run."""
-        first = self.first()
-        return None if first is None else self._runs[first.run.id].entry[:2]
+    def first_run(self) -> tuple[tuple[float, int], OpenRun] | None:
+        """(key, arrival) of that run, and the run."""
+        waiting = self._first()
+        return None if waiting is None else (waiting.entry[:2], waiting.run)
 
     def order(self) -> list[tuple[tuple[float, int], RequestId]]:
         """All waiting requests in order, each with its run's (key, arrival)."""
         runs = sorted(self._runs.values(), key=lambda waiting: waiting.entry)
         return [(waiting.entry[:2], request) for waiting in runs for request in waiting.requests]
+
+    def _first(self) -> _Waiting | None:
+        """The waiting run with the smallest key. An entry stands for a run only while it is the run's own tuple."""
+        while self._heap:
+            entry = self._heap[0]
+            waiting = self._runs.get(entry[2])
+            if waiting is not None and waiting.entry is entry:
+                return waiting
+            heapq.heappop(self._heap)
+        return None
 
     def _enter(self, entry: _Entry) -> None:
         heapq.heappush(self._heap, entry)

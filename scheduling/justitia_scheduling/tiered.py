@@ -206,14 +206,12 @@ class TieredJustitia(Policy):
 
     def _update_gate(self, tenant: TenantId) -> None:
         """Tell the gate if the tenant's first run, or its key, is another one."""
-        queue = self._queues[tenant]
-        key, first = queue.first_entry(), queue.first()
-        if key == self.gate.key(tenant):
-            return
-        if key is None or first is None:
+        first = self._queues[tenant].first_run()
+        if first is None:
             self.gate.drop(tenant)
-        else:
-            self.gate.put_first(tenant, key, self._slack(first.run))
+        elif first[0] != self.gate.key(tenant):
+            key, run = first
+            self.gate.put_first(tenant, key, self._slack(run))
 
     def _slack(self, run: OpenRun) -> float:
         if self.beta == float("inf"):
