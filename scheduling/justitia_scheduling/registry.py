@@ -5,7 +5,11 @@ from collections.abc import Callable
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.justitia import Justitia
+from justitia_scheduling.ltr import LTR
+from justitia_scheduling.mlfq import MLFQ
 from justitia_scheduling.policy import Policy
+from justitia_scheduling.sarathi import Sarathi
+from justitia_scheduling.srpt import SRPT
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.vtc import VTC
 
@@ -13,9 +17,13 @@ DEFAULT_POLICY = "tiered-justitia"
 
 POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "fcfs": FCFS,
+    "sarathi": Sarathi,
     "vtc": VTC,
     "justitia": Justitia,
     "tiered-justitia": TieredJustitia,
+    "mlfq": MLFQ,
+    "srpt": SRPT,
+    "ltr": LTR,
 }
 
 
