@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from justitia_scheduling.cost import CostModel
+from justitia_scheduling.distboost import DistBoost
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.ltr import LTR
@@ -11,6 +12,7 @@ from justitia_scheduling.policy import Policy
 from justitia_scheduling.sarathi import Sarathi
 from justitia_scheduling.srpt import SRPT
 from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.uniboost import UniBoost
 from justitia_scheduling.vtc import VTC
 
 DEFAULT_POLICY = "tiered-justitia"
@@ -21,6 +23,8 @@ POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "vtc": VTC,
     "justitia": Justitia,
     "tiered-justitia": TieredJustitia,
+    "distboost": DistBoost,
+    "uniboost": UniBoost,
     "mlfq": MLFQ,
     "srpt": SRPT,
     "ltr": LTR,
