@@ -70,6 +70,21 @@ def test_keys_are_few_requests_make_way_seldom_and_the_signal_never_falls(worklo
         assert works == sorted(works)
 
 
+def test_work_is_in_seconds_with_the_mix_of_prefill_and_decode_and_stands_when_the_engine_becomes_faster() -> None:
+    policy = Watched(QUANTUM)
+    queue_of(policy, [(0.0, 10)])
+    request = RequestId("q0")
+    policy.admitted(request, 0.0)
+    policy.stepped(Step([Progress(request, prefilled=10)], 1.0), 1.0)
+    policy.stepped(Step([Progress(request, produced=6)], 6.0), 7.0)
+    assert policy.seen[request][-1] == (16, pytest.approx(10 * 0.1 + 6 * 1.0))
+    queue_of_one_more(policy, 7.0)
+    policy.admitted(RequestId("later"), 7.0)
+    policy.stepped(Step([Progress(RequestId("later"), prefilled=10**6, produced=10**6)], 1.0), 8.0)
+    policy.stepped(Step([Progress(request, produced=16)], 0.001), 9.0)
+    assert policy.seen[request][-1] == (32, pytest.approx(7.0))
+
+
 def test_a_smaller_quantum_breaks_the_bound_on_keys() -> None:
     policy = Watched(1)
     engine = PreemptingEngine(policy, CAPACITY, [Call(1, 30)]).run()

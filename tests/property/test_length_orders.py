@@ -234,18 +234,38 @@ def test_a_promoted_request_is_the_last_to_lose_its_kv_for_ten_steps_and_then_wa
     short = ask(policy, "short", prompt=1, predicted=5)
     policy.admitted(short, 0.0)
     long = ask(policy, "long", prompt=1, predicted=500)
+    later = ask(policy, "later", prompt=1, predicted=400)
     progress(policy, short, produced=1)
     policy.admitted(long, 0.0)
     assert policy.victim() == short
+    assert policy.head() == later
     policy.preempted(long, 0.0)
     assert policy.head() == long
     policy.admitted(long, 0.0)
     for _ in range(10):
         policy.stepped(Step([Progress(short, produced=1), Progress(long, produced=1)]), 0.0)
     assert policy.victim() == long
+    policy.aborted(later, 0.0)
     policy.preempted(long, 0.0)
     ask(policy, "other", prompt=1, predicted=9)
     assert policy.head() == "other"
+
+
+def test_a_preempted_request_waits_through_its_patience_anew() -> None:
+    policy = LTR(COST, patience=5.0)
+    running = ask(policy, "running", prompt=1, predicted=1)
+    policy.admitted(running, 0.0)
+    long = ask(policy, "long", prompt=1, predicted=50)
+    for _ in range(3):
+        progress(policy, running, produced=1)
+    policy.admitted(long, 0.0)
+    policy.preempted(long, 0.0)
+    ask(policy, "short", prompt=1, predicted=5)
+    for _ in range(4):
+        progress(policy, running, produced=1)
+    assert policy.head() == "short"
+    progress(policy, running, produced=1)
+    assert policy.head() == long
 
 
 def test_hosts_that_tell_of_each_request_by_itself_count_the_same_steps() -> None:
