@@ -87,7 +87,8 @@ class OpenRun:
 class OpenRequest:
     """A request that has arrived and is neither finished nor aborted.
 
-    `cached` prompt tokens were in the prefix cache when it was first admitted: they cost it nothing.
+    `cached` prompt tokens were in the prefix cache when it was first admitted: they cost it nothing. `prefilled`
+    prompt tokens have been processed for it and `produced` output tokens made, each counted once in its life.
     """
 
     request: Request
@@ -95,6 +96,7 @@ class OpenRequest:
     sequence: int
     arrival: Seconds
     status: Status = Status.WAITING
+    prefilled: Tokens = 0
     produced: Tokens = 0
     preemptions: int = 0
     cached: Tokens = 0
@@ -106,6 +108,10 @@ class OpenRequest:
     @property
     def tenant(self) -> TenantId:
         return self.run.tenant
+
+    @property
+    def processed(self) -> Tokens:
+        return self.prefilled + self.produced
 
 
 class Policy(ABC):
@@ -224,6 +230,7 @@ class Policy(ABC):
         charges = self.cost_model.step(work, step.duration, len(self.running))
         delivered: dict[RunId, KVTokenTime] = {}
         for request, done, charge in zip(requests, work, charges, strict=True):
+            request.prefilled += done.progress.prefilled
             request.produced += done.progress.produced
             self._charge(request, charge)
             if increment := done.kv_token_time:
@@ -231,6 +238,7 @@ class Policy(ABC):
                 delivered[request.run.id] = delivered.get(request.run.id, 0.0) + increment
         if delivered:
             self.on_delivered(delivered, now)
+        self.on_stepped(step, now)
 
     def preempted(self, request_id: RequestId, now: Seconds) -> None:
         """The engine took the request's KV away; it waits again and will be recomputed."""
@@ -241,13 +249,16 @@ class Policy(ABC):
         self.on_waiting(request, now)
 
     def finished(self, request_id: RequestId, now: Seconds) -> None:
-        self._in(request_id, Status.RUNNING)
+        request = self._in(request_id, Status.RUNNING)
         self._forget(request_id, now)
+        self.on_closed(request, True, now)
 
     def aborted(self, request_id: RequestId, now: Seconds) -> None:
         """The client or the host gave up, waiting or running. What was produced stays charged."""
-        self._in(request_id).run.aborted = True
+        request = self._in(request_id)
+        request.run.aborted = True
         self._forget(request_id, now)
+        self.on_closed(request, False, now)
 
     def run_ended(self, run_id: RunId, now: Seconds) -> None:
         """No request of the run will come again; its attained cost is its true cost."""
@@ -272,6 +283,10 @@ class Policy(ABC):
     def on_charged(self, request: OpenRequest, charge: float) -> None: ...  # noqa: B027
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None: ...  # noqa: B027
+
+    def on_stepped(self, step: Step, now: Seconds) -> None: ...  # noqa: B027
+
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None: ...  # noqa: B027
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
 

@@ -3,17 +3,23 @@
 from collections.abc import Callable
 
 from justitia_scheduling.cost import CostModel
+from justitia_scheduling.distboost import DistBoost
 from justitia_scheduling.drr import DRR
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.justitia_c import JustitiaC
 from justitia_scheduling.lcf import LCF
+from justitia_scheduling.ltr import LTR
+from justitia_scheduling.mlfq import MLFQ
 from justitia_scheduling.parrot import Parrot
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.rpm import RPM
+from justitia_scheduling.sarathi import Sarathi
 from justitia_scheduling.sjf import SJF
 from justitia_scheduling.srjf import SRJF
+from justitia_scheduling.srpt import SRPT
 from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.uniboost import UniBoost
 from justitia_scheduling.vtc import VTC
 from justitia_scheduling.vtc_predicted import OracleVTC, PredictedVTC
 
@@ -25,6 +31,7 @@ POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "sjf": SJF,
     "lcf": LCF,
     "drr": DRR,
+    "sarathi": Sarathi,
     "vtc": VTC,
     "vtc-predicted": PredictedVTC,
     "vtc-oracle": OracleVTC,
@@ -33,6 +40,11 @@ POLICIES: dict[str, Callable[[CostModel], Policy]] = {
     "justitia": Justitia,
     "justitia-c": JustitiaC,
     "tiered-justitia": TieredJustitia,
+    "distboost": DistBoost,
+    "uniboost": UniBoost,
+    "mlfq": MLFQ,
+    "srpt": SRPT,
+    "ltr": LTR,
 }
 
 
