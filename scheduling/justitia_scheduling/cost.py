@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from justitia_scheduling.model import Progress, Seconds, Tokens, kv_token_time
+from justitia_scheduling.model import KVTokenTime, Progress, Seconds, Tokens, kv_token_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class CostModel(Protocol):
         """Ceiling of the tenant gate's B where it is derived from U (section 4.1 of the algorithm notes)."""
         ...
 
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        """KV token-time that a full engine does not deliver while it reads a prompt token; 0 where that is unknown."""
+        ...
+
     def admission(self, prompt_tokens: Tokens) -> float:
         """Charge at the moment of admission."""
         ...
@@ -90,6 +94,9 @@ class KVTokenTimeCost:
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         return float(capacity * longest_output)
 
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        return 0.0
+
     def admission(self, prompt_tokens: Tokens) -> float:
         return 0.0
 
@@ -111,6 +118,9 @@ class WeightedTokens:
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         return max(self.prompt_weight, self.output_weight) * capacity
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        return 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return self.prompt_weight * prompt_tokens
@@ -145,6 +155,9 @@ class ProfiledCost:
         """
         per_token = max(self.prompt, self.output) + longest_output * max(self.product, self.square)
         return self.constant + per_token * capacity
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        return 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return self.prompt * prompt_tokens + self.constant
@@ -190,6 +203,11 @@ class EngineTime:
         t = self.step_time
         longest_step = max(self._longest_step, t.per_step + t.per_kv_token * capacity)
         return longest_output * longest_step + t.per_token * capacity
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
+        per_kv_token_time = self.step_time.per_step / capacity + self.step_time.per_kv_token
+        return self.step_time.per_token / per_kv_token_time if per_kv_token_time else 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return 0.0

@@ -46,6 +46,7 @@ class Justitia(RunOrder):
         self.virtual_time.advance(sum(delivered.values()))
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
-        self.virtual_time.end(run.id, self._estimates.ended(run))
+        self._estimates.ended(run)
+        self.virtual_time.end(run.id, run.attained)
         if not self.runs:
             self.virtual_time.clear()

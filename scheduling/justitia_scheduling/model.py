@@ -22,15 +22,16 @@ KVTokenTime = float
 class Run:
     """One execution of an application: stages of parallel requests, done when the last one is done.
 
-    `predicted_cost` is the whole run's cost in KV token-time if something predicted it, else None;
-    `predicted_compute` likewise its p + 2d in weighted tokens.
+    Of the whole run, if something predicted it, else None: `predicted_cost` in KV token-time, `predicted_prompt` and
+    `predicted_output` in tokens, summed over its requests.
     """
 
     id: RunId
     tenant: TenantId
     application: ApplicationId
     predicted_cost: KVTokenTime | None = None
-    predicted_compute: float | None = None
+    predicted_prompt: float | None = None
+    predicted_output: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

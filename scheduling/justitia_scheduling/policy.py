@@ -33,7 +33,6 @@ from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.model import (
-    KVTokenTime,
     Request,
     RequestId,
     Run,
@@ -64,13 +63,14 @@ class EventOrderError(ValueError):
 class OpenRun:
     """A run that has arrived and not ended.
 
-    `attained` is the KV token-time delivered to it so far; `aborted` tells that one of its requests was.
+    `attained` is what has been delivered to it, in the unit in which the policy counts a run's cost; `aborted` tells
+    that one of its requests was.
     """
 
     run: Run
     sequence: int
     arrival: Seconds
-    attained: KVTokenTime = 0.0
+    attained: float = 0.0
     aborted: bool = False
     requests: set[RequestId] = field(default_factory=set)
 
@@ -228,12 +228,12 @@ class Policy(ABC):
             Work(p, r.request.prompt_tokens, r.produced, r.cached) for p, r in zip(step.progress, requests, strict=True)
         ]
         charges = self.cost_model.step(work, step.duration, len(self.running))
-        delivered: dict[RunId, KVTokenTime] = {}
+        delivered: dict[RunId, float] = {}
         for request, done, charge in zip(requests, work, charges, strict=True):
             request.prefilled += done.progress.prefilled
             request.produced += done.progress.produced
             self._charge(request, charge)
-            if increment := done.kv_token_time:
+            if increment := self.run_cost(done):
                 request.run.attained += increment
                 delivered[request.run.id] = delivered.get(request.run.id, 0.0) + increment
         if delivered:
@@ -270,6 +270,10 @@ class Policy(ABC):
 
     # What a policy overrides.
 
+    def run_cost(self, work: Work) -> float:
+        """What this work adds to the cost of its run: KV token-time, unless the policy says otherwise."""
+        return work.kv_token_time
+
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
 
     @abstractmethod
@@ -282,7 +286,7 @@ class Policy(ABC):
 
     def on_charged(self, request: OpenRequest, charge: float) -> None: ...  # noqa: B027
 
-    def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None: ...  # noqa: B027
+    def on_delivered(self, delivered: dict[RunId, float], now: Seconds) -> None: ...  # noqa: B027
 
     def on_stepped(self, step: Step, now: Seconds) -> None: ...  # noqa: B027
 

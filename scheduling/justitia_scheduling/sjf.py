@@ -6,15 +6,13 @@ of its application's finished requests, in tokens; among equals, arrival. Not pr
 before all others, in the order of preemption.
 """
 
-import heapq
 from collections import OrderedDict
 
 from justitia_scheduling.cost import CostModel
-from justitia_scheduling.estimate import OutputMean
+from justitia_scheduling.lengths import OutputLengths
 from justitia_scheduling.model import RequestId, Seconds
-from justitia_scheduling.policy import OpenRequest, Policy, Status
-
-_Entry = tuple[float, int, RequestId]
+from justitia_scheduling.policy import OpenRequest, Policy
+from justitia_scheduling.requestqueue import RequestQueue
 
 
 class SJF(Policy):
@@ -22,24 +20,16 @@ class SJF(Policy):
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self._outputs = OutputMean()
+        self._lengths = OutputLengths()
         self._expected: dict[RequestId, float] = {}
         self._preempted: OrderedDict[RequestId, None] = OrderedDict()
-        self._waiting: dict[RequestId, _Entry] = {}
-        self._heap: list[_Entry] = []
+        self._queue = RequestQueue()
 
     def head(self) -> RequestId | None:
-        if self._preempted:
-            return next(iter(self._preempted))
-        while self._heap:
-            entry = self._heap[0]
-            if self._waiting.get(entry[2]) == entry:
-                return entry[2]
-            heapq.heappop(self._heap)
-        return None
+        return next(iter(self._preempted), None) or self._queue.head()
 
     def order(self) -> list[RequestId]:
-        return [*self._preempted, *(request for *_, request in sorted(self._waiting.values()))]
+        return [*self._preempted, *self._queue.order()]
 
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         return (self._expected[request.id], request.sequence)
@@ -47,27 +37,17 @@ class SJF(Policy):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if request.preemptions:
             self._preempted[request.id] = None
-            return
-        predicted = request.request.predicted_output
-        expected = self._outputs.estimate(request.run.run.application) if predicted is None else predicted
-        self._expected[request.id] = expected
-        self._waiting[request.id] = entry = (expected, request.sequence, request.id)
-        heapq.heappush(self._heap, entry)
-        if len(self._heap) > 2 * len(self._waiting) + 64:
-            self._heap = sorted(self._waiting.values())
+        else:
+            self._expected[request.id] = self._lengths.predicted(request)
+            self._queue.push(request, self._expected[request.id])
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         if request.preemptions:
             del self._preempted[request.id]
         else:
-            del self._waiting[request.id]
+            self._queue.remove(request)
 
-    def finished(self, request_id: RequestId, now: Seconds) -> None:
-        request = self._in(request_id, Status.RUNNING)
-        super().finished(request_id, now)
-        del self._expected[request_id]
-        self._outputs.finished(request.run.run.application, request.produced)
-
-    def aborted(self, request_id: RequestId, now: Seconds) -> None:
-        super().aborted(request_id, now)
-        del self._expected[request_id]
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        del self._expected[request.id]
+        if finished:
+            self._lengths.finished(request)

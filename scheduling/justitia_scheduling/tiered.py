@@ -21,8 +21,12 @@ Two decisions, one above the other.
    each time: at most 1 + floor(log(C / (theta * E_0)) / (2 * log(theta))) revisions. With it the start tag is
    lifted to V - kappa * attained / weight: a run that was kept open and asked for little has saved up nothing.
 
-V is the virtual time of GPS over runs, in KV token-time; E without the stretch is the cost there. Preempted
-requests go back to their tenant's queue and pass the gate again.
+   A run's cost counts what it takes from the engine, in KV token-time: C for holding KV while it decodes, and for
+   each prompt token `rho = c_tok / (c0/M + c_kv)`, what a full engine would have delivered while it read the token
+   (`cost.py`; 0 where step times are not known). C alone calls a run of long prompts and short answers cheap.
+
+V is the virtual time of GPS over runs, in the same unit; E without the stretch is the cost there. Preempted requests
+go back to their tenant's queue and pass the gate again.
 
 Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request each: weighted VTC.
 Derivation and proofs: docs/design/tiered-justitia.md.
@@ -31,12 +35,22 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from justitia_scheduling.cost import CostModel
+from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.counters import TenantCounters
 from justitia_scheduling.estimate import CensoredMean
 from justitia_scheduling.gate import TenantGate
 from justitia_scheduling.gps import VirtualTime
-from justitia_scheduling.model import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_scheduling.model import (
+    ApplicationId,
+    KVTokenTime,
+    RequestId,
+    Run,
+    RunId,
+    Seconds,
+    TenantId,
+    Tokens,
+    kv_token_time,
+)
 from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
 from justitia_scheduling.runqueue import RunQueue
 
@@ -47,16 +61,21 @@ RECENT_REQUESTS = 1000
 
 
 @dataclass(slots=True)
-class _ChargeRatio:
-    """Charge per KV token-time, of the pool and of each application."""
+class _Ratio:
+    """Running ratio of two sums, of each application, else of the pool, else 0."""
 
-    charged: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
-    delivered: defaultdict[ApplicationId | None, KVTokenTime] = field(default_factory=lambda: defaultdict(float))
+    upper: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+    lower: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, application: ApplicationId, upper: float, lower: float) -> None:
+        for key in (application, None):
+            self.upper[key] += upper
+            self.lower[key] += lower
 
     def of(self, application: ApplicationId) -> float:
         for key in (application, None):
-            if self.delivered[key]:
-                return self.charged[key] / self.delivered[key]
+            if self.lower[key]:
+                return self.upper[key] / self.lower[key]
         return 0.0
 
 
@@ -105,7 +124,8 @@ class TieredJustitia(Policy):
         self.gate = TenantGate()
         self._fixed_burst = burst
         self._longest_output = _LongestOutput()
-        self._ratio = _ChargeRatio()
+        self._charge_per_cost = _Ratio()
+        self._prompt_per_kv = _Ratio()
         self._estimates = CensoredMean()
         self._estimate: dict[RunId, KVTokenTime] = {}
         self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
@@ -152,8 +172,26 @@ class TieredJustitia(Policy):
         clock = self.virtual_time
         return clock.start(run) + self.kappa * self._estimate[run] / clock.weight(run)
 
+    def run_cost(self, work: Work) -> float:
+        prefilled = work.progress.prefilled
+        return work.kv_token_time + (prefilled * self._prompt_work if prefilled else 0.0)
+
+    @property
+    def _prompt_work(self) -> KVTokenTime:
+        """rho: the cost of reading a prompt token."""
+        return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
+
+    def _predicted(self, run: Run) -> KVTokenTime | None:
+        """What the host told of the run's cost; prompts it did not tell are in proportion to it, as in other runs."""
+        if run.predicted_cost is None:
+            return None
+        prompt = run.predicted_prompt
+        if prompt is None:
+            prompt = run.predicted_cost * self._prompt_per_kv.of(run.application)
+        return run.predicted_cost + self._prompt_work * prompt
+
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
-        cost = run.run.predicted_cost
+        cost = self._predicted(run.run)
         if cost is None:
             cost = self._estimates.estimate(run.run.application)
         self._estimate[run.id] = cost
@@ -174,18 +212,20 @@ class TieredJustitia(Policy):
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
         self._longest_output.observe(request.produced)
-        for key in (request.run.run.application, None):
-            self._ratio.charged[key] += charge
+        self._charge_per_cost.add(request.run.run.application, charge, 0.0)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         for run_id, increment in delivered.items():
             run = self.runs[run_id]
             self._estimates.attained(run, increment)
-            for key in (run.run.application, None):
-                self._ratio.delivered[key] += increment
+            self._charge_per_cost.add(run.run.application, 0.0, increment)
             if run.attained > self.theta * self._estimate[run_id]:
                 self._revise(run)
         self.virtual_time.advance(sum(delivered.values()))
+
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
+        self._prompt_per_kv.add(request.run.run.application, request.prefilled, held)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         del self._estimate[run.id]
@@ -216,5 +256,5 @@ class TieredJustitia(Policy):
     def _slack(self, run: OpenRun) -> float:
         if self.beta == float("inf"):
             return self.beta
-        cost = self._estimate[run.id] * self._ratio.of(run.run.application)
+        cost = self._estimate[run.id] * self._charge_per_cost.of(run.run.application)
         return self.beta * cost / self.weight(run.tenant)

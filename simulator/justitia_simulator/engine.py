@@ -168,7 +168,9 @@ class Engine:
             if run.stage == 0:
                 source = run.run
                 told = run.told
-                announced = Run(source.id, source.tenant, source.application, told.cost, told.compute)
+                announced = Run(
+                    source.id, source.tenant, source.application, told.cost, told.prompt_tokens, told.output_tokens
+                )
                 self._policy.run_arrived(announced, self._now)
             for work in run.run.stages[run.stage].requests:
                 request = _Request(RequestId(f"{run.run.id}#{run.made}"), run, work, ready, work.output_tokens)

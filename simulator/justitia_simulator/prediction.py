@@ -1,9 +1,9 @@
-"""What a policy is told of a run when it arrives: the run's cost, its compute, and each request's output.
+"""What a policy is told of a run when it arrives: cost and tokens of the whole run, and each request's output.
 
 `true`: what will happen. `mean`: the workload's `predicted_cost`, else nothing, so that the policy takes the
-application's running mean. `none`: one constant for all. `noisy:F`: the truth, the run's cost and every output each
+application's running mean. `none`: one constant for all. `noisy:F`: the truth, the run's figures and every output each
 times exp(u), u uniform in [-ln F, ln F]. `liars:SHARE:DIVISOR`: that share of the runs, those with the largest cost,
-claim their cost divided by DIVISOR; outputs and everyone else's cost are true.
+claim their figures divided by DIVISOR; each request's output and everyone else's figures are true.
 
 What is drawn depends on the seed and the run's name only: every policy of a seed is told the same.
 """
@@ -11,7 +11,7 @@ What is drawn depends on the seed and the run's name only: every policy of a see
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from justitia_scheduling.model import KVTokenTime, RunId
 from justitia_simulator.workload import WorkloadRun
@@ -19,8 +19,8 @@ from justitia_simulator.workload import WorkloadRun
 NO_KNOWLEDGE_COST = 100_000.0
 """KV token-time that every run is said to cost where nothing is known: a small agent's."""
 
-NO_KNOWLEDGE_COMPUTE = 2_000.0
-"""p + 2d, in weighted tokens, that every run is said to take where nothing is known."""
+NO_KNOWLEDGE_PROMPT, NO_KNOWLEDGE_OUTPUTS = 1_600.0, 200.0
+"""Tokens that every run is said to read and to produce where nothing is known: four calls."""
 
 NO_KNOWLEDGE_OUTPUT = 100.0
 """Output tokens that every request is said to produce where nothing is known."""
@@ -28,14 +28,20 @@ NO_KNOWLEDGE_OUTPUT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """`cost` of the run; `outputs` of its requests, in the order of `WorkloadRun.requests`; the run's p + 2d.
-
-    None: nothing is told.
+    """Of the run: `cost`, tokens of all its prompts, tokens of all its outputs. Of its requests, in the order of
+    `WorkloadRun.requests`: `outputs`. None: nothing is told.
     """
 
     cost: KVTokenTime | None
     outputs: Sequence[float | None]
-    compute: float | None = None
+    prompt_tokens: float | None = None
+    output_tokens: float | None = None
+
+    def scaled(self, factor: float) -> "Told":
+        """The run's figures times `factor`; its requests' as they are."""
+        whole = (self.cost, self.prompt_tokens, self.output_tokens)
+        cost, prompt, output = (None if figure is None else figure * factor for figure in whole)
+        return Told(cost, self.outputs, prompt, output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +56,19 @@ def _each(told: Callable[[WorkloadRun], Told]) -> Callable[[Sequence[WorkloadRun
     return lambda workload: {run.id: told(run) for run in workload}
 
 
-TRUE = Prediction(
-    "true", _each(lambda run: Told(float(run.cost), [float(r.output_tokens) for r in run.requests], run.compute))
-)
+def _truth(run: WorkloadRun) -> Told:
+    outputs = [float(r.output_tokens) for r in run.requests]
+    return Told(float(run.cost), outputs, float(sum(r.prompt_tokens for r in run.requests)), sum(outputs))
+
+
+def _nothing(run: WorkloadRun) -> Told:
+    outputs = [NO_KNOWLEDGE_OUTPUT] * len(run.requests)
+    return Told(NO_KNOWLEDGE_COST, outputs, NO_KNOWLEDGE_PROMPT, NO_KNOWLEDGE_OUTPUTS)
+
+
+TRUE = Prediction("true", _each(_truth))
 MEAN = Prediction("mean", _each(lambda run: Told(run.predicted_cost, [None] * len(run.requests))))
-NONE = Prediction(
-    "none",
-    _each(lambda run: Told(NO_KNOWLEDGE_COST, [NO_KNOWLEDGE_OUTPUT] * len(run.requests), NO_KNOWLEDGE_COMPUTE)),
-)
+NONE = Prediction("none", _each(_nothing))
 
 PREDICTIONS = {p.name: p for p in (TRUE, MEAN, NONE)}
 FORMS = (*PREDICTIONS, "noisy:FACTOR", "liars:SHARE:DIVISOR")
@@ -71,8 +82,9 @@ def noisy(factor: float, seed: int) -> Prediction:
 
     def told(run: WorkloadRun) -> Told:
         rng = random.Random(f"{seed}/noisy/{run.id}")
-        cost = run.cost * math.exp(rng.uniform(-spread, spread))
-        return Told(cost, [r.output_tokens * math.exp(rng.uniform(-spread, spread)) for r in run.requests])
+        whole = _truth(run).scaled(math.exp(rng.uniform(-spread, spread)))
+        outputs = [r.output_tokens * math.exp(rng.uniform(-spread, spread)) for r in run.requests]
+        return replace(whole, outputs=outputs)
 
     return Prediction(f"noisy:{factor:g}", _each(told))
 
@@ -87,10 +99,7 @@ def liars(share: float, divisor: float) -> Prediction:
     def tell(workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
         largest = sorted(workload, key=lambda run: run.cost, reverse=True)[: round(share * len(workload))]
         lying = {run.id for run in largest}
-        return {
-            run: Told(told.cost / divisor, told.outputs) if run in lying and told.cost is not None else told
-            for run, told in TRUE.tell(workload).items()
-        }
+        return {run: told.scaled(1 / divisor) if run in lying else told for run, told in TRUE.tell(workload).items()}
 
     return Prediction(f"liars:{share:g}:{divisor:g}", tell)
 

@@ -16,13 +16,13 @@ from justitia_scheduling.srjf import SRJF
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
-LARGE = [Job(TenantId("large"), 10, 20, predicted=4 * kv_token_time(10, 20), run="large", compute=4 * 50)] * 4
+LARGE = [Job(TenantId("large"), 10, 20, predicted=4 * kv_token_time(10, 20), run="large", told=(40, 80))] * 4
 
 
 def finish_of_the_large_run(policy: Policy, batches: int) -> int:
     """The iteration in which the last of its four requests has finished."""
     small = [
-        Job(TenantId("small"), 10, 10, arrival=10 * batch, predicted=kv_token_time(10, 10), compute=30)
+        Job(TenantId("small"), 10, 10, arrival=10 * batch, predicted=kv_token_time(10, 10), told=(10, 10))
         for batch in range(batches)
         for _ in range(3)
     ]

@@ -14,7 +14,7 @@ from justitia_scheduling.policy import Policy
 class Job:
     """A request of its own run, unless `run` names one that several share. Its client may give up on the way.
 
-    `predicted` (cost) and `compute` (p + 2d) are told of the run.
+    Told of the run: `predicted`, its cost, and `told`, the tokens of its prompts and of its outputs.
     """
 
     tenant: TenantId
@@ -25,7 +25,7 @@ class Job:
     run: str | None = None
     application: str = "a"
     gives_up_after: int | None = None
-    compute: float | None = None
+    told: tuple[float, float] | None = None
 
     @property
     def size(self) -> int:
@@ -79,8 +79,8 @@ class ReservingEngine:
         job = self.jobs[request]
         run = self.run(request)
         if run not in self.policy.runs:
-            told = Run(run, job.tenant, ApplicationId(job.application), job.predicted, job.compute)
-            self.policy.run_arrived(told, now)
+            tokens = job.told or (None, None)
+            self.policy.run_arrived(Run(run, job.tenant, ApplicationId(job.application), job.predicted, *tokens), now)
         output = float(job.output) if self.policy.oracle else None
         self.policy.request_arrived(Request(request, run, job.prompt, output), now)
         self._waiting[job.tenant] += 1

@@ -19,9 +19,10 @@ class Script:
         tenant: str = "t",
         application: str = "a",
         cost: float | None = None,
-        compute: float | None = None,
+        prompt: float | None = None,
+        output: float | None = None,
     ) -> None:
-        announced = Run(RunId(run), TenantId(tenant), ApplicationId(application), cost, compute)
+        announced = Run(RunId(run), TenantId(tenant), ApplicationId(application), cost, prompt, output)
         self.policy.run_arrived(announced, self.now)
 
     def ask(self, run: str, prompt: int = 10, output: float | None = None) -> RequestId:

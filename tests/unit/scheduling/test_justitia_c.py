@@ -11,8 +11,8 @@ def test_compute_orders_a_long_prompt_after_a_long_answer_that_holds_less_of_it(
     """p=1000, d=10: C is 10,055 and p + 2d is 1,020. p=10, d=200: C is 22,100 and p + 2d is 410."""
     for policy, first in ((Justitia(KVTokenTimeCost()), "q1"), (JustitiaC(KVTokenTimeCost()), "q2")):
         host = Script(policy)
-        host.run("prompt", cost=10_055, compute=1_020)
-        host.run("answer", cost=22_100, compute=410)
+        host.run("prompt", cost=10_055, prompt=1_000, output=10)
+        host.run("answer", cost=22_100, prompt=10, output=200)
         host.ask("prompt", prompt=1000)
         host.ask("answer", prompt=10)
         assert policy.head() == first
@@ -21,7 +21,7 @@ def test_compute_orders_a_long_prompt_after_a_long_answer_that_holds_less_of_it(
 def test_virtual_time_passes_a_lone_runs_tag_when_its_compute_has_been_delivered() -> None:
     policy = JustitiaC(KVTokenTimeCost())
     host = Script(policy)
-    host.run("r", compute=100 + 2 * 20)
+    host.run("r", prompt=100, output=20)
     request = host.ask("r", prompt=100)
     host.admit()
     host.produce(request, 1, prefilled=100)
