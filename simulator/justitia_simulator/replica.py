@@ -123,7 +123,8 @@ class Replica:
             if request.run.id not in self.runs:
                 self.runs.add(request.run.id)
                 self.policy.run_arrived(request.run, now)
-            request.shareable = self.pool.shareable(request.work.prompt_tokens, request.work.prefix_tokens)
+            if request.work.prefix is not None:
+                request.shareable = self.pool.shareable(request.work.prompt_tokens, request.work.prefix_tokens)
             self.waiting[request.id] = request
             announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
             self.policy.request_arrived(announced, now)

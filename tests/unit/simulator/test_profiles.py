@@ -56,7 +56,9 @@ def test_a_profile_comes_back_from_its_file(name: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_lists_those_that_are_known() -> None:
-    with pytest.raises(ValueError, match="unknown engine 'b200': choose one of a100-40g-llama2-7b, .*, or a profile's"):
+    with pytest.raises(
+        ValueError, match=r"unknown engine 'b200': choose one of a100-40g-llama2-7b, .*, or a profile's"
+    ):
         find_profile("b200")
 
 
@@ -84,7 +86,8 @@ def test_a_file_may_leave_out_what_has_a_default(tmp_path: Path) -> None:
             "'peak' needs block_size 1",
         ),
         (
-            '{"name": "x", "timing": {"type": "layers", "layers": [[8, 1], [4, 2]], "per_kv_token": 0}, "kv_tokens": 9}',
+            '{"name": "x", "timing": {"type": "layers", "layers": [[8, 1], [4, 2]], "per_kv_token": 0}, '
+            '"kv_tokens": 9}',
             "growing tokens",
         ),
     ],
