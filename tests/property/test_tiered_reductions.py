@@ -55,10 +55,9 @@ def test_one_tenant_with_kappa_1_is_served_as_by_justitia(jobs: list[Job]) -> No
 class StretchedJustitia(Justitia):
     """The paper's policy with every run's cost multiplied by kappa in its tag, and true in the fluid server."""
 
-    def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
-        super().on_run_arrived(run, now)
+    def key(self, run: OpenRun) -> float:
         start, finish = self.virtual_time.start(run.id), self.virtual_time.finish(run.id)
-        self._key[run.id] = start + KAPPA * (finish - start)
+        return start + KAPPA * (finish - start)
 
 
 def served(policy: Policy, jobs: list[Job], weight: float = 1.0) -> list[RequestId]:

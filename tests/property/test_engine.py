@@ -1,0 +1,197 @@
+"""The simulated engine under every policy and kind of loop: nothing lost, nothing twice, never more KV than there is.
+
+A witness hears what the policy is told and keeps books of its own. Then: jumping over decode steps changes nothing.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from justitia_scheduling.cost import EngineTime, KVTokenTimeCost
+from justitia_scheduling.model import RequestId, Step
+from justitia_scheduling.policy import Policy
+from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_simulator import replica
+from justitia_simulator.engine import Engine
+from justitia_simulator.occupancy import Admission
+from justitia_simulator.prediction import TRUE
+from justitia_simulator.profiles import EngineProfile, Preemption
+from justitia_simulator.records import PolicyResults
+from justitia_simulator.timing import Coefficients, LinearTiming, SeparateTiming
+from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+
+CAPACITY = 120
+WHOLE = SeparateTiming(Coefficients(0.1, 0.01, 0.001), Coefficients(0.3, 0.01), 0.05)
+MIXED = LinearTiming(0.1, 0.01, 0.02, 0.001)
+OPTIMISTIC, SWAP = Admission.OPTIMISTIC, Preemption.SWAP
+PROFILES = {
+    p.name: p
+    for p in (
+        EngineProfile("whole prompts, reserving", WHOLE, CAPACITY, max_requests=4, prefix_cache=True),
+        EngineProfile("whole prompts, peak", WHOLE, CAPACITY, admission=Admission.PEAK, decode_steps_per_admission=10),
+        EngineProfile("whole prompts, optimistic", WHOLE, CAPACITY, 4, OPTIMISTIC),
+        EngineProfile("whole prompts, swapping", WHOLE, CAPACITY, 4, OPTIMISTIC, None, 5, SWAP, 0.01),
+        EngineProfile("mixed, reserving", MIXED, CAPACITY, 4, token_budget=16),
+        EngineProfile("mixed, optimistic", MIXED, CAPACITY, 4, OPTIMISTIC, 16, 6, prefix_cache=True),
+        EngineProfile("mixed, swapping", MIXED, CAPACITY, 1, OPTIMISTIC, 3, preemption=SWAP, swap_per_token=0.01),
+    )
+}
+
+REQUEST = st.builds(
+    WorkloadRequest, st.integers(1, 60), st.integers(1, 60), st.sampled_from([None, "a", "b"]), st.integers(0, 40)
+)
+STAGE = st.builds(Stage, st.lists(REQUEST, min_size=1, max_size=3).map(tuple), st.sampled_from([0.0, 0.7]))
+RUN = st.tuples(st.lists(STAGE, min_size=1, max_size=3), st.sampled_from("tuv"), st.floats(0, 20))
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[WorkloadRun]:
+    drawn = draw(st.lists(RUN, min_size=1, max_size=10))
+    return [WorkloadRun(f"r{i}", tenant, "app", at, tuple(s)) for i, (s, tenant, at) in enumerate(drawn)]  # type: ignore[arg-type]
+
+
+class Witness:
+    """Books of its own on what a policy is told. `faults` says what was wrong."""
+
+    def __init__(self, policy: Policy, block_size: int, capacity: int) -> None:
+        self.block_size, self.capacity = block_size, capacity
+        self.faults: list[str] = []
+        self.prompt: dict[RequestId, int] = {}
+        self.prefix: dict[RequestId, tuple[str | None, int]] = {}
+        self.cached: dict[RequestId, int] = {}
+        self.prefilled: defaultdict[RequestId, int] = defaultdict(int)
+        self.produced: defaultdict[RequestId, int] = defaultdict(int)
+        self.preemptions: Counter[RequestId] = Counter()
+        self.done: set[RequestId] = set()
+        self.running: set[RequestId] = set()
+        self.busy = 0.0
+        for event in ("request_arrived", "admitted", "stepped", "preempted", "finished"):
+            self._listen(policy, event)
+
+    def _listen(self, policy: Policy, event: str) -> None:
+        told, heard = getattr(policy, event), getattr(self, event)
+
+        def both(*args: Any, **kwargs: Any) -> None:
+            told(*args, **kwargs)
+            heard(*args)
+
+        setattr(policy, event, both)
+
+    def request_arrived(self, request: Any, now: float) -> None:
+        self.prompt[request.id] = request.prompt_tokens
+
+    def admitted(self, name: RequestId, now: float, cached: int = 0) -> None:
+        self.running.add(name)
+        self.cached.setdefault(name, cached)
+
+    def preempted(self, name: RequestId, now: float) -> None:
+        self.running.remove(name)
+        self.preemptions[name] += 1
+        if not self.running:
+            self.faults.append(f"{name} preempted though it ran alone")
+
+    def stepped(self, step: Step, now: float) -> None:
+        self.busy += step.duration or 0.0
+        if not {p.request for p in step.progress} <= self.running:
+            self.faults.append("progress of a request that does not run")
+        for p in step.progress:
+            self.prefilled[p.request] += p.prefilled
+            self.produced[p.request] += p.produced
+        shared: dict[str, int] = {}
+        blocks = 0
+        for name in self.running:
+            if not self.produced[name]:
+                continue
+            prefix, tokens = self.prefix[name]
+            common = min(tokens, self.prompt[name] - 1) // self.block_size if prefix else 0
+            blocks += -(-(self.prompt[name] + self.produced[name]) // self.block_size) - common
+            if prefix:
+                shared[prefix] = max(shared.get(prefix, 0), common)
+        if self.preemptions:
+            return  # Requests that are recomputed hold less than they have produced.
+        if (blocks + sum(shared.values())) * self.block_size > self.capacity:
+            self.faults.append(f"{blocks} blocks and prefixes {shared} held at {now}")
+
+    def finished(self, name: RequestId, now: float) -> None:
+        self.running.remove(name)
+        if name in self.done:
+            self.faults.append(f"{name} finished twice")
+        self.done.add(name)
+        if self.prefilled[name] > self.prompt[name] or (
+            not self.preemptions[name] and self.prefilled[name] + self.cached[name] != self.prompt[name]
+        ):
+            self.faults.append(f"{name}: {self.prefilled[name]} of {self.prompt[name]} prompt tokens processed")
+
+
+def serve(
+    runs: Sequence[WorkloadRun], profile: EngineProfile, policy: Policy, capacity: int = CAPACITY
+) -> tuple[PolicyResults, Witness, Engine]:
+    witness = Witness(policy, profile.block_size, capacity)
+    for run in runs:
+        for i, work in enumerate(run.requests):
+            witness.prefix[RequestId(f"{run.id}#{i}")] = (work.prefix, work.prefix_tokens)
+    engine = Engine(policy, profile, label="x", prediction=TRUE, kv_tokens=CAPACITY)
+    return engine.serve(runs), witness, engine
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@settings(max_examples=5, deadline=None)
+@given(runs=workloads())
+def test_everything_is_served_once_in_the_space_there_is(
+    name: str, profile: EngineProfile, runs: list[WorkloadRun]
+) -> None:
+    policy = build_policy(name, EngineTime(profile.charge))
+    results, witness, engine = serve(runs, profile, policy)
+    assert witness.faults == []
+    asked = {f"{run.id}#{i}": work.output_tokens for run in runs for i, work in enumerate(run.requests)}
+    assert dict(witness.produced) == asked
+    assert witness.done == set(asked)
+    assert len(results.requests) == len(asked)
+    assert sum(r.preemptions for r in results.requests) == sum(witness.preemptions.values())
+    if profile.admission is not OPTIMISTIC:
+        assert not witness.preemptions
+    if not witness.preemptions:
+        assert sum(policy.service.values()) == pytest.approx(witness.busy)
+    assert sum(policy.service.values()) <= witness.busy + 1e-9
+    assert not policy.requests
+    assert not policy.runs
+    for one in engine._replicas:
+        assert one.pool.free == one.pool.total
+    for r in results.requests:
+        assert r.arrival <= r.ready <= r.admitted < r.first_token <= r.finished  # type: ignore[operator]
+
+
+def test_the_witness_sees_an_engine_that_holds_more_than_it_may() -> None:
+    runs = [WorkloadRun(f"r{i}", "t", "a", 0.0, (Stage((WorkloadRequest(50, 8),)),)) for i in range(2)]  # type: ignore[arg-type]
+    for allowed, sound in ((CAPACITY, True), (100, False)):
+        profile = PROFILES["whole prompts, reserving"]
+        _, witness, _ = serve(runs, profile, build_policy("fcfs", KVTokenTimeCost()), allowed)
+        assert (witness.faults == []) is sound
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
+@pytest.mark.parametrize("name", sorted(POLICIES))
+@settings(max_examples=4, deadline=None)
+@given(runs=workloads())
+def test_jumping_over_decode_steps_is_the_same_as_taking_them(
+    name: str, profile: EngineProfile, runs: list[WorkloadRun]
+) -> None:
+    """Where everybody waiting is looked at after every step; costs are told, so that no estimate is revised midway."""
+    outcomes = []
+    for longest in (10_000, 1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replica, "LONGEST_JUMP", longest)
+            patch.setattr(replica, "LONGEST_JUMP_WHILE_WAITING", 1)
+            outcomes.append(serve(runs, profile, build_policy(name, KVTokenTimeCost()))[0].requests)
+    jumped, stepped = (
+        sorted(requests, key=lambda r: (r.run, r.stage, r.finished, r.admitted)) for requests in outcomes
+    )
+    assert len(jumped) == len(stepped)
+    for a, b in zip(jumped, stepped, strict=True):
+        assert (a.run, a.preemptions) == (b.run, b.preemptions)
+        assert (a.admitted, a.first_token, a.finished) == pytest.approx((b.admitted, b.first_token, b.finished))
