@@ -66,6 +66,15 @@ def figures(requests: list[Served]) -> Figures:
     return Figures(tokens / max(r.finished for r in requests), fmean(r.first_token - r.arrival for r in requests))
 
 
+def client_error(ours: list[Served], real: list[Served]) -> float:
+    """How far each client's mean wait for the first token is off, over all that was waited for in reality."""
+    waits: dict[TenantId, list[float]] = {}
+    for sign, requests in ((1.0, ours), (-1.0, real)):
+        for r in requests:
+            waits.setdefault(r.client, []).append(sign * (r.first_token - r.arrival))
+    return sum(abs(sum(mine)) for mine in waits.values()) / sum(r.first_token - r.arrival for r in real)
+
+
 def _rows(name: str) -> list[dict[str, str]]:
     with gzip.open(DATA / f"{name}.csv.gz", "rt", newline="") as file:
         return list(csv.DictReader(file))
