@@ -7,6 +7,7 @@ What a request costs is spread evenly over the time from its first to its last t
   summed over clients, `min(largest s - s, |demand - s|)`: less than the best served and less than asked.
   With T = 600 s: ticks 28.5 i for i = 1..19, centred 30 s later, windows of 60 s. Other T scale all of it.
 - :func:`widest_gap`, figures 3, 15, 16 and 19: `max |W_i(0,t) - W_j(0,t)|`, W the service since the start.
+- :func:`service_rates`, figures 3 to 6, 10 and 16: W over a window, per second.
 - :func:`response_times`, figures 4 to 6 and 9 to 13: the mean wait for the first token of those that came in a window.
 
 Cost is p + 2d weighted tokens, or `profiled_cost` (section B.2). Where the authors took that one they measured the
@@ -113,6 +114,22 @@ def widest_gap(
         for client, mine in _by_client(requests).items()
     ]
     return [max(at) - min(at) for at in zip(*served, strict=True)]
+
+
+def service_rates(
+    requests: Sequence[Served],
+    client: TenantId,
+    moments: Sequence[Seconds],
+    window: Seconds = 60.0,
+    *,
+    cost: Cost = weighted_tokens,
+) -> list[float]:
+    """The client's service per second in a window around each moment."""
+    mine = [r for r in requests if r.client == client]
+    return [
+        sum(_cost(r, cost) * r.part_within(moment - window / 2, moment + window / 2) for r in mine) / window
+        for moment in moments
+    ]
 
 
 def response_times(
