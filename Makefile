@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format crds lock clean cluster engine pytest
+.PHONY: help demo reproduce test lint format crds lock clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -14,6 +14,9 @@ help: ## List the commands
 
 demo: .venv/.synced ## The main job on this machine; MODEL=FOLDER_OR_NAME for a real model, DEMO_ARGS= for its options
 	.venv/bin/justitia demo $(if $(MODEL),--model '$(MODEL)') $(DEMO_ARGS)
+
+reproduce: .venv/.synced ## The papers' evaluations again, into docs/results; QUICK=1 for a look, REPRODUCE_ARGS= for its options
+	$(PYTHON_BIN) -m justitia_benchmarks $(if $(QUICK),--quick) $(REPRODUCE_ARGS)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test
 

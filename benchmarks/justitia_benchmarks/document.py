@@ -1,0 +1,96 @@
+"""The document of a reproduction: one table of claims, then each experiment's plots and tables.
+
+Everything in its folder is written by this module and by the experiments' reports; nothing is written by hand.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from justitia_benchmarks.experiment import Claim, Experiment
+from justitia_benchmarks.runner import Outcome
+from justitia_benchmarks.statistics import Estimate
+from justitia_simulator.files import write_bytes
+
+PAPERS = {
+    "justitia": "Justitia (task-parallel LLM agents)",
+    "vtc": "VTC (fairness in serving LLMs)",
+    "tail-aware": "UniBoost (tail-aware scheduling)",
+    "ours": "This project's own",
+}
+COLUMNS = ("claim", "the paper's figure", "ours", "verdict", "why")
+INTERVALS = (
+    "Figures are means over seeds with their 95 % confidence interval (Student's t; of a ratio: geometric mean of the "
+    "paired ratios, t on their logarithms). Each ratio compares policies on the same workloads, seed by seed."
+)
+
+
+def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "") -> Path:
+    """Write `README.md` and a folder per experiment; the folder's earlier content is replaced. `note` comes first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    claims: list[tuple[Experiment, Claim]] = []
+    sections: list[str] = []
+    for outcome in outcomes:
+        experiment = outcome.experiment
+        own = folder / experiment.name
+        own.mkdir(parents=True)
+        if outcome.failures:
+            sections.append(_section(experiment, f"No report: {len(outcome.failures)} of its cells failed."))
+            continue
+        claims += [(experiment, claim) for claim in experiment.report(outcome.rows, own)]
+        sections.append(_section(experiment, _content(own, outcome)))
+    path = folder / "README.md"
+    parts = [
+        "# Results",
+        "Written by `make reproduce`.",
+        *([note] if note else []),
+        INTERVALS,
+        _claims(claims),
+        *sections,
+    ]
+    write_bytes(path, "\n\n".join(parts).encode() + b"\n")
+    return path
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A Markdown table; a report's tables appear in the order of their file names."""
+    write_bytes(path, _table(columns, rows).encode() + b"\n")
+
+
+def _claims(claims: Sequence[tuple[Experiment, Claim]]) -> str:
+    parts = ["## Claims"]
+    for paper, title in PAPERS.items():
+        rows = [
+            [
+                f"{claim.claim} ([{experiment.name}](#{experiment.name}))",
+                claim.paper,
+                claim.ours.text if isinstance(claim.ours, Estimate) else claim.ours,
+                claim.verdict.value,
+                claim.why,
+            ]
+            for experiment, claim in claims
+            if experiment.paper == paper
+        ]
+        if rows:
+            parts += [f"### {title}", _table(COLUMNS, rows)]
+    return "\n\n".join(parts)
+
+
+def _section(experiment: Experiment, content: str) -> str:
+    return f'## {experiment.title}\n\n<a id="{experiment.name}"></a>\n\n{content}'
+
+
+def _content(folder: Path, outcome: Outcome) -> str:
+    seeds = {cell.seed for cell, _ in outcome.rows}
+    parts = [f"{len(outcome.rows)} cells, {len(seeds)} seeds."]
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".md":
+            parts.append(path.read_text(encoding="utf-8").strip())
+        elif path.suffix in {".svg", ".png"}:
+            parts.append(f"![{path.stem}]({folder.name}/{path.name})")
+    return "\n\n".join(parts)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

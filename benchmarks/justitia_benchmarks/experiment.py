@@ -1,0 +1,79 @@
+"""What an experiment is: cells that are run on their own, and a report that reads all of them.
+
+A cell is one task of a worker process: parameters and a seed. :meth:`Experiment.run` is pure, the same cell gives the
+same figures, so that results are kept and an interrupted reproduction goes on where it was. :meth:`Experiment.report`
+draws plots (`.svg`, `.png`) and tables (`.md`) into its folder and returns the claims it decides.
+
+An experiment is sent to worker processes, so it must be picklable: an instance of a module's class.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from justitia_benchmarks.statistics import Estimate
+
+Parameter = str | int | float | bool
+Figures = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task: what is varied, and the seed of what is drawn."""
+
+    parameters: Mapping[str, Parameter]
+    seed: int
+
+    @property
+    def text(self) -> str:
+        return " ".join([*(f"{name}={value}" for name, value in self.parameters.items()), f"seed={self.seed}"])
+
+
+Row = tuple[Cell, Figures]
+
+
+class Verdict(Enum):
+    """How our figure stands to the paper's."""
+
+    BEATEN = "beaten"
+    REACHED = "reached"
+    NOT_REACHED = "not reached"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a paper (or ours), its figure there, our figure, and why the verdict is what it is."""
+
+    claim: str
+    paper: str
+    ours: Estimate | str
+    verdict: Verdict
+    why: str
+
+
+class Experiment(Protocol):
+    """`paper` is `justitia`, `vtc`, `tail-aware` or `ours`; `name` is unique and names files."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def paper(self) -> str: ...
+
+    def cells(self, quick: bool) -> Sequence[Cell]:
+        """All tasks; with `quick` few and small ones."""
+        ...
+
+    def run(self, cell: Cell) -> Figures:
+        """The figures of one cell: an object that JSON can hold, without NaN or infinity."""
+        ...
+
+    def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
+        """Draw plots and write tables of these rows into the folder."""
+        ...

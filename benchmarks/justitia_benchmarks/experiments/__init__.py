@@ -1,0 +1,6 @@
+"""All experiments, in the order of the document. One module per family; what several share lies beside them."""
+
+from justitia_benchmarks.experiment import Experiment
+from justitia_benchmarks.experiments import justitia
+
+EXPERIMENTS: tuple[Experiment, ...] = (*justitia.EXPERIMENTS,)

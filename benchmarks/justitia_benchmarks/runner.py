@@ -1,0 +1,149 @@
+"""Runs the cells of experiments in worker processes and keeps every result, so that nothing is computed twice.
+
+A result lies in `<folder>/<experiment>/<digest>.json`. The digest covers the cell and the source of what computed it:
+the scheduling and simulator packages and those modules of `justitia_benchmarks.experiments` that the experiment's own
+module imports. So a change there runs again, a change of reports or of this file does not. Files are written whole or
+not at all: a run that is interrupted, even killed, goes on where it was.
+
+A cell that fails is named, with its error, and the others go on. Its experiment has no report.
+"""
+
+import ast
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from justitia_benchmarks.experiment import Cell, Experiment, Row
+from justitia_simulator.files import write_bytes
+
+WHOLE_PACKAGES = ("justitia_scheduling", "justitia_simulator")
+FOLLOWED = "justitia_benchmarks.experiments"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that has no result, and why."""
+
+    experiment: str
+    cell: Cell
+    error: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.experiment} [{self.cell.text}]: {self.error}"
+
+
+@dataclass
+class Outcome:
+    """All rows of one experiment in the order of its cells, or the failures that keep it from a report."""
+
+    experiment: Experiment
+    rows: list[Row] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    computed: int = 0
+
+
+OnDone = Callable[[Experiment, int, int], None]
+OnFailure = Callable[[Failure], None]
+
+
+def run_experiments(
+    plan: Mapping[Experiment, Sequence[Cell]],
+    folder: Path,
+    *,
+    jobs: int,
+    on_done: OnDone = lambda experiment, done, total: None,
+    on_failure: OnFailure = lambda failure: None,
+) -> list[Outcome]:
+    """Compute what `folder` does not hold yet, `jobs` cells at a time; one outcome per experiment, in order."""
+    paths = {e: [folder / e.name / f"{digest(e, cell)}.json" for cell in cells] for e, cells in plan.items()}
+    outcomes = {e: Outcome(e) for e in plan}
+    missing = [
+        (e, cell, path) for e, cells in plan.items() for cell, path in zip(cells, paths[e], strict=True)
+        if not path.exists()
+    ]  # fmt: skip
+    left = {e: sum(m[0] is e for m in missing) for e in plan}
+    for e, cells in plan.items():
+        on_done(e, len(cells) - left[e], len(cells))
+    for (e, cell, path), future in _computed(missing, jobs):
+        try:
+            write_bytes(path, future.result())
+            outcomes[e].computed += 1
+        except Exception as error:
+            failure = Failure(e.name, cell, f"{type(error).__name__}: {error}")
+            outcomes[e].failures.append(failure)
+            on_failure(failure)
+        left[e] -= 1
+        on_done(e, len(plan[e]) - left[e], len(plan[e]))
+    for e, outcome in outcomes.items():
+        if not outcome.failures:
+            outcome.rows = [
+                (cell, json.loads(path.read_bytes())["figures"]) for cell, path in zip(plan[e], paths[e], strict=True)
+            ]
+    return list(outcomes.values())
+
+
+def digest(experiment: Experiment, cell: Cell) -> str:
+    """Names the cell's result: another one if the cell, or the source that computes it, is another."""
+    content = hashlib.sha256(_canonical([dict(cell.parameters), cell.seed]))
+    for path in source_files(type(experiment).__module__):
+        content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return content.hexdigest()[:20]
+
+
+def source_files(module: str) -> list[Path]:
+    """The files that decide what the experiments of a module compute."""
+    files: list[Path] = []
+    for package in WHOLE_PACKAGES:
+        spec = find_spec(package)
+        for location in (spec and spec.submodule_search_locations) or []:
+            files += sorted(Path(location).rglob("*.py"))
+    pending, seen = [module], set()
+    while pending:
+        spec = find_spec(name := pending.pop())
+        if name in seen or spec is None or spec.origin is None:
+            continue
+        seen.add(name)
+        files.append(Path(spec.origin))
+        pending += _followed_imports(Path(spec.origin))
+    return files
+
+
+def _followed_imports(path: Path) -> Iterable[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(FOLLOWED + "."):
+            yield node.module
+
+
+Task = tuple[Experiment, Cell, Path]
+
+
+def _computed(tasks: Sequence[Task], jobs: int) -> Iterable[tuple[Task, "Future[bytes]"]]:
+    """Each task with its result, as they end."""
+    if not tasks:
+        return
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {
+            pool.submit(run_cell, experiment, cell): (experiment, cell, path) for experiment, cell, path in tasks
+        }
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_cell(experiment: Experiment, cell: Cell) -> bytes:
+    """The content of the cell's file. Raises ValueError on figures that JSON cannot hold."""
+    figures = dict(experiment.run(cell))
+    return _canonical({"parameters": dict(cell.parameters), "seed": cell.seed, "figures": figures})
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()

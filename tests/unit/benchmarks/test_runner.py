@@ -1,0 +1,110 @@
+"""Results are computed once, survive an interruption, and follow the source; failures name themselves."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from justitia_benchmarks import runner
+from justitia_benchmarks.experiment import Cell, Experiment
+from justitia_benchmarks.runner import Outcome, digest, run_experiments, source_files
+from support.experiments import Squares
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    (tmp_path / "marks").mkdir()
+    return tmp_path / "marks"
+
+
+def run(experiment: Experiment, folder: Path, jobs: int = 1) -> Outcome:
+    [outcome] = run_experiments({experiment: experiment.cells(False)}, folder, jobs=jobs)
+    return outcome
+
+
+def computed(marks: Path) -> list[str]:
+    return sorted(mark.name.rsplit("-", 1)[0] for mark in marks.iterdir())
+
+
+def test_every_cell_is_computed_once_and_its_rows_come_in_the_order_of_the_cells(tmp_path: Path, marks: Path) -> None:
+    squares = Squares(marks)
+    first = run(squares, tmp_path / "out", jobs=2)
+    again = run(squares, tmp_path / "out")
+    assert [figures for _, figures in first.rows] == [{"square": s} for s in (0, 1, 4, 1, 2, 5)]
+    assert [cell for cell, _ in first.rows] == list(squares.cells(False))
+    assert (first.computed, again.computed) == (6, 0)
+    assert again.rows == first.rows
+    assert len(computed(marks)) == 6
+
+
+def test_what_an_interrupted_run_has_not_computed_is_computed_by_the_next(tmp_path: Path, marks: Path) -> None:
+    squares = Squares(marks)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(experiment: Experiment, done: int, total: int) -> None:
+        if done == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run_experiments({squares: squares.cells(False)}, tmp_path, jobs=1, on_done=interrupt)
+    kept = len(list((tmp_path / "squares").glob("*.json")))
+    assert kept == 2
+    assert run(squares, tmp_path).computed == 4
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [("raises", "RuntimeError: the engine is stuck"), ("nan", "ValueError: Out of range float values")],
+)
+def test_a_failing_cell_names_itself_and_the_others_finish(tmp_path: Path, marks: Path, how: str, error: str) -> None:
+    outcome = run(Squares(marks, bad=1, how=how), tmp_path / "out")
+    assert sorted(f.text.split(":", 1)[0] for f in outcome.failures) == ["squares [x=1 seed=0]", "squares [x=1 seed=1]"]
+    assert all(error in f.text for f in outcome.failures)
+    assert outcome.computed == 4
+    assert outcome.rows == []
+    assert run(Squares(marks), tmp_path / "out").computed == 2, "only what failed runs again"
+
+
+def test_a_result_says_what_it_is_of(tmp_path: Path, marks: Path) -> None:
+    squares = Squares(marks)
+    run(squares, tmp_path / "out")
+    path = tmp_path / "out" / "squares" / f"{digest(squares, Cell({'x': 2}, 1))}.json"
+    assert json.loads(path.read_bytes()) == {"parameters": {"x": 2}, "seed": 1, "figures": {"square": 5}}
+
+
+def test_the_digest_depends_on_the_cell(marks: Path) -> None:
+    squares = Squares(marks)
+    cells = [Cell({"x": 1}, 0), Cell({"x": 2}, 0), Cell({"x": 1}, 1), Cell({"y": 1}, 0), Cell({"x": 1.0}, 0)]
+    assert len({digest(squares, cell) for cell in cells}) == len(cells)
+
+
+@pytest.mark.parametrize("changed", ["family", "shared"])
+def test_the_digest_follows_the_source_of_the_experiment_and_of_what_it_imports_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    package = tmp_path / "evaluations"
+    package.mkdir()
+    sources = {"__init__": "", "family": "from evaluations.shared import x\nclass E: pass\n", "shared": "x = 1\n"}
+    for name, text in {**sources, "unrelated": "y = 1\n"}.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(runner, "FOLLOWED", "evaluations")
+    experiment = type("Anything", (), {"__module__": "evaluations.family"})()
+    cell = Cell({"x": 1}, 0)
+    try:
+        before = digest(experiment, cell)
+        (package / "unrelated.py").write_text("y = 2\n")
+        assert digest(experiment, cell) == before
+        (package / f"{changed}.py").write_text(sources[changed] + "# changed\n")
+        assert digest(experiment, cell) != before
+    finally:
+        sys.modules.pop("evaluations", None)
+
+
+def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment() -> None:
+    names = {f"{path.parent.name}/{path.name}" for path in source_files("justitia_benchmarks.experiments.justitia")}
+    assert {"justitia_scheduling/tiered.py", "justitia_simulator/engine.py", "experiments/justitia.py"} <= names
+    assert "justitia_benchmarks/document.py" not in names
