@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from justitia_cli.console import errors, mistakes, output, parse_weights
 from justitia_cli.tables import print_json, print_summary
-from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, ProfiledCost, WeightedTokens
 from justitia_scheduling.registry import DEFAULT_POLICY, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import PREDICTIONS, find_prediction
@@ -17,7 +17,7 @@ from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import load_workload
 
-COST_MODELS = ("engine-time", "kv-token-time", "weighted-tokens")
+COST_MODELS = ("engine-time", "kv-token-time", "weighted-tokens", "profiled")
 
 
 def simulate_command(  # noqa: PLR0917
@@ -74,4 +74,6 @@ def build_cost_model(name: str, profile: EngineProfile) -> CostModel:
             return KVTokenTimeCost()
         case "weighted-tokens":
             return WeightedTokens()
+        case "profiled":
+            return ProfiledCost()
     raise ValueError(f"unknown cost model {name!r}: choose one of {', '.join(COST_MODELS)}")

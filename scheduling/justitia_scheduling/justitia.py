@@ -4,63 +4,41 @@ Source: Justitia, section IV. Key of a run: its virtual finish time `F_j = V(a_j
 when the run arrives, C_j predicted (else the application's censored mean), in KV token-time. Never retagged
 while it is open; when it ends, its departure from the fluid server takes its true cost.
 
-Preempted requests come first, in the order they were preempted, and nothing else is admitted while one waits.
-The victim of a preemption is the running request with the largest F, among equals the latest to arrive.
-
 Theorem 1(a), fluid server that preempts between runs: every run finishes no later than under GPS.
 """
 
-from collections import OrderedDict
+from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel
-from justitia_scheduling.estimate import CensoredMean
+from justitia_scheduling.estimate import FIRST_ESTIMATE, CensoredMean
 from justitia_scheduling.gps import VirtualTime
-from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds
-from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
-from justitia_scheduling.runqueue import RunQueue
+from justitia_scheduling.model import KVTokenTime, Run, RunId, Seconds
+from justitia_scheduling.policy import OpenRun
+from justitia_scheduling.runorder import RunOrder
 
 
-class Justitia(Policy):
+class Justitia(RunOrder):
     """Order key: (preempted first, virtual finish time F, arrival of the run)."""
+
+    first_estimate: ClassVar[float] = FIRST_ESTIMATE
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self.virtual_time = VirtualTime()
-        self._estimates = CensoredMean()
-        self._key: dict[RunId, float] = {}
-        self._preempted: OrderedDict[RequestId, None] = OrderedDict()
-        self._queue = RunQueue()
+        self._estimates = CensoredMean(self.first_estimate)
 
-    def head(self) -> RequestId | None:
-        if self._preempted:
-            return next(iter(self._preempted))
-        first = self._queue.first()
-        return None if first is None else first.id
+    def key(self, run: OpenRun) -> float:
+        return self.virtual_time.finish(run.id)
 
-    def order(self) -> list[RequestId]:
-        return [*self._preempted, *(request for _, request in self._queue.order())]
-
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        return (self._key[request.run.id], request.sequence)
+    def predicted(self, run: Run) -> float | None:
+        """What the host told of the run's cost."""
+        return run.predicted_cost
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
-        cost = run.run.predicted_cost
+        cost = self.predicted(run.run)
         if cost is None:
             cost = self._estimates.estimate(run.run.application)
         self.virtual_time.arrive(run.id, cost, self.weight(run.tenant))
-        self._key[run.id] = self.virtual_time.finish(run.id)
-
-    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        if request.preemptions:
-            self._preempted[request.id] = None
-        else:
-            self._queue.push(request, self._key[request.run.id])
-
-    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        if request.preemptions:
-            del self._preempted[request.id]
-        else:
-            self._queue.remove(request)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         for run, increment in delivered.items():
@@ -68,8 +46,6 @@ class Justitia(Policy):
         self.virtual_time.advance(sum(delivered.values()))
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
-        del self._key[run.id]
-        self._estimates.ended(run)
-        self.virtual_time.end(run.id, run.attained)
+        self.virtual_time.end(run.id, self._estimates.ended(run))
         if not self.runs:
             self.virtual_time.clear()

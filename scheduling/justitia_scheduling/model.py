@@ -22,13 +22,15 @@ KVTokenTime = float
 class Run:
     """One execution of an application: stages of parallel requests, done when the last one is done.
 
-    `predicted_cost` is the whole run's cost in KV token-time if something predicted it, else None.
+    `predicted_cost` is the whole run's cost in KV token-time if something predicted it, else None;
+    `predicted_compute` likewise its p + 2d in weighted tokens.
     """
 
     id: RunId
     tenant: TenantId
     application: ApplicationId
     predicted_cost: KVTokenTime | None = None
+    predicted_compute: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,9 @@ class Engine:
             ready, _, run = heapq.heappop(self._events)
             if run.stage == 0:
                 source = run.run
-                self._policy.run_arrived(Run(source.id, source.tenant, source.application, run.told.cost), self._now)
+                told = run.told
+                announced = Run(source.id, source.tenant, source.application, told.cost, told.compute)
+                self._policy.run_arrived(announced, self._now)
             for work in run.run.stages[run.stage].requests:
                 request = _Request(RequestId(f"{run.run.id}#{run.made}"), run, work, ready, work.output_tokens)
                 predicted = run.told.outputs[run.made]

@@ -72,6 +72,11 @@ class WorkloadRun:
         return sum(r.cost for r in self.requests)
 
     @property
+    def compute(self) -> float:
+        """True p + 2d over its requests, in weighted tokens."""
+        return float(sum(r.prompt_tokens + 2 * r.output_tokens for r in self.requests))
+
+    @property
     def requests(self) -> tuple[WorkloadRequest, ...]:
         return tuple(r for stage in self.stages for r in stage.requests)
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import EngineTime, KVTokenTimeCost, StepTime, WeightedTokens, Work
+from justitia_scheduling.cost import (
+    CostModel,
+    EngineTime,
+    KVTokenTimeCost,
+    ProfiledCost,
+    StepTime,
+    WeightedTokens,
+    Work,
+)
 from justitia_scheduling.model import Progress, RequestId, kv_token_time
 
 STEP = StepTime(per_step=0.01, per_token=0.001, per_kv_token=0.0001)
@@ -50,3 +58,43 @@ def test_recomputation_is_charged_to_nobody() -> None:
 
 def test_an_unseen_step_is_charged_by_the_coefficients_with_the_fixed_part_shared() -> None:
     assert EngineTime(STEP).step([work(prompt=100)], None, 4) == [pytest.approx(0.01 / 4 + 0.001 + 0.01)]
+
+
+@given(p=st.integers(1, 4000), chunks=st.lists(st.integers(1, 90), min_size=1, max_size=30))
+def test_a_request_ends_up_charged_its_profiled_cost_however_its_tokens_are_chunked(p: int, chunks: list[int]) -> None:
+    cost = ProfiledCost()
+    charged, before = cost.admission(p), 0
+    for n in chunks:
+        charged += cost.step([work(p, before, produced=n)], None, 1)[0]
+        before += n
+    assert charged == pytest.approx(2.1 * p + before + 0.04 * p * before + 0.032 * before**2 + 11.46)
+    assert cost.whole(p, before, 1) == pytest.approx(charged)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "measured"),
+    [(64, 256, 0.0149 + 0.3003), (256, 128, 0.0543 + 0.1902), (256, 256, 0.0558 + 0.5011), (512, 256, 0.1091 + 0.7604)],
+)
+def test_the_profiled_cost_is_the_measured_time_in_tenths_of_a_millisecond(
+    prompt: int, output: int, measured: float
+) -> None:
+    """Seconds of prefill and decode per request that VTC's authors measured on an A10G."""
+    assert ProfiledCost().whole(prompt, output, 1) * 1e-4 == pytest.approx(measured, rel=0.05)
+
+
+@given(requests=st.lists(st.tuples(st.integers(1, 300), st.integers(1, 200)), min_size=1, max_size=30))
+def test_what_the_engine_can_still_be_charged_covers_all_output_and_the_largest_admission(
+    requests: list[tuple[int, int]],
+) -> None:
+    for cost in (ProfiledCost(), WeightedTokens(), KVTokenTimeCost()):
+        output = sum(cost.whole(p, d, 1) - cost.admission(p) for p, d in requests)
+        u = cost.in_engine(sum(p + d for p, d in requests), max(d for _, d in requests))
+        assert output + max(cost.admission(p) for p, _ in requests) <= u + 1e-6
+
+
+@pytest.mark.parametrize("cost", [KVTokenTimeCost(), WeightedTokens(), EngineTime(STEP)], ids=lambda cost: cost.unit)
+def test_a_whole_request_alone_is_predicted_to_cost_what_its_steps_charge(cost: CostModel) -> None:
+    charged = cost.admission(40)
+    for i in range(12):
+        charged += cost.step([work(40, i, prefilled=0 if i else 40)], None, 1)[0]
+    assert cost.whole(40, 12, 1) == pytest.approx(charged)

@@ -61,7 +61,7 @@ def test_equal_counters_go_by_who_was_seen_first() -> None:
     assert counters.smallest() == B
 
 
-@given(st.lists(st.tuples(st.sampled_from("+-$"), st.sampled_from("abcd"), st.integers(1, 50)), max_size=200))
+@given(st.lists(st.tuples(st.sampled_from("+-$"), st.sampled_from("abcd"), st.integers(-50, 50)), max_size=200))
 def test_the_smallest_is_found_whatever_happened_before(events: list[tuple[str, str, int]]) -> None:
     counters = TenantCounters()
     seen: list[str] = []
@@ -80,3 +80,24 @@ def test_the_smallest_is_found_whatever_happened_before(events: list[tuple[str, 
         candidates = [name for name in seen if waiting.get(name)]
         expected = min(candidates, key=lambda name: (counters[TenantId(name)], seen.index(name)), default=None)
         assert counters.smallest() == expected
+
+
+def test_a_refund_lowers_a_counter_and_the_tenant_is_found_again() -> None:
+    counters = TenantCounters()
+    for tenant in (A, B):
+        counters.enqueue(tenant)
+    counters.charge(A, 100, 1)
+    counters.charge(B, 50, 1)
+    assert counters.smallest() == B
+    counters.charge(A, -80, 1)
+    assert counters.smallest() == A
+
+
+def test_a_thousand_refunds_leave_no_more_entries_than_tenants_need() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    for _ in range(1000):
+        counters.charge(A, 10, 1)
+        counters.smallest()
+        counters.charge(A, -10, 1)
+    assert len(counters._heap) <= 66

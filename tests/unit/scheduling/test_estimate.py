@@ -1,6 +1,6 @@
 """The censored mean."""
 
-from justitia_scheduling.estimate import FIRST_ESTIMATE, CensoredMean
+from justitia_scheduling.estimate import FIRST_ESTIMATE, FIRST_OUTPUT, CensoredMean, OutputMean
 from justitia_scheduling.model import ApplicationId, Run, RunId, TenantId
 from justitia_scheduling.policy import OpenRun
 
@@ -47,3 +47,13 @@ def test_an_aborted_run_leaves_no_trace() -> None:
     estimates.ended(done)
     estimates.ended(gone)
     assert estimates.estimate(A) == 100
+
+
+def test_the_mean_output_is_the_applications_own_else_the_pools_else_the_first() -> None:
+    outputs = OutputMean()
+    assert outputs.estimate(A) == FIRST_OUTPUT
+    outputs.finished(A, 10)
+    outputs.finished(A, 20)
+    assert outputs.estimate(A) == outputs.estimate(B) == 15
+    outputs.finished(B, 3)
+    assert (outputs.estimate(A), outputs.estimate(B)) == (15, 3)

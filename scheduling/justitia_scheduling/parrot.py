@@ -1,0 +1,15 @@
+"""Parrot: first come, first served by run. The baseline of application-level schedulers.
+
+Source: Justitia, section V-A (baseline of that name). Key of a run: its arrival, so that a later stage of an
+earlier run goes before all requests of later runs.
+"""
+
+from justitia_scheduling.policy import OpenRun
+from justitia_scheduling.runorder import RunOrder
+
+
+class Parrot(RunOrder):
+    """Order key: (preempted first, arrival of the run)."""
+
+    def key(self, run: OpenRun) -> float:
+        return float(run.sequence)

@@ -1,0 +1,55 @@
+"""The order shared by policies that give every run one key: the smallest key first, all its requests together.
+
+Within a run: order of arrival. Preempted requests come before all others, in the order they were preempted, and
+nothing else is admitted while one waits. The victim of a preemption is the running request whose run has the
+largest key, among equals the latest to arrive (Justitia, section IV; decisions in its absence are the same for all).
+"""
+
+from abc import abstractmethod
+from collections import OrderedDict
+
+from justitia_scheduling.cost import CostModel
+from justitia_scheduling.model import RequestId, Seconds
+from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.runqueue import RunQueue
+
+
+class RunOrder(Policy):
+    """Order key: (preempted first, key of the run, arrival of the run). O(log runs) for each event."""
+
+    def __init__(self, cost_model: CostModel) -> None:
+        super().__init__(cost_model)
+        self._preempted: OrderedDict[RequestId, None] = OrderedDict()
+        self._queue = RunQueue()
+
+    @abstractmethod
+    def key(self, run: OpenRun) -> float:
+        """Key of an open run. A policy whose keys change while requests wait calls :meth:`rekey`."""
+
+    def rekey(self, run: OpenRun) -> None:
+        """The key of the run may have changed."""
+        self._queue.rekey(run.id, self.key(run))
+
+    def head(self) -> RequestId | None:
+        if self._preempted:
+            return next(iter(self._preempted))
+        first = self._queue.first()
+        return None if first is None else first.id
+
+    def order(self) -> list[RequestId]:
+        return [*self._preempted, *(request for _, request in self._queue.order())]
+
+    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+        return (self.key(request.run), request.sequence)
+
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        if request.preemptions:
+            self._preempted[request.id] = None
+        else:
+            self._queue.push(request, self.key(request.run))
+
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        if request.preemptions:
+            del self._preempted[request.id]
+        else:
+            self._queue.remove(request)
