@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import fmean
 
 from justitia_benchmarks.experiment import Cell, Claim, Experiment, Figures, Row
-from justitia_benchmarks.experiments.vtc_policies import ProfiledCost, contender
+from justitia_benchmarks.experiments.vtc_policies import contender
 from justitia_benchmarks.experiments.vtc_workloads import WORKLOADS, constant, generate, real_trace
 from justitia_benchmarks.reports import vtc as reports
-from justitia_scheduling.cost import CostModel, WeightedTokens
+from justitia_scheduling.cost import CostModel, ProfiledCost, WeightedTokens
 from justitia_scheduling.model import Seconds, TenantId, Tokens
 from justitia_simulator.engine import Engine
 from justitia_simulator.fairness import (
@@ -38,9 +38,9 @@ QUICK_SEEDS = range(2)
 HORIZON = 600.0
 BY_NUMBER = {TenantId(str(number)): float(number) for number in range(1, 5)}
 
-REAL = ("fcfs", "vtc")
-BACKLOGGED = ("fcfs", "vtc")
-SHAPES = ("fcfs", "vtc")
+REAL = ("fcfs", "lcf", "vtc", "vtc-predicted", "vtc-oracle", "rpm-5", "rpm-15", "rpm-20", "rpm-30")
+BACKLOGGED = ("fcfs", "lcf", "vtc", "vtc-50", "vtc-oracle")
+SHAPES = ("fcfs", "lcf", "vtc")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,10 @@ class Profiled:
     paper: str = "vtc"
 
     def cells(self, quick: bool) -> Sequence[Cell]:
-        policies = {"real": ("fcfs", "vtc"), "overload": ("fcfs", "vtc")}
+        policies = {
+            "real": ("fcfs", "lcf", "vtc", "vtc-predicted", "vtc-oracle"),
+            "overload": ("fcfs", "vtc", "vtc-oracle"),
+        }
         return [
             Cell({"workload": workload, "policy": policy}, seed)
             for seed in (QUICK_SEEDS if quick else SEEDS)

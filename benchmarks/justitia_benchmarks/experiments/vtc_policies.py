@@ -1,14 +1,18 @@
-"""The policies that the VTC paper compares, by the names of its tables, and the cost of its section B.2."""
+"""The policies that the VTC paper compares, by the names of its tables."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from justitia_scheduling.cost import CostModel, Work
-from justitia_scheduling.model import Seconds, Tokens
+from justitia_scheduling.cost import CostModel
+from justitia_scheduling.model import RunId
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.registry import build_policy
-from justitia_simulator.fairness import profiled_cost
-from justitia_simulator.prediction import MEAN, Prediction
+from justitia_scheduling.rpm import RPM
+from justitia_scheduling.vtc_predicted import OracleVTC
+from justitia_simulator.prediction import MEAN, Prediction, Told
+from justitia_simulator.workload import WorkloadRun
 
 
 @dataclass(frozen=True)
@@ -19,25 +23,29 @@ class Contender:
     prediction: Prediction = MEAN
 
 
+class ToldVTC(OracleVTC):
+    """VTC that takes the lengths it is told for true."""
+
+    oracle: ClassVar[bool] = False
+
+
 def contender(name: str, cost_model: CostModel, seed: int) -> Contender:
-    return Contender(build_policy("vtc" if name == "vtc-weighted" else name, cost_model))
+    """`vtc-50` is told lengths with an error of up to 50 %; `rpm-N` lets N requests a minute through."""
+    if name == "vtc-50":
+        return Contender(ToldVTC(cost_model), lengths_within(0.5, seed))
+    if name.startswith("rpm-"):
+        return Contender(RPM(cost_model, limit=int(name.removeprefix("rpm-"))))
+    return Contender(build_policy(name.removesuffix("-weighted"), cost_model))
 
 
-class ProfiledCost:
-    """Charges h(p, 0) at admission and h's increment for every output token (section 4.2)."""
+def lengths_within(error: float, seed: int) -> Prediction:
+    """Every output's length, off by a part that is drawn evenly from [-error, error]."""
 
-    unit = "profiled cost"
-    largest_burst = float("inf")
+    def tell(workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
+        rng = random.Random(seed)
+        return {
+            run.id: Told(None, [r.output_tokens * rng.uniform(1 - error, 1 + error) for r in run.requests])
+            for run in workload
+        }
 
-    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
-        return capacity * max(profiled_cost(1, 0), profiled_cost(0, longest_output) / longest_output)
-
-    def admission(self, prompt_tokens: Tokens) -> float:
-        return profiled_cost(prompt_tokens, 0)
-
-    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
-        return [
-            profiled_cost(w.prompt_tokens, w.produced_before + w.progress.produced)
-            - profiled_cost(w.prompt_tokens, w.produced_before)
-            for w in work
-        ]
+    return Prediction(f"within:{error}", tell)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from justitia_scheduling.cost import WeightedTokens
+from justitia_benchmarks.experiments.vtc_policies import contender
+from justitia_scheduling.cost import ProfiledCost, WeightedTokens
 from justitia_scheduling.registry import build_policy
 from justitia_simulator.fairness import Cost, profiled_cost, service_difference, weighted_tokens
 from support.measured import client_error, figures, measured, simulated
@@ -20,6 +21,7 @@ class Measured:
     run: str
     policy: str
     weights: dict[str, float] = field(default_factory=dict)
+    profiled: bool = False
 
     def __str__(self) -> str:
         return f"{self.workload}.{self.run}"
@@ -29,6 +31,13 @@ RUNS = [
     *(Measured(w, "fcfs", "fcfs") for w in ("real", "overload", "overload-multi", "on-off-less")),
     *(Measured(w, "vtc", "vtc") for w in ("real", "overload", "overload-multi", "overload-4", "on-off-less")),
     Measured("overload-weighted", "vtc-weighted", "vtc", BY_NUMBER),
+    Measured("real", "lcf", "lcf"),
+    Measured("real", "vtc-predicted", "vtc-predicted"),
+    *(Measured(w, "vtc-oracle", "vtc-oracle") for w in ("real", "overload", "overload-multi")),
+    *(Measured(w, "vtc-50", "vtc-50") for w in ("overload", "overload-multi")),
+    *(Measured(w, "vtc-profiled", "vtc", profiled=True) for w in ("real", "overload")),
+    *(Measured(w, "vtc-oracle-profiled", "vtc-oracle", profiled=True) for w in ("real", "overload")),
+    Measured("real", "vtc-predicted-profiled", "vtc-predicted", profiled=True),
     # The authors refuse what exceeds the limit as it arrives; the rest is served in order of arrival.
     *(Measured("real", f"rpm-{limit}", "fcfs") for limit in (5, 20, 30)),
 ]
@@ -37,7 +46,8 @@ RUNS = [
 @pytest.mark.parametrize("run", RUNS, ids=str)
 def test_throughput_is_within_6_percent_and_ttft_within_20_percent_of_the_measured(run: Measured) -> None:
     real = measured(run.workload, run.run)
-    ours = simulated(real, build_policy(run.policy, WeightedTokens()), run.weights)
+    contended = contender(run.policy, ProfiledCost() if run.profiled else WeightedTokens(), seed=1)
+    ours = simulated(real, contended.policy, run.weights, contended.prediction)
     assert figures(ours).throughput == pytest.approx(figures(real).throughput, rel=0.06)
     assert figures(ours).mean_ttft == pytest.approx(figures(real).mean_ttft, rel=0.20)
     assert client_error(ours, real) < 0.20
