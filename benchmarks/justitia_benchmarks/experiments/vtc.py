@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from justitia_benchmarks.experiment import Cell, Claim, Experiment, Figures, Row
-from justitia_benchmarks.experiments.vtc_policies import contender
+from justitia_benchmarks.experiments.vtc_policies import accepted, contender
 from justitia_benchmarks.experiments.vtc_workloads import WORKLOADS, constant, generate, real_trace
 from justitia_benchmarks.reports import vtc as reports
 from justitia_scheduling.cost import CostModel, ProfiledCost, WeightedTokens
@@ -65,7 +65,7 @@ class Service:
     def run(self, cell: Cell) -> Figures:
         workload, policy = str(cell.parameters["workload"]), str(cell.parameters["policy"])
         weights = BY_NUMBER if policy == "vtc-weighted" else {}
-        runs = requests_of(workload, cell.seed)
+        runs = accepted(requests_of(workload, cell.seed), policy)
         served = serve(runs, policy, cell.seed, weights=weights)
         return tables(served, weights) | curves(served, moments(runs), weights)
 
