@@ -34,7 +34,7 @@ from justitia_simulator.workload import WorkloadRun
 
 ENGINE = "a10g-llama2-7b"
 SEEDS = range(10)
-QUICK_SEEDS = range(2)
+QUICK_SEEDS = range(1)
 HORIZON = 600.0
 BY_NUMBER = {TenantId(str(number)): float(number) for number in range(1, 5)}
 
