@@ -132,8 +132,8 @@ def space(rows: Sequence[Row], folder: Path) -> list[Claim]:
             f"{measured:.2f} (measured, Llama-2-13B on an A100)",
             paired_ratio(spread[one], spread[other]),
             Verdict.NOT_COMPARABLE,
-            "The mean gap on our A10G profile, the one that is validated; the paper shows curves on another machine, of "
-            "which the first column is recomputed.",
+            "The mean gap on our A10G profile, which is validated; the paper shows curves of another machine, from "
+            "whose results the figure beside ours is recomputed.",
         )
         for text, (one, other, measured) in wanted.items()
         if one in spread and other in spread
@@ -332,8 +332,8 @@ def _isolation_claims(runs: Runs) -> list[Claim]:
                 [f["mean_wait"][ISOLATED[workload]] for f in runs[workload, "vtc"]],
                 [f["mean_wait"][ISOLATED[workload]] for f in runs[workload, "fcfs"]],
             ),
-            "Beside it the ratio in the authors' results; our A10G looks at its queue every ten decode steps, theirs at "
-            "every step from the tenth after an admission on.",
+            "Beside it the ratio in the authors' results; our A10G looks at its queue every ten decode steps, theirs "
+            "at every step from the tenth after an admission on.",
         )
         for workload, paper in measured.items()
     ]
