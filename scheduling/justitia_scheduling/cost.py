@@ -39,6 +39,17 @@ class Work:
         return p.prefilled + p.produced + p.recomputed
 
     @property
+    def iterations(self) -> int:
+        """How many steps alike this stands for: a step yields one token, so as many as tokens were produced."""
+        return max(1, self.progress.produced)
+
+    @property
+    def kv_read(self) -> Tokens:
+        """KV tokens read in those steps, each of which leaves one more."""
+        n = self.iterations
+        return n * self.context + n * (n - 1) // 2
+
+    @property
     def useful_fraction(self) -> float:
         return 1.0 - self.progress.recomputed / self.tokens if self.tokens else 1.0
 
@@ -215,13 +226,13 @@ class EngineTime:
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         n = len(work) if duration is not None else max(running, len(work))
         t = self.step_time
-        parts = [t.per_step / n + t.per_token * w.tokens + t.per_kv_token * w.context for w in work]
+        parts = [t.per_step * w.iterations / n + t.per_token * w.tokens + t.per_kv_token * w.kv_read for w in work]
         total = sum(parts)
         if duration is None or total == 0:
             scale = 1.0
         else:
             scale = duration / total
-            self._longest_step = max(self._longest_step, duration)
+            self._longest_step = max(self._longest_step, duration / max(w.iterations for w in work))
         return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]
 
     def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:

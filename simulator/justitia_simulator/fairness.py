@@ -1,14 +1,21 @@
-"""The fairness figures of the VTC paper (Sheng et al. 2024, section 5.1, tables 2 to 5), as its authors compute them.
+"""The fairness figures and curves of the VTC paper (Sheng et al. 2024, section 5.1, tables 2 to 6), as its authors do.
 
-At ticks over the arrival window T, in a window of T/10 around each: a client's service s is the cost of its
-requests, each spread evenly over the time from its first to its last token, per second; its demand is the cost of its
-requests that arrive in the window, per second. The difference at a tick is, summed over clients,
-`min(largest s - s, |demand - s|)`: less than the best served and less than asked. Cost is p + 2d weighted tokens.
+What a request costs is spread evenly over the time from its first to its last token; that is a client's service.
 
-With T = 600 s: ticks 28.5 i for i = 1..19, centred 30 s later, windows of 60 s. Other T scale all of it.
+- :func:`service_difference`, the tables: at ticks over the arrival window T, in a window of T/10 around each, s is a
+  client's service and demand the cost of its requests that arrive there, both per second. The difference at a tick is,
+  summed over clients, `min(largest s - s, |demand - s|)`: less than the best served and less than asked.
+  With T = 600 s: ticks 28.5 i for i = 1..19, centred 30 s later, windows of 60 s. Other T scale all of it.
+- :func:`widest_gap`, figures 3, 15, 16 and 19: `max |W_i(0,t) - W_j(0,t)|`, W the service since the start.
+- :func:`service_rates`, figures 3 to 6, 10 and 16: W over a window, per second.
+- :func:`response_times`, figures 4 to 6 and 9 to 13: the mean wait for the first token of those that came in a window.
+
+Cost is p + 2d weighted tokens, or `profiled_cost` (section B.2). Where the authors took that one they measured the
+demand in weighted tokens all the same (table 3), so cost and demand can be told apart.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pvariance
 
@@ -17,6 +24,24 @@ from justitia_scheduling.model import Seconds, TenantId, Tokens
 TICKS = 19
 SPACING = 28.5 / 600
 WINDOW = 60 / 600
+
+Cost = Callable[[Tokens, Tokens], float]
+"""Of a request, from prompt and output tokens."""
+
+
+def weighted_tokens(prompt: Tokens, output: Tokens) -> float:
+    return prompt + 2.0 * output
+
+
+def profiled_cost(prompt: Tokens, output: Tokens) -> float:
+    """What prefill and decode of a full batch take, per request: a tenth of section B.2's h, to all its digits."""
+    return (
+        0.21001891 * prompt
+        + 0.10075395 * output
+        + 0.0039868 * prompt * output
+        + 0.00324733 * output * output
+        + 1.14601454
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +55,18 @@ class Served:
     prompt_tokens: Tokens
     output_tokens: Tokens
 
-    @property
-    def cost(self) -> float:
-        return self.prompt_tokens + 2.0 * self.output_tokens
-
-    def cost_within(self, start: Seconds, end: Seconds) -> float:
-        """Part of the cost that falls into [start, end] when spread evenly from first to last token."""
+    def part_within(self, start: Seconds, end: Seconds) -> float:
+        """The part of its service, of 1, that falls into [start, end)."""
         span = self.finished - self.first_token
         if span <= 0:
-            return self.cost if start <= self.finished < end else 0.0
+            return 1.0 if start <= self.finished < end else 0.0
         overlap = min(end, self.finished) - max(start, self.first_token)
-        return self.cost * max(0.0, overlap) / span
+        return max(0.0, overlap) / span
 
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Service difference between clients in weighted tokens per second: largest, mean and population variance."""
+    """Service difference between clients, cost per second: largest, mean and population variance over the ticks."""
 
     maximum: float
     average: float
@@ -53,22 +74,87 @@ class Fairness:
 
 
 def service_difference(
-    requests: Sequence[Served], horizon: Seconds, weights: Mapping[TenantId, float] | None = None
+    requests: Sequence[Served],
+    horizon: Seconds,
+    weights: Mapping[TenantId, float] | None = None,
+    *,
+    cost: Cost = weighted_tokens,
+    demand_cost: Cost | None = None,
 ) -> Fairness:
-    """The paper's figures; service and demand are divided by the client's weight (1 unless given)."""
+    """The tables' figures; service and demand are divided by the client's weight (1 unless given)."""
     window = WINDOW * horizon
-    by_client: dict[TenantId, list[Served]] = {}
-    for request in requests:
-        by_client.setdefault(request.client, []).append(request)
-    phi = {client: (weights or {}).get(client, 1.0) for client in by_client}
+    by_client = _by_client(requests)
     differences = []
     for tick in range(1, TICKS + 1):
-        centre = SPACING * horizon * tick + window / 2
-        start, end = centre - window / 2, centre + window / 2
+        start = SPACING * horizon * tick
+        end = start + window
         service, demand = {}, {}
         for client, mine in by_client.items():
-            service[client] = sum(r.cost_within(start, end) for r in mine) / window / phi[client]
-            demand[client] = sum(r.cost for r in mine if start <= r.arrival < end) / window / phi[client]
+            scale = window * _weight(weights, client)
+            service[client] = sum(_cost(r, cost) * r.part_within(start, end) for r in mine) / scale
+            demand[client] = sum(_cost(r, demand_cost or cost) for r in mine if start <= r.arrival < end) / scale
         largest = max(service.values(), default=0.0)
         differences.append(sum(min(largest - s, abs(demand[c] - s)) for c, s in service.items()))
     return Fairness(max(differences), fmean(differences), pvariance(differences))
+
+
+def widest_gap(
+    requests: Sequence[Served],
+    moments: Sequence[Seconds],
+    weights: Mapping[TenantId, float] | None = None,
+    *,
+    cost: Cost = weighted_tokens,
+) -> list[float]:
+    """At each moment, service since the start by weight: the best served client's less the worst served one's."""
+    served = [
+        [
+            sum(_cost(r, cost) * r.part_within(0.0, moment) for r in mine) / _weight(weights, client)
+            for moment in moments
+        ]
+        for client, mine in _by_client(requests).items()
+    ]
+    return [max(at) - min(at) for at in zip(*served, strict=True)]
+
+
+def service_rates(
+    requests: Sequence[Served],
+    client: TenantId,
+    moments: Sequence[Seconds],
+    window: Seconds = 60.0,
+    *,
+    cost: Cost = weighted_tokens,
+) -> list[float]:
+    """The client's service per second in a window around each moment."""
+    mine = [r for r in requests if r.client == client]
+    return [
+        sum(_cost(r, cost) * r.part_within(moment - window / 2, moment + window / 2) for r in mine) / window
+        for moment in moments
+    ]
+
+
+def response_times(
+    requests: Sequence[Served], client: TenantId, moments: Sequence[Seconds], window: Seconds = 60.0
+) -> list[Seconds | None]:
+    """Mean wait of the client's requests whose first token came within half a window of each moment; None: none did."""
+    mine = sorted((r.first_token, r.first_token - r.arrival) for r in requests if r.client == client)
+    came = [moment for moment, _ in mine]
+    means: list[Seconds | None] = []
+    for moment in moments:
+        near = mine[bisect_left(came, moment - window / 2) : bisect_right(came, moment + window / 2)]
+        means.append(fmean(wait for _, wait in near) if near else None)
+    return means
+
+
+def _by_client(requests: Sequence[Served]) -> dict[TenantId, list[Served]]:
+    by_client: dict[TenantId, list[Served]] = {}
+    for request in requests:
+        by_client.setdefault(request.client, []).append(request)
+    return by_client
+
+
+def _cost(request: Served, cost: Cost) -> float:
+    return cost(request.prompt_tokens, request.output_tokens)
+
+
+def _weight(weights: Mapping[TenantId, float] | None, client: TenantId) -> float:
+    return (weights or {}).get(client, 1.0)

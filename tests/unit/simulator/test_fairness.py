@@ -2,7 +2,14 @@
 
 import pytest
 
-from justitia_simulator.fairness import Served, service_difference
+from justitia_simulator.fairness import (
+    Served,
+    profiled_cost,
+    response_times,
+    service_difference,
+    weighted_tokens,
+    widest_gap,
+)
 
 T = 600.0
 
@@ -40,13 +47,47 @@ def test_weights_divide_service_and_demand() -> None:
     assert service_difference(requests, T, {"b": 2.0}).average == pytest.approx(10.0, abs=1.0)
 
 
-def test_cost_is_spread_evenly_from_first_to_last_token() -> None:
+def test_service_is_spread_evenly_from_first_to_last_token() -> None:
     request = Served("a", 0.0, 10.0, 20.0, 100, 50)
-    assert request.cost_within(0.0, 15.0) == pytest.approx(100.0)
-    assert request.cost_within(15.0, 30.0) == pytest.approx(100.0)
-    assert request.cost_within(20.0, 30.0) == 0.0
+    assert request.part_within(0.0, 15.0) == pytest.approx(0.5)
+    assert request.part_within(15.0, 30.0) == pytest.approx(0.5)
+    assert request.part_within(20.0, 30.0) == 0.0
 
 
 def test_a_request_of_one_token_counts_where_it_ended() -> None:
     request = Served("a", 0.0, 10.0, 10.0, 100, 1)
-    assert [request.cost_within(0.0, 10.0), request.cost_within(10.0, 20.0)] == [0.0, 102.0]
+    assert [request.part_within(0.0, 10.0), request.part_within(10.0, 20.0)] == [0.0, 1.0]
+
+
+def test_the_profiled_cost_is_a_tenth_of_the_papers_polynomial() -> None:
+    for p, d in [(1, 1), (256, 256), (1000, 10), (10, 1000)]:
+        printed = 2.1 * p + d + 0.04 * p * d + 0.032 * d**2 + 11.46
+        assert profiled_cost(p, d) == pytest.approx(printed / 10, rel=0.02)
+
+
+def test_demand_can_be_measured_by_another_cost_than_service() -> None:
+    # b gets nothing. Service of a: 100 tokens a second; demand of b: 20 tokens a second, or 3 in the other unit.
+    requests = steady("a", 100) + steady("b", 20, delay=10_000.0)
+    other = service_difference(requests, T, demand_cost=lambda prompt, output: 0.15 * weighted_tokens(prompt, output))
+    # a is the best served, so its own demand does not count.
+    assert other.average == pytest.approx(3.0, abs=0.2)
+
+
+def test_the_gap_is_between_the_best_and_the_worst_served_client_by_weight() -> None:
+    requests = [
+        Served("a", 0.0, 0.0, 10.0, 0, 50),
+        Served("b", 0.0, 5.0, 15.0, 0, 50),
+        Served("c", 0.0, 0.0, 10.0, 0, 150),
+    ]
+    assert widest_gap(requests, [0.0, 5.0, 10.0, 20.0], {"c": 3.0}) == pytest.approx([0.0, 50.0, 50.0, 0.0])
+    assert widest_gap(requests, [20.0]) == pytest.approx([200.0])
+
+
+def test_a_response_time_is_the_mean_wait_of_those_whose_first_token_came_near_the_moment() -> None:
+    requests = [
+        Served("a", 0.0, 10.0, 20.0, 1, 1),
+        Served("a", 9.0, 11.0, 20.0, 1, 1),
+        Served("a", 0.0, 100.0, 200.0, 1, 1),
+        Served("b", 0.0, 10.0, 20.0, 1, 1),
+    ]
+    assert response_times(requests, "a", [10.0, 50.0, 100.0], window=4.0) == [6.0, None, 100.0]

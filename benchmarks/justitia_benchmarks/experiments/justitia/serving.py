@@ -10,9 +10,11 @@ blocks of 16 for 7B on an A100-PCIe-40GB) or what the weights leave of 90 % of t
 kB per token). 13B on four V100 is left out: the rule knows nothing of tensor parallelism over PCIe.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from justitia_scheduling.cost import EngineTime, StepTime, WeightedTokens
+from msgspec.structs import replace
+
+from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import Seconds, Tokens
 from justitia_scheduling.registry import build_policy
 from justitia_simulator.engine import Engine
@@ -20,6 +22,7 @@ from justitia_simulator.prediction import Prediction
 from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.suite import agent_suite, per_run
+from justitia_simulator.timing import Coefficients, SeparateTiming
 from justitia_simulator.workload import WorkloadRun
 
 WINDOWS: dict[str, Seconds] = {"1x": 1080.0, "2x": 540.0, "3x": 360.0}
@@ -43,14 +46,13 @@ MODELS = {
 
 def profile_of(model: str) -> EngineProfile:
     served, base = MODELS[model], find_profile(BASE)
-    return replace(
-        base,
-        name=model,
-        decode=_scaled(base.decode, served.slower),
-        prefill=_scaled(base.prefill, served.slower),
-        overhead=base.overhead * served.slower,
-        kv_tokens=served.kv_tokens,
+    assert isinstance(base.timing, SeparateTiming)
+    timing = SeparateTiming(
+        _scaled(base.timing.decode, served.slower),
+        _scaled(base.timing.prefill, served.slower),
+        base.timing.overhead * served.slower,
     )
+    return replace(base, name=model, timing=timing, kv_tokens=served.kv_tokens, validated=False)
 
 
 def serve(
@@ -73,5 +75,5 @@ def jcts(results: PolicyResults) -> dict[str, Seconds]:
     return {run.run: run.jct for run in results.runs if run.jct is not None}
 
 
-def _scaled(times: StepTime, factor: float) -> StepTime:
-    return StepTime(times.per_step * factor, times.per_token * factor, times.per_kv_token * factor)
+def _scaled(times: Coefficients, factor: float) -> Coefficients:
+    return Coefficients(times.per_step * factor, times.per_token * factor, times.per_kv_token * factor)
