@@ -2,6 +2,7 @@
 
 - Warm-up: a few small batches, so that nothing is compiled or connected for the first time later.
 - *Lone prompts* of several lengths, one token of output each: the time to the first token.
+- *Bursts* of short prompts, sent at once: the time to the last of their first tokens.
 - *Batches* of 1, 2, 4, ... requests that decode together, at a short context and at the longest that fits the KV space
   side by side: the duration of a step while all of them decode.
 - *A mixed load* that the fit does not see: a few clients that send one request after another, of mixed lengths. What
@@ -26,6 +27,8 @@ from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 SHORT_PROMPT = 16
 WINDOW_STEPS = 40
 """Steps for which all requests of a batch decode together."""
+
+BURSTS = (4, 16, 32)
 
 LARGEST_BATCH = 64
 """Larger ones take long and are seldom reached."""
@@ -66,13 +69,14 @@ class Plan:
     """The points to measure, each `rounds` times, and the mixed load."""
 
     prompts: tuple[Tokens, ...]
+    bursts: tuple[int, ...]
     batches: tuple[Batch, ...]
     mixed: tuple[WorkloadRun, ...]
     rounds: int
 
     @property
     def steps(self) -> int:
-        return WARM_UPS + self.rounds * (len(self.prompts) + len(self.batches) + 1)
+        return WARM_UPS + self.rounds * (len(self.prompts) + len(self.bursts) + len(self.batches) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class Measurements:
 
 def plan_measurements(limits: Limits, rounds: int) -> Plan:
     """Points that fit the engine, from a single short request to as many as it takes."""
-    return Plan(tuple(_prompts(limits)), tuple(_batches(limits)), _mixed(limits), rounds)
+    bursts = tuple(size for size in BURSTS if size <= min(limits.requests, limits.kv_tokens // (2 * SHORT_PROMPT)))
+    return Plan(tuple(_prompts(limits)), bursts, tuple(_batches(limits)), _mixed(limits), rounds)
 
 
 def _prompts(limits: Limits) -> Iterator[Tokens]:
@@ -159,6 +164,11 @@ async def measure(engine: LiveEngine, plan: Plan, report: Report) -> Measurement
             tell(f"prompts of {tokens} tokens")
             timeline = await engine.request(tokens, 1)
             prefill.append(PrefillSample(tokens, timeline.first - timeline.sent))
+        for size in plan.bursts:
+            tell(f"{size} prompts at once")
+            timelines = await engine.together([SHORT_PROMPT] * size, 1)
+            took = max(t.first for t in timelines) - min(t.sent for t in timelines)
+            prefill.append(PrefillSample(SHORT_PROMPT, took, size))
         for batch in plan.batches:
             tell(f"{batch.size} decoding at {batch.prompt_tokens} tokens")
             timelines = await engine.together([batch.prompt_tokens] * batch.size, batch.output_tokens)

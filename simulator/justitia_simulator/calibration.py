@@ -2,18 +2,20 @@
 
 A step that prefills P prompt tokens, decodes n requests and reads K tokens of their KV is taken to last
 
-    T = c_0 + c_p * P + c_d * n + c_kv * K
+    T = c_0 + c_p * P + c_d * n + c_kv * K + c_r * r
 
 (the step time of the VTC artifact and of section 5 of the algorithm notes, with prompt tokens and decoding requests
-told apart: a decoding request also costs sampling, detokenising and a chunk to send). The first token of a lone prompt
-of p tokens, in chunks of at most `token_budget`, comes after
+told apart: a decoding request also costs sampling, detokenising and a chunk to send). r counts the requests that begin
+in the step, and c_r is what each of them costs that others must wait for: the HTTP server, a gateway, the client, as
+far as they cannot work at several requests at a time or take processors from the engine. When N prompts of p tokens
+are sent at once, the last of their first tokens comes after
 
-    TTFT = h + ceil(p / token_budget) * c_0 + c_p * p
+    h + ceil(N * p / token_budget) * c_0 + c_p * N * p + c_r * N
 
-where h is what a request spends outside the engine's steps: the network, the HTTP server, a gateway. Decode steps of
-several batch sizes and contexts give c_0, c_d and c_kv, lone prompts of several lengths c_p and h.
+where h is a latency that does not add up. Decode steps of several batch sizes and contexts give c_0, c_d and c_kv, lone
+prompts (N = 1) of several lengths c_p, and short prompts in bursts of several sizes c_r and h.
 
-All five are at least zero. Repeated measurements of one point count as their median, so that a stall of the client or
+All six are at least zero. Repeated measurements of one point count as their median, so that a stall of the client or
 the engine does not; the fit is least squares of relative errors over the points. It is refused where the points cannot
 tell the coefficients apart, and where its mean error exceeds `TOLERATED_ERROR`. Seconds and tokens; no I/O.
 """
@@ -51,10 +53,11 @@ class DecodeSample:
 
 @dataclass(frozen=True, slots=True)
 class PrefillSample:
-    """A lone prompt's first token came `first_token` seconds after the prompt was sent."""
+    """`prompts` were sent at once, each of `prompt_tokens`; the last one's first token came `first_token` later."""
 
     prompt_tokens: Tokens
     first_token: Seconds
+    prompts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +77,13 @@ class Residual:
 
 @dataclass(frozen=True, slots=True)
 class StepFit:
-    """Coefficients of T and TTFT as the module's text has them, and how well they describe what was measured."""
+    """Coefficients as the module's text has them, and how well they describe what was measured."""
 
     per_step: Seconds
     per_prefill_token: Seconds
     per_decode: Seconds
     per_kv_token: Seconds
+    per_request: Seconds
     latency: Seconds
     decode: tuple[Residual, ...]
     prefill: tuple[Residual, ...]
@@ -117,10 +121,17 @@ def fit_steps(
         Residual(p.name, float(m), float(f), (max(p.values) - min(p.values)) / 2 / float(m))
         for p, m, f in zip(points, measured, rows @ found, strict=True)
     )
-    per_step, per_prefill_token, per_decode, per_kv_token, latency = (float(c) for c in found)
+    per_step, per_prefill_token, per_decode, per_kv_token, per_request, latency = (float(c) for c in found)
     decoding = len({(s.batch, s.kv_tokens) for s in decode})
     fit = StepFit(
-        per_step, per_prefill_token, per_decode, per_kv_token, latency, residuals[:decoding], residuals[decoding:]
+        per_step,
+        per_prefill_token,
+        per_decode,
+        per_kv_token,
+        per_request,
+        latency,
+        residuals[:decoding],
+        residuals[decoding:],
     )
     _check_error(fit)
     return fit
@@ -140,6 +151,11 @@ def _check_variety(decode: Sequence[DecodeSample], prefill: Sequence[PrefillSamp
         raise CalibrationError(
             f"first tokens were measured at prompts of {sorted(lengths)} tokens: a fit needs {LEAST_POINTS} different "
             "lengths (the engine's longest request or KV space is too small)"
+        )
+    bursts = {s.prompts for s in prefill}
+    if len(bursts) < 2:
+        raise CalibrationError(
+            f"first tokens were measured with {sorted(bursts)} prompts at once: what a request costs needs two numbers"
         )
     rows = np.array([(1.0, s.batch, s.kv_tokens) for s in decode])
     if np.linalg.matrix_rank(rows / rows.max(axis=0)) < rows.shape[1]:
@@ -169,19 +185,21 @@ def _decode_points(samples: Iterable[DecodeSample]) -> list[_Point]:
     for s in samples:
         values[s.batch, s.kv_tokens].append(s.step)
     return [
-        _Point(f"{batch} decoding, {kv_tokens} KV tokens", (1.0, 0.0, batch, kv_tokens, 0.0), taken)
+        _Point(f"{batch} decoding, {kv_tokens} KV tokens", (1.0, 0.0, batch, kv_tokens, 0.0, 0.0), taken)
         for (batch, kv_tokens), taken in sorted(values.items())
     ]
 
 
 def _prefill_points(samples: Iterable[PrefillSample], token_budget: Tokens | None) -> list[_Point]:
-    values: defaultdict[Tokens, list[Seconds]] = defaultdict(list)
+    values: defaultdict[tuple[int, Tokens], list[Seconds]] = defaultdict(list)
     for s in samples:
-        values[s.prompt_tokens].append(s.first_token)
+        values[s.prompts, s.prompt_tokens].append(s.first_token)
     points = []
-    for tokens, taken in sorted(values.items()):
+    for (prompts, each), taken in sorted(values.items()):
+        tokens = prompts * each
         steps = 1 if token_budget is None else -(-tokens // token_budget)
-        points.append(_Point(f"first token of {tokens} prompt tokens", (steps, tokens, 0.0, 0.0, 1.0), taken))
+        name = f"first token of {each} prompt tokens" if prompts == 1 else f"{prompts} first tokens of {each}"
+        points.append(_Point(name, (steps, tokens, 0.0, 0.0, prompts, 1.0), taken))
     return points
 
 

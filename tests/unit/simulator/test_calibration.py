@@ -13,6 +13,7 @@ from justitia_simulator.calibration import (
     CalibrationError,
     DecodeSample,
     PrefillSample,
+    StepFit,
     fit_steps,
     nonnegative_least_squares,
 )
@@ -20,6 +21,7 @@ from justitia_simulator.calibration import (
 BUDGET = 2048
 LENGTHS = (16, 64, 256, 512, 1024, 2047, 4000, 7000)
 CONTEXTS = ((1, 36), (1, 2000), (2, 80), (2, 4000), (4, 160), (4, 7200), (8, 350), (8, 7100), (16, 700), (16, 6900))
+BURSTS = (4, 16, 32)
 ROUNDS = 5
 
 
@@ -31,13 +33,16 @@ class Truth:
     per_prefill_token: float = 35e-6
     per_decode: float = 0.4e-3
     per_kv_token: float = 0.5e-6
+    per_request: float = 5e-3
     latency: float = 10e-3
 
     def step(self, batch: int, kv_tokens: int) -> float:
         return self.per_step + self.per_decode * batch + self.per_kv_token * kv_tokens
 
-    def first_token(self, prompt: int) -> float:
-        return self.latency + -(-prompt // BUDGET) * self.per_step + self.per_prefill_token * prompt
+    def first_token(self, prompt: int, prompts: int = 1) -> float:
+        tokens = prompt * prompts
+        steps = -(-tokens // BUDGET)
+        return self.latency + steps * self.per_step + self.per_prefill_token * tokens + self.per_request * prompts
 
 
 Disturb = Callable[[float], float]
@@ -48,23 +53,26 @@ def decoded(truth: Truth, disturb: Disturb = float) -> list[DecodeSample]:
 
 
 def prefilled(truth: Truth, disturb: Disturb = float) -> list[PrefillSample]:
-    return [PrefillSample(p, disturb(truth.first_token(p))) for _ in range(ROUNDS) for p in LENGTHS]
+    points = [(p, 1) for p in LENGTHS] + [(LENGTHS[0], n) for n in BURSTS]
+    return [PrefillSample(p, disturb(truth.first_token(p, n)), n) for _ in range(ROUNDS) for p, n in points]
+
+
+def coefficients(of: Truth | StepFit) -> tuple[float, ...]:
+    return of.per_step, of.per_prefill_token, of.per_decode, of.per_kv_token, of.per_request, of.latency
 
 
 @pytest.mark.parametrize(
     "truth",
     [
         Truth(),
-        Truth(per_step=52e-3, per_prefill_token=0.2115e-3, per_decode=0.244e-3, per_kv_token=2.02e-6, latency=1e-3),
-        Truth(per_kv_token=0.0, latency=0.0),
+        Truth(per_step=52e-3, per_prefill_token=0.2115e-3, per_decode=0.244e-3, per_kv_token=2.02e-6, per_request=0.0),
+        Truth(per_kv_token=0.0, per_request=30e-3, latency=0.0),
     ],
-    ids=["a tiny model on a CPU", "the A10G's constants", "coefficients that are zero"],
+    ids=["a tiny model on a CPU", "the A10G's constants", "other coefficients that are zero"],
 )
 def test_exact_measurements_give_the_truth_back(truth: Truth) -> None:
     fit = fit_steps(decoded(truth), prefilled(truth), BUDGET)
-    found = (fit.per_step, fit.per_prefill_token, fit.per_decode, fit.per_kv_token, fit.latency)
-    wanted = (truth.per_step, truth.per_prefill_token, truth.per_decode, truth.per_kv_token, truth.latency)
-    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12)
+    assert coefficients(fit) == pytest.approx(coefficients(truth), rel=1e-6, abs=1e-12)
     assert fit.error < 1e-9
 
 
@@ -82,6 +90,7 @@ def test_ten_percent_of_noise_and_stalls_leave_predictions_within_ten_percent(se
         said = fit.per_step + fit.per_decode * n + fit.per_kv_token * kv
         assert said == pytest.approx(truth.step(n, kv), rel=0.1), (n, kv)
     assert fit.per_prefill_token == pytest.approx(truth.per_prefill_token, rel=0.1)
+    assert fit.per_request == pytest.approx(truth.per_request, rel=0.15)
 
 
 def test_stalls_do_not_move_the_fit_where_their_mean_would_make_it_useless() -> None:
@@ -139,11 +148,19 @@ def test_a_curved_engine_shows_in_the_residuals_before_it_is_refused() -> None:
     [
         ([s for s in decoded(Truth()) if s.batch < 4], prefilled(Truth()), r"batch sizes \[1, 2\]"),
         (decoded(Truth()), [s for s in prefilled(Truth()) if s.prompt_tokens < 100], r"prompts of \[16, 64\]"),
+        (decoded(Truth()), [s for s in prefilled(Truth()) if s.prompts == 1], r"with \[1\] prompts at once"),
         ([DecodeSample(n, 100 * n, 0.01) for n in (1, 2, 4, 8)], prefilled(Truth()), "grew together"),
         ([*decoded(Truth()), DecodeSample(1, 1, 0.0)], prefilled(Truth()), "took no time"),
         ([], [], "batch sizes"),
     ],
-    ids=["two batch sizes", "two prompt lengths", "KV in step with the batch", "a step of no time", "nothing"],
+    ids=[
+        "two batch sizes",
+        "two prompt lengths",
+        "no burst",
+        "KV in step with the batch",
+        "a step of no time",
+        "nothing",
+    ],
 )
 def test_data_that_support_no_fit_are_refused(
     decode: list[DecodeSample], prefill: list[PrefillSample], what: str
@@ -160,7 +177,7 @@ def test_a_residual_names_its_point_and_the_spread_of_its_repetitions() -> None:
     first = next(r for r in fit.decode if r.point == "1 decoding, 36 KV tokens")
     assert first.spread == pytest.approx(0.1)
     assert first.error == pytest.approx(0, abs=1e-9)
-    assert (len(fit.decode), len(fit.prefill)) == (len(CONTEXTS), len(LENGTHS))
+    assert (len(fit.decode), len(fit.prefill)) == (len(CONTEXTS), len(LENGTHS) + len(BURSTS))
 
 
 @pytest.mark.parametrize("seed", range(20))
