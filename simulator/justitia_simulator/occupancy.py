@@ -1,9 +1,9 @@
-"""How much KV a batch needs until it is done, if nothing else is admitted. The two rules of admission.
+"""When a request may join the batch, and how much KV a batch needs until it is done, if nothing else is admitted.
 
 A running request holds `held` tokens and will produce `remaining` more, one a step, then frees all of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 
 from justitia_scheduling.model import Tokens
@@ -13,16 +13,15 @@ Demand = Iterable[tuple[Tokens, Tokens]]
 
 
 class Admission(Enum):
-    """When a request may join the batch. Both know its true length, so neither ever preempts."""
+    """When a request may join the batch. The first two know its true length, so they never preempt."""
 
     RESERVE = "reserve"
     """If every request's prompt and whole output fit side by side: what a gateway in front of an engine does."""
     PEAK = "peak"
     """If what is held at once never exceeds the space, because shorter requests free theirs first: LightLLM, S-LoRA."""
-
-    @property
-    def need(self) -> Callable[[Demand], Tokens]:
-        return reserved_tokens if self is Admission.RESERVE else peak_tokens
+    OPTIMISTIC = "optimistic"
+    """If what it has to prefill fits into what is free at the moment; running requests are preempted when their
+    growth does not fit: vLLM (which takes blocks chunk by chunk, yet checks the whole prompt before the first)."""
 
 
 def reserved_tokens(batch: Demand) -> Tokens:

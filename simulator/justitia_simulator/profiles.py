@@ -1,65 +1,145 @@
-"""How long an engine's steps take. Seconds and tokens.
+"""Engines by name or from a file: how long steps take, how much KV there is, and how the loop looks at its queue.
 
-`a10g-llama2-7b`: Llama-2-7B on an A10G as measured for VTC (Sheng et al. 2024) with its S-LoRA engine: separate prefill
-steps, ten decode steps between looks at the queue, admission by the peak of the batch's KV, M = 10,000 tokens. It is
-the only profile that was checked end to end against measured runs (tests/unit/simulator/test_validation.py).
+Only `a10g-llama2-7b` was checked end to end against measured runs (tests/unit/simulator/test_validation.py): it is the
+engine of VTC's authors (Sheng et al. 2024, on S-LoRA) with separate prefill steps, ten decode steps between looks at
+the queue, admission by the peak of the batch's KV, and M = 10,000 tokens. `a10g-llama2-7b-vllm` has its step times and
+vLLM's habits. The others are put together from measured parts: the linear layers of Llama-2-7B on one GPU (the
+profiling data of Vidur, Agrawal et al. 2024), and KV reads and overhead per step that are inferred, not measured.
+
+KV space of those: Llama-2-7B in fp16 has 2 (K and V) * 32 layers * 4,096 * 2 bytes = 0.524 MB of KV a token and 13.5 GB
+of weights. Of 90 % of the GPU's memory (vLLM's default), less weights and about 1 GB for activations:
+40 GB: (36 - 14.5) / 0.000524 = 41,000 tokens; 80 GB: (72 - 14.5) / 0.000524 = 109,700. Rounded down to blocks of 16.
 """
 
-from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from justitia_scheduling.cost import StepTime
-from justitia_scheduling.model import Seconds, Tokens
+from justitia_scheduling.model import Tokens
+from justitia_simulator.files import write_bytes
 from justitia_simulator.occupancy import Admission
+from justitia_simulator.timing import Coefficients, LayerTiming, SeparateTiming, Time, Timing
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-@dataclass(frozen=True, slots=True)
-class EngineProfile:
-    """Step times of one model on one accelerator, and how the engine's loop looks at the queue.
+class ProfileError(ValueError):
+    """A profile's file cannot be used. The text is `file: what is wrong and in which field`."""
 
-    A decode step takes `decode.per_step + decode.per_token * batch + decode.per_kv_token * KV tokens read`, a prefill
-    step `prefill.per_step + prefill.per_token * prompt tokens`, both `overhead` more. New requests are considered every
-    `decode_steps_per_admission` decode steps and when nothing runs.
+
+class Preemption(Enum):
+    """What becomes of a preempted request's KV."""
+
+    RECOMPUTE = "recompute"
+    """It is dropped: prompt and output so far are prefilled again."""
+    SWAP = "swap"
+    """It is moved to the host's memory and back, at `swap_per_token` each way."""
+
+
+class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One model on one accelerator.
+
+    `kv_tokens` is the KV space M in tokens, handed out in blocks of `block_size` tokens. With a `token_budget`, a step
+    mixes one token for each decoding request with prompt tokens up to that many; without, prompts are prefilled whole,
+    in steps of their own. New requests are considered every `decode_steps_per_admission` decode steps and when nothing
+    runs; at most `max_requests` run at once. Only where admission is OPTIMISTIC are requests ever preempted.
+    With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed. `validated`: the profile was
+    checked end to end against measured runs.
     """
 
     name: str
-    decode: StepTime
-    prefill: StepTime
-    overhead: Seconds
-    kv_tokens: Tokens
+    timing: Timing
+    kv_tokens: Count
+    block_size: Count = 1
     admission: Admission = Admission.RESERVE
-    decode_steps_per_admission: int = 1
+    token_budget: Count | None = None
+    max_requests: Count | None = None
+    preemption: Preemption = Preemption.RECOMPUTE
+    swap_per_token: Time = 0.0
+    prefix_cache: bool = False
+    decode_steps_per_admission: Count = 1
+    validated: bool = False
 
-    def prefill_time(self, tokens: Tokens) -> Seconds:
-        return self.overhead + self.prefill.per_step + self.prefill.per_token * tokens
-
-    def decode_time(self, batch: int, kv_tokens: Tokens, steps: int) -> Seconds:
-        """Duration of `steps` decode steps of an unchanged batch that holds `kv_tokens` before the first."""
-        read = kv_tokens * steps + batch * steps * (steps - 1) // 2
-        per_step = self.overhead + self.decode.per_step + self.decode.per_token * batch
-        return per_step * steps + self.decode.per_kv_token * read
+    def __post_init__(self) -> None:
+        if self.admission is Admission.PEAK and (self.block_size > 1 or self.token_budget is not None):
+            raise ValueError("admission 'peak' needs block_size 1 and no token_budget: it counts on steps in unison")
+        if self.token_budget is not None and self.decode_steps_per_admission > 1:
+            raise ValueError("decode_steps_per_admission must be 1 with a token_budget: every step may admit")
 
     @property
     def charge(self) -> StepTime:
         """Coefficients for splitting a step's duration over its requests."""
-        return StepTime(self.decode.per_step + self.overhead, self.decode.per_token, self.decode.per_kv_token)
+        return self.timing.charge
+
+
+_A10G = SeparateTiming(
+    decode=Coefficients(per_step=16.3e-3, per_token=0.244e-3, per_kv_token=0.00202e-3),
+    prefill=Coefficients(per_step=52e-3, per_token=0.2115e-3),
+    overhead=3e-3,
+)
+_A100_LAYERS = (
+    (64, 9.3e-3), (128, 12.2e-3), (256, 17.8e-3), (512, 33.4e-3), (1024, 67.9e-3), (2048, 133.4e-3), (4096, 258.4e-3),
+)  # fmt: skip
+_H100_LAYERS = (
+    (64, 5.7e-3), (128, 6.4e-3), (256, 9.2e-3), (512, 12.0e-3), (1024, 21.0e-3), (2048, 40.3e-3), (4096, 83.5e-3),
+)  # fmt: skip
+
+
+def _vllm(name: str, timing: Timing, kv_tokens: Tokens, swap_per_token: float = 0.0) -> EngineProfile:
+    """A profile with vLLM V1's habits and defaults."""
+    return EngineProfile(
+        name,
+        timing,
+        kv_tokens,
+        block_size=16,
+        admission=Admission.OPTIMISTIC,
+        token_budget=2048,
+        max_requests=256,
+        swap_per_token=swap_per_token,
+    )
 
 
 PROFILES = {
-    "a10g-llama2-7b": EngineProfile(
-        name="a10g-llama2-7b",
-        decode=StepTime(per_step=16.3e-3, per_token=0.244e-3, per_kv_token=0.00202e-3),
-        prefill=StepTime(per_step=52e-3, per_token=0.2115e-3, per_kv_token=0.0),
-        overhead=3e-3,
-        kv_tokens=10_000,
-        admission=Admission.PEAK,
-        decode_steps_per_admission=10,
+    p.name: p
+    for p in (
+        EngineProfile(
+            "a10g-llama2-7b", _A10G, 10_000, admission=Admission.PEAK, decode_steps_per_admission=10, validated=True
+        ),
+        EngineProfile(
+            "a10g-llama2-7b-vllm", _A10G, 7_344, block_size=16, admission=Admission.OPTIMISTIC, max_requests=256
+        ),
+        _vllm("a100-40g-llama2-7b", LayerTiming(_A100_LAYERS, 3.8e-7, 7.5e-3), 41_008, swap_per_token=0.04e-3),
+        _vllm("a100-80g-llama2-7b", LayerTiming(_A100_LAYERS, 3.0e-7, 7.5e-3), 109_696),
+        _vllm("h100-llama2-7b", LayerTiming(_H100_LAYERS, 1.8e-7, 7.5e-3), 109_696),
     )
 }
 
 
 def find_profile(name: str) -> EngineProfile:
-    """The profile of that name. Raises ValueError that lists the names it knows."""
+    """The profile of that name, or of the file if it ends in `.json`.
+
+    Raises ValueError that lists the names it knows, ProfileError for a file's content, OSError for the file.
+    """
+    if name.endswith(".json"):
+        return read_profile(Path(name))
     try:
         return PROFILES[name]
     except KeyError:
-        raise ValueError(f"unknown engine {name!r}: choose one of {', '.join(sorted(PROFILES))}") from None
+        known = ", ".join(sorted(PROFILES))
+        raise ValueError(f"unknown engine {name!r}: choose one of {known}, or a profile's file (.json)") from None
+
+
+def read_profile(path: Path) -> EngineProfile:
+    """The profile that the file holds. Raises ProfileError or OSError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=EngineProfile)
+    except msgspec.DecodeError as error:
+        raise ProfileError(f"{path}: {error}") from None
+
+
+def write_profile(profile: EngineProfile, path: Path) -> None:
+    """Replace the file at once."""
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n")

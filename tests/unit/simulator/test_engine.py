@@ -3,20 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import EngineTime, StepTime
+from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.registry import POLICIES, build_policy
 from justitia_simulator.engine import DoesNotFitError, Engine
 from justitia_simulator.prediction import MEAN, find_prediction
-from justitia_simulator.profiles import PROFILES, EngineProfile
+from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import PolicyResults
+from justitia_simulator.timing import Coefficients, SeparateTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 # A prefill takes 1 s + 10 ms a token, a decode step 100 ms + 10 ms a request + 1 ms a KV token.
-ROUND = EngineProfile("round", StepTime(0.1, 0.01, 0.001), StepTime(1.0, 0.01, 0.0), overhead=0.0, kv_tokens=100)
+ROUND = EngineProfile("round", SeparateTiming(Coefficients(0.1, 0.01, 0.001), Coefficients(1.0, 0.01)), kv_tokens=100)
 
 
 def run(
@@ -75,7 +77,7 @@ def test_a_stage_starts_its_delay_after_the_last_request_of_the_stage_before() -
 
 
 def test_new_requests_wait_for_the_engine_to_look_at_the_queue() -> None:
-    lazy = replace(ROUND, decode_steps_per_admission=10)
+    lazy = msgspec.structs.replace(ROUND, decode_steps_per_admission=10)
     runs = [run("a", [(10, 20)]), run("b", [(10, 1)], arrival=1.15)]
     eager_b, lazy_b = (times(serve(runs, profile=p))[1][2] for p in (ROUND, lazy))
     assert eager_b < lazy_b < 1.1 + 10 * (0.11 + 0.022)
@@ -139,11 +141,3 @@ def test_every_request_is_served_once_in_the_right_order_within_the_kv_space(pol
         ]
         assert sum(held) <= ROUND.kv_tokens
     assert serve(runs, policy) == results
-
-
-def test_the_a10g_profile_has_the_measured_step_times() -> None:
-    profile = PROFILES["a10g-llama2-7b"]
-    assert profile.prefill_time(256) == pytest.approx(0.052 + 256 * 0.2115e-3 + 0.003)
-    one = profile.decode_time(19, 7296, 1)
-    assert one == pytest.approx(0.0163 + 19 * 0.244e-3 + 7296 * 0.00202e-3 + 0.003)
-    assert profile.decode_time(19, 7296, 2) == pytest.approx(2 * one + 19 * 0.00202e-3)

@@ -1,0 +1,377 @@
+"""One engine: its queue (the policy), its batch, its steps and its own clock.
+
+At a look at the queue the policy's head is admitted while there is a seat and it fits by the profile's rule of
+admission; the head that does not fit blocks, unless the policy names a running request that gives way. Then a step:
+
+- *whole prompts* (no token budget): those just admitted are prefilled in a step of their own, which yields each one's
+  first token; else all running requests decode one token. The queue is looked at every `decode_steps_per_admission`
+  decode steps and when nothing runs.
+- *mixed* (token budget): one token for each decoding request, then prompts in order of admission, in chunks, then new
+  requests while budget remains; the queue is looked at before every step, unless a request had just to be preempted
+  for lack of KV. A prompt's last chunk yields its first token.
+
+Before a step each of its requests takes the blocks for what it will hold after it, the token it yields included (vLLM
+writes that one's KV a step later). If there are not enough, the policy's victim is preempted until it fits. Preempted
+requests wait again and keep what they have produced. A request leaves, with its KV, at the end of its last step.
+
+Decode steps of an unchanged batch are served as one jump, with the exact sum of their durations: up to the first
+finish, or lack of blocks, or the next sample; a new request ends it at the next look. While requests wait that the last
+look did not admit, only the policy's order could change: such a jump ends after `LONGEST_JUMP_WHILE_WAITING` steps, or
+at the next look if that is later. If nobody has looked since something changed, it ends at the next look.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from justitia_scheduling.model import Progress, Request, RequestId, Run, RunId, Seconds, Step, Tokens
+from justitia_scheduling.policy import Policy
+from justitia_simulator.blocks import BlockPool, Holding
+from justitia_simulator.occupancy import Admission, peak_tokens, reserved_tokens
+from justitia_simulator.profiles import EngineProfile, Preemption
+from justitia_simulator.workload import WorkloadRequest
+
+LONGEST_JUMP = 10_000
+LONGEST_JUMP_WHILE_WAITING = 10
+
+
+@dataclass(slots=True, eq=False)
+class Inference:
+    """A ready request in an engine.
+
+    `computed` tokens of KV are there; it decodes once that exceeds `target`, what had to be prefilled when it was
+    admitted. `processed` is the most that was ever there: up to it, tokens are recomputed.
+    """
+
+    id: RequestId
+    run: Run
+    work: WorkloadRequest
+    predicted_output: float | None
+    ready: Seconds
+    shareable: int = 0
+    admitted: Seconds = -1.0
+    first_token: Seconds = -1.0
+    produced: Tokens = 0
+    computed: Tokens = 0
+    target: Tokens = 0
+    processed: Tokens = 0
+    preemptions: int = 0
+    holding: Holding | None = None
+
+    @property
+    def remaining(self) -> Tokens:
+        return self.work.output_tokens - self.produced
+
+    @property
+    def decoding(self) -> bool:
+        return self.computed > self.target
+
+
+@dataclass(slots=True)
+class _StepUnderWay:
+    """`steps` steps alike since `start`; `kv_read` in the first of them, `swap` seconds before it."""
+
+    start: Seconds
+    decoding: list[Inference]
+    prefill: list[tuple[Inference, Tokens]]
+    prefilled: Tokens
+    kv_read: Tokens
+    swap: Seconds
+    steps: int = 1
+    duration: Seconds = 0.0
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The tokens of the next step, by request; `left` more may join."""
+
+    left: Tokens
+    tokens: dict[RequestId, Tokens] = field(default_factory=dict)
+
+    def put(self, request: RequestId, tokens: Tokens) -> None:
+        self.tokens[request] = tokens
+        self.left -= tokens
+
+    def drop(self, request: RequestId) -> None:
+        self.left += self.tokens.pop(request, 0)
+
+
+class Replica:
+    """An engine that is told its requests and asked for `end`, the moment of its next decision."""
+
+    def __init__(self, policy: Policy, profile: EngineProfile, kv_tokens: Tokens) -> None:
+        self.policy = policy
+        self.profile = profile
+        self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
+        self.running: dict[RequestId, Inference] = {}
+        self.waiting: dict[RequestId, Inference] = {}
+        self.runs: set[RunId] = set()
+        self.end: Seconds | None = None
+        self._step: _StepUnderWay | None = None
+        self._inbox: list[Callable[[Seconds], None]] = []
+        self._swap: Seconds = 0.0
+        self._to_look = 0
+        self._looked = False
+
+    # What the front tells.
+
+    def submit(self, request: Inference, moment: Seconds) -> None:
+        """A request is ready. The policy hears of it at the next decision."""
+
+        def tell(now: Seconds) -> None:
+            if request.run.id not in self.runs:
+                self.runs.add(request.run.id)
+                self.policy.run_arrived(request.run, now)
+            request.shareable = self.pool.shareable(request.work.prompt_tokens, request.work.prefix_tokens)
+            self.waiting[request.id] = request
+            announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
+            self.policy.request_arrived(announced, now)
+
+        self._inbox.append(tell)
+        self._interrupt(moment)
+
+    def run_ended(self, run: RunId, moment: Seconds) -> None:
+        """The run is over. Between steps the policy hears of it at once, else at the next decision."""
+        if run not in self.runs:
+            return
+        self.runs.remove(run)
+        if self._step is None:
+            self.policy.run_ended(run, moment)
+        else:
+            self._inbox.append(lambda now: self.policy.run_ended(run, now))
+
+    def _interrupt(self, moment: Seconds) -> None:
+        """End a jump at the first look at the queue from `moment` on."""
+        step = self._step
+        if step is None or step.steps == 1:
+            self.end = moment if step is None else self.end
+            return
+        looks = range(self._to_look or 1, step.steps, self.profile.decode_steps_per_admission)
+        found = bisect_left(looks, moment, key=lambda steps: step.start + self._duration(step, steps))
+        if found < len(looks):
+            self._jump_to(step, looks[found])
+
+    # Its decisions.
+
+    def decide(self, now: Seconds, until: Seconds) -> None:
+        """Between steps: hear what came, look at the queue if it is time, and begin the next step.
+
+        A jump ends before `until` if it can.
+        """
+        for tell in self._inbox:
+            tell(now)
+        self._inbox.clear()
+        self.policy.time_passed(now)
+        budget = self.profile.token_budget
+        plan = self._plan_whole(now) if budget is None else self._plan_mixed(now, budget)
+        self.end = None
+        if plan.tokens:
+            self._begin(plan, now, until)
+            held = self.policy.held_until() if self.waiting else None
+            if held is not None:
+                self._interrupt(held)
+        elif self.waiting:
+            held = self.policy.held_until()
+            self.end = held if held is not None and held > now else None
+
+    def complete(self) -> list[Inference]:
+        """The step under way has ended: tell the policy. Returns the requests that it finished."""
+        step, now = self._step, self.end
+        assert step is not None
+        assert now is not None
+        self._step = None
+        steps = step.steps
+        progress = [Progress(r.id, produced=steps) for r in step.decoding]
+        for request in step.decoding:
+            request.produced += steps
+            request.computed += steps
+        if steps > 1:
+            for request in step.decoding:
+                self._grow(request, request.computed)
+        for request, tokens in step.prefill:
+            progress.append(self._prefilled(request, tokens, now))
+        if step.decoding:
+            self._to_look = (self._to_look - steps) % self.profile.decode_steps_per_admission
+        self.policy.stepped(Step(progress, step.duration), now)
+        done = [r for r in self.running.values() if not r.remaining]
+        for request in done:
+            assert request.holding is not None
+            self.pool.release(request.holding)
+            del self.running[request.id]
+        return done
+
+    @staticmethod
+    def _prefilled(request: Inference, tokens: Tokens, now: Seconds) -> Progress:
+        before = request.computed
+        request.computed += tokens
+        fresh = max(0, request.computed - max(before, request.processed))
+        if request.computed < request.target:
+            return Progress(request.id, prefilled=fresh, recomputed=tokens - fresh)
+        if request.first_token < 0:
+            request.first_token = now
+        request.computed += 1
+        request.produced += 1
+        return Progress(request.id, prefilled=fresh, recomputed=tokens - fresh, produced=1)
+
+    # Steps.
+
+    def _plan_whole(self, now: Seconds) -> _Plan:
+        plan = _Plan(sys.maxsize)
+        self._looked = self._to_look == 0 or not self.running
+        if self._looked:
+            self._to_look = self.profile.decode_steps_per_admission
+            self._admit(plan, now)
+            for request in [self.running[r] for r in plan.tokens]:
+                if request.decoding:
+                    plan.drop(request.id)
+            if plan.tokens:
+                return plan
+        if self._plan_running(plan, now):
+            self._looked = False
+        return plan
+
+    def _plan_mixed(self, now: Seconds, budget: Tokens) -> _Plan:
+        plan = _Plan(budget)
+        self._looked = not self._plan_running(plan, now)
+        if self._looked:
+            self._admit(plan, now)
+        return plan
+
+    def _plan_running(self, plan: _Plan, now: Seconds) -> bool:
+        """Give running requests their tokens. True if one was preempted for it."""
+        preempted = False
+        batch = list(self.running.values())
+        for request in [r for r in batch if r.decoding] + [r for r in batch if not r.decoding]:
+            while plan.left and request.id in self.running and not self._allot(plan, request):
+                preempted = True
+                victim = self.policy.victim()
+                if victim is None:
+                    raise RuntimeError(f"request {request.id!r} does not fit though it runs alone")
+                self._preempt(plan, victim, now)
+        return preempted
+
+    def _allot(self, plan: _Plan, request: Inference) -> bool:
+        """Take blocks for the request's part of the step. False if there are not enough."""
+        missing = request.target - request.computed
+        if missing < 0:
+            tokens, after = 1, request.computed + 1
+        else:
+            tokens = min(missing, plan.left)
+            after = request.computed + tokens + (tokens == missing)
+        if not self._grow(request, after):
+            return False
+        plan.put(request.id, tokens)
+        return True
+
+    def _admit(self, plan: _Plan, now: Seconds) -> None:
+        seats = self.profile.max_requests
+        optimistic = self.profile.admission is Admission.OPTIMISTIC
+        gave_way: set[RequestId] = set()
+        while plan.left and (head := self.policy.head()) is not None:
+            request = self.waiting[head]
+            if (seats is None or len(self.running) < seats) and self._fits(request):
+                self._start(request, now)
+                if not self._allot(plan, request):
+                    raise RuntimeError(f"request {request.id!r} was admitted and does not fit")
+            elif optimistic and (loser := self.policy.gives_way()) is not None and loser not in gave_way:
+                gave_way.add(loser)
+                self._preempt(plan, loser, now)
+            else:
+                break
+
+    def _fits(self, request: Inference) -> bool:
+        work = request.work
+        if self.profile.admission is Admission.OPTIMISTIC:
+            tokens = work.prompt_tokens + request.produced + 1
+            return self.pool.fits(work.prefix, request.shareable, tokens)
+        batch = [(r.work.prompt_tokens + r.produced, r.remaining, r) for r in self.running.values() if r.produced]
+        batch += [(r.work.prompt_tokens + 1, r.remaining - 1, r) for r in self.running.values() if not r.produced]
+        batch.append((work.prompt_tokens + 1, request.remaining - 1, request))
+        size = self.pool.block_size
+        prefixes: dict[str, int] = {}
+        demands = []
+        for held, remaining, r in batch:
+            own = held - r.shareable * size
+            demands.append((own, remaining + -(own + remaining) % size))
+            if r.work.prefix is not None:
+                prefixes[r.work.prefix] = max(prefixes.get(r.work.prefix, 0), r.shareable)
+        need = peak_tokens if self.profile.admission is Admission.PEAK else reserved_tokens
+        return need(demands) + sum(prefixes.values()) * size <= self.pool.total * size
+
+    def _start(self, request: Inference, now: Seconds) -> None:
+        """Admit the request: it holds its prefix, and what was swapped out comes back."""
+        del self.waiting[request.id]
+        self.running[request.id] = request
+        request.holding = self.pool.hold(request.work.prefix, request.shareable)
+        cached = request.holding.cached
+        if request.admitted < 0:
+            request.admitted = now
+        if request.computed > cached:
+            self._swap += self.profile.swap_per_token * (request.computed - cached)
+            self._grow(request, request.computed)
+        else:
+            request.computed = cached
+            request.target = request.work.prompt_tokens + request.produced
+        request.processed = max(request.processed, cached)
+        self.policy.admitted(request.id, now, cached)
+
+    def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
+        request = self.running.pop(name)
+        assert request.holding is not None
+        self.pool.release(request.holding)
+        plan.drop(name)
+        request.preemptions += 1
+        request.processed = max(request.processed, request.computed)
+        match self.profile.preemption:
+            case Preemption.RECOMPUTE:
+                request.computed = 0
+            case Preemption.SWAP:
+                self._swap += self.profile.swap_per_token * request.computed
+        self.waiting[name] = request
+        self.policy.preempted(name, now)
+
+    def _begin(self, plan: _Plan, now: Seconds, until: Seconds) -> None:
+        batch = [self.running[r] for r in plan.tokens]
+        decoding = [r for r in batch if r.decoding]
+        prefill = [(r, plan.tokens[r.id]) for r in batch if not r.decoding]
+        prefilled, kv_read = sum(tokens for _, tokens in prefill), sum(r.computed for r in batch)
+        step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, self._swap)
+        self._swap = 0.0
+        steps = 1
+        if not prefill and len(decoding) == len(self.running):
+            steps = self._jump(step, until)
+        self._jump_to(step, steps)
+
+    def _jump(self, step: _StepUnderWay, until: Seconds) -> int:
+        """How many decode steps of this batch no decision can fall into."""
+        looks = self.profile.decode_steps_per_admission
+        longest = LONGEST_JUMP
+        if self.waiting:
+            longest = LONGEST_JUMP_WHILE_WAITING if self._looked else 1
+        first = min(self._to_look or looks, step.decoding[0].remaining)
+        limit = first + max(0, (longest - first) // looks) * looks
+        limit = min(limit, *(r.remaining for r in step.decoding))
+        if limit > first:
+            inside = range(first + 1, limit + 1)
+            limit = first + bisect_right(inside, until, key=lambda steps: step.start + self._duration(step, steps))
+        if limit > 1:
+            limit = 1 + self.pool.further_steps([r.computed + 1 for r in step.decoding], limit - 1)
+        return limit
+
+    def _duration(self, step: _StepUnderWay, steps: int) -> Seconds:
+        grown = len(step.decoding) * steps * (steps - 1) // 2
+        timing = self.profile.timing
+        return step.swap + timing.step(step.prefilled, len(step.decoding), step.kv_read * steps + grown, steps)
+
+    def _jump_to(self, step: _StepUnderWay, steps: int) -> None:
+        step.steps, step.duration = steps, self._duration(step, steps)
+        self.end = step.start + step.duration
+
+    def _grow(self, request: Inference, tokens: Tokens) -> bool:
+        assert request.holding is not None
+        return self.pool.grow(request.holding, tokens)
+
+    @property
+    def busy(self) -> bool:
+        return self._step is not None
