@@ -9,10 +9,11 @@ moment and parsed afterwards: what the client computes would slow an engine besi
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -24,6 +25,7 @@ from justitia_scheduling.model import Seconds, Tokens
 from justitia_sidecar.usage import EventSplitter, EventTooLongError, read_event
 from justitia_simulator.calibration import CalibrationError
 
+Result = TypeVar("Result")
 Clock = Callable[[], Seconds]
 
 TOKEN_IDS = (3, 400)
@@ -107,12 +109,7 @@ class LiveEngine:
 
     async def together(self, prompts: Sequence[Tokens], output_tokens: Tokens) -> list[Timeline]:
         """Requests with these prompt lengths, sent at once."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self.request(prompt, output_tokens)) for prompt in prompts]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [task.result() for task in tasks]
+        return await all_of([self.request(prompt, output_tokens) for prompt in prompts])
 
     async def request(self, prompt_tokens: Tokens, output_tokens: Tokens) -> Timeline:
         """One request, to its end."""
@@ -141,6 +138,16 @@ class LiveEngine:
             what = f"no answer in {ANSWER_TIMEOUT:g} s" if isinstance(cause, TimeoutError) else _first_line(cause)
             raise CalibrationError(f"{self._client.base_url}: {what}: is the engine up and reachable?") from None
         return read_timeline(prompt_tokens, output_tokens, sent, arrived)
+
+
+async def all_of(coroutines: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
+    """What they return, at the same time. The first error ends the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(coroutine) for coroutine in coroutines]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _first_line(error: BaseException) -> str:
@@ -192,10 +199,10 @@ def read_timeline(
     if not finished:
         raise CalibrationError("a stream ended before [DONE]: see the engine's log")
     growing = tuple(after for before, after in pairwise([(sent, 0), *produced]) if after[1] > before[1])
-    if not growing or (len(growing) == 1 < output_tokens == growing[0][1]):
+    if not growing:
         raise CalibrationError(
-            "its streams do not count tokens: calibration needs usage in every chunk "
-            "(stream_options.continuous_usage_stats, as vLLM has it)"
+            "its streams do not count tokens: calibration needs usage in every chunk, as vLLM sends it "
+            "(stream_options.continuous_usage_stats)"
         )
     if growing[-1][1] != output_tokens:
         raise CalibrationError(

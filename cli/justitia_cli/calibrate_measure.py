@@ -12,14 +12,14 @@ Each point is measured `rounds` times, a whole round after another, so that a ma
 one repetition of many points and not all of one.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
-from justitia_cli.calibrate_engine import LiveEngine, Timeline
+from justitia_cli.calibrate_engine import LiveEngine, Timeline, all_of
 from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
 from justitia_simulator.calibration import CalibrationError, DecodeSample, PrefillSample
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
@@ -156,9 +156,15 @@ async def measure(engine: LiveEngine, plan: Plan, report: Report) -> Measurement
         report(done, what)
         done += 1
 
+    counts = 0
     for _ in range(WARM_UPS):
         tell("warming up")
-        await engine.together([SHORT_PROMPT] * min(4, max(b.size for b in plan.batches)), WINDOW_STEPS)
+        counts += sum(len(t.produced) - 1 for t in await engine.together([SHORT_PROMPT] * 4, WINDOW_STEPS))
+    if not counts:
+        raise CalibrationError(
+            f"it counts {WINDOW_STEPS} tokens only when all are there: calibration needs usage in every chunk, as vLLM "
+            "sends it (stream_options.continuous_usage_stats)"
+        )
     for _ in range(plan.rounds):
         for tokens in plan.prompts:
             tell(f"prompts of {tokens} tokens")
@@ -184,9 +190,7 @@ async def _serve_mixed(engine: LiveEngine, clients: Sequence[WorkloadRun]) -> Se
         timelines = [await engine.request(r.prompt_tokens, r.output_tokens) for r in client.requests]
         return timelines[-1].last - timelines[0].sent
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(serve(client)) for client in clients]
-    return sum(task.result() for task in tasks) / len(tasks)
+    return fmean(await all_of([serve(client) for client in clients]))
 
 
 def step_duration(timelines: Sequence[Timeline]) -> Seconds | None:

@@ -30,6 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from justitia_scheduling.model import Seconds, Tokens
+from justitia_simulator.occupancy import Admission
+from justitia_simulator.profiles import EngineProfile
+from justitia_simulator.timing import LinearTiming
 
 TOLERATED_ERROR = 0.25
 """Mean relative error of the decode or of the prefill points beyond which no profile is made of a fit."""
@@ -201,6 +204,26 @@ def _prefill_points(samples: Iterable[PrefillSample], token_budget: Tokens | Non
         name = f"first token of {each} prompt tokens" if prompts == 1 else f"{prompts} first tokens of {each}"
         points.append(_Point(name, (steps, tokens, 0.0, 0.0, prompts, 1.0), taken))
     return points
+
+
+def build_profile(
+    name: str, fit: StepFit, *, kv_tokens: Tokens, block_size: Tokens, token_budget: Tokens, max_requests: int
+) -> EngineProfile:
+    """The engine behind a gateway that reserves each request's whole length in KV, as the sidecar does.
+
+    The latency h is left out: it delays a request without keeping the engine from others.
+    """
+    timing = LinearTiming(fit.per_step, fit.per_prefill_token, fit.per_decode, fit.per_kv_token)
+    return EngineProfile(
+        name,
+        timing,
+        kv_tokens,
+        block_size=block_size,
+        admission=Admission.RESERVE,
+        token_budget=token_budget,
+        max_requests=max_requests,
+        per_request=fit.per_request,
+    )
 
 
 def nonnegative_least_squares(rows: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 
 from justitia_cli import calibrate_engine
-from justitia_cli.calibrate_engine import KVSpace, LiveEngine, read_kv_space, read_timeline
+from justitia_cli.calibrate_engine import KVSpace, LiveEngine, Timeline, read_kv_space, read_timeline
+from justitia_cli.calibrate_measure import Limits, measure, plan_measurements
 from justitia_cli.replay import TargetError
 from justitia_simulator.calibration import CalibrationError
 from support.misbehaving_engine import METRICS, MisbehavingEngine, Misbehaviour, event
@@ -80,11 +81,20 @@ def test_a_stream_without_usage_is_an_error() -> None:
         read_timeline(PROMPT, 1, 0.0, [(0.1, stream)])
 
 
-def test_usage_at_the_end_alone_is_an_error() -> None:
+class CountsAtTheEnd(LiveEngine):
+    """An engine on purpose without `continuous_usage_stats`."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def request(self, prompt_tokens: int, output_tokens: int) -> Timeline:
+        return Timeline(prompt_tokens, 0.0, ((1.0, output_tokens),))
+
+
+async def test_usage_at_the_end_alone_is_an_error() -> None:
     """Forty tokens with one count say nothing of a step."""
-    stream = event(40, choices=False) + b"data: [DONE]\n\n"
     with pytest.raises(CalibrationError, match="continuous_usage_stats"):
-        read_timeline(PROMPT, 40, 0.0, [(0.1, stream)])
+        await measure(CountsAtTheEnd(), plan_measurements(Limits(2048, 8192, 8, 2048), 1), lambda done, what: None)
 
 
 def test_an_event_in_two_pieces_counts_when_it_is_whole() -> None:

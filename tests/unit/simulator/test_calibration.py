@@ -8,15 +8,21 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from justitia_scheduling.registry import build_policy
 from justitia_simulator.calibration import (
     TOLERATED_ERROR,
     CalibrationError,
     DecodeSample,
     PrefillSample,
     StepFit,
+    build_profile,
     fit_steps,
     nonnegative_least_squares,
 )
+from justitia_simulator.engine import Engine
+from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 BUDGET = 2048
 LENGTHS = (16, 64, 256, 512, 1024, 2047, 4000, 7000)
@@ -190,3 +196,14 @@ def test_no_other_nonnegative_coefficients_fit_better(seed: int) -> None:
     assert (c >= 0).all()
     assert (gradient[c == 0] >= -1e-9).all()
     assert gradient[c > 0] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("prompts", [1, 4, 16])
+def test_a_burst_simulated_with_the_profile_takes_what_was_measured_without_its_latency(prompts: int) -> None:
+    truth = Truth()
+    fit = fit_steps(decoded(truth), prefilled(truth), BUDGET)
+    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=BUDGET, max_requests=64)
+    stage = Stage((WorkloadRequest(LENGTHS[0], 1),) * prompts)
+    run = WorkloadRun(RunId("burst"), TenantId("t"), ApplicationId("a"), 0.0, (stage,))
+    [result] = Engine(build_policy("fcfs", EngineTime(profile.charge)), profile, label="it").serve([run]).runs
+    assert result.jct == pytest.approx(truth.first_token(LENGTHS[0], prompts) - truth.latency)
