@@ -44,10 +44,11 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `kv_tokens` is the KV space M in tokens, handed out in blocks of `block_size` tokens. With a `token_budget`, a step
     mixes one token for each decoding request with prompt tokens up to that many; without, prompts are prefilled whole,
-    in steps of their own. New requests are considered every `decode_steps_per_admission` decode steps and when nothing
-    runs; at most `max_requests` run at once. Only where admission is OPTIMISTIC are requests ever preempted.
-    With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed. `validated`: the profile was
-    checked end to end against measured runs.
+    in steps of their own. New requests are considered every `decode_steps_per_admission` decode steps and when
+    nothing runs; at most `max_requests` run at once. The step in which a request is first admitted takes
+    `per_request` longer: what a request costs outside the engine that others must wait for. Only where admission is
+    OPTIMISTIC are requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks
+    are needed. `validated`: the profile was checked end to end against measured runs.
     """
 
     name: str
@@ -59,6 +60,7 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_requests: Count | None = None
     preemption: Preemption = Preemption.RECOMPUTE
     swap_per_token: Time = 0.0
+    per_request: Time = 0.0
     prefix_cache: bool = False
     decode_steps_per_admission: Count = 1
     validated: bool = False

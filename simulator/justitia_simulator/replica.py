@@ -70,14 +70,14 @@ class Inference:
 
 @dataclass(slots=True)
 class _StepUnderWay:
-    """`steps` steps alike since `start`; `kv_read` in the first of them, `swap` seconds before it."""
+    """`steps` steps alike since `start`; `kv_read` in the first. Before it, `delay` seconds for swaps and arrivals."""
 
     start: Seconds
     decoding: list[Inference]
     prefill: list[tuple[Inference, Tokens]]
     prefilled: Tokens
     kv_read: Tokens
-    swap: Seconds
+    delay: Seconds
     steps: int = 1
     duration: Seconds = 0.0
 
@@ -110,7 +110,7 @@ class Replica:
         self.end: Seconds | None = None
         self._step: _StepUnderWay | None = None
         self._inbox: list[Callable[[Seconds], None]] = []
-        self._swap: Seconds = 0.0
+        self._delay: Seconds = 0.0
         self._to_look = 0
         self._looked = False
 
@@ -308,8 +308,9 @@ class Replica:
         cached = request.holding.cached
         if request.admitted < 0:
             request.admitted = now
+            self._delay += self.profile.per_request
         if request.computed > cached:
-            self._swap += self.profile.swap_per_token * (request.computed - cached)
+            self._delay += self.profile.swap_per_token * (request.computed - cached)
             self._grow(request, request.computed)
         else:
             request.computed = cached
@@ -328,7 +329,7 @@ class Replica:
             case Preemption.RECOMPUTE:
                 request.computed = 0
             case Preemption.SWAP:
-                self._swap += self.profile.swap_per_token * request.computed
+                self._delay += self.profile.swap_per_token * request.computed
         self.waiting[name] = request
         self.policy.preempted(name, now)
 
@@ -337,8 +338,8 @@ class Replica:
         decoding = [r for r in batch if r.decoding]
         prefill = [(r, plan.tokens[r.id]) for r in batch if not r.decoding]
         prefilled, kv_read = sum(tokens for _, tokens in prefill), sum(r.computed for r in batch)
-        step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, self._swap)
-        self._swap = 0.0
+        step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, self._delay)
+        self._delay = 0.0
         steps = 1
         if not prefill and len(decoding) == len(self.running):
             steps = self._jump(step, until)
@@ -363,7 +364,7 @@ class Replica:
     def _duration(self, step: _StepUnderWay, steps: int) -> Seconds:
         grown = len(step.decoding) * steps * (steps - 1) // 2
         timing = self.profile.timing
-        return step.swap + timing.step(step.prefilled, len(step.decoding), step.kv_read * steps + grown, steps)
+        return step.delay + timing.step(step.prefilled, len(step.decoding), step.kv_read * steps + grown, steps)
 
     def _jump_to(self, step: _StepUnderWay, steps: int) -> None:
         step.steps, step.duration = steps, self._duration(step, steps)

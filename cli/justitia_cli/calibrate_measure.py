@@ -1,0 +1,212 @@
+"""What is measured of an engine, and in which order.
+
+- Warm-up: a few small batches, so that nothing is compiled or connected for the first time later.
+- *Lone prompts* of several lengths, one token of output each: the time to the first token.
+- *Bursts* of short prompts, sent at once: the time to the last of their first tokens.
+- *Batches* of 1, 2, 4, ... requests that decode together, at a short context and at the longest that fits the KV space
+  side by side: the duration of a step while all of them decode.
+- *A mixed load* that the fit does not see: a few clients that send one request after another, of mixed lengths. What
+  the simulator says of the same load states the profile's error.
+
+Each point is measured `rounds` times, a whole round after another, so that a machine that is busy for a while disturbs
+one repetition of many points and not all of one.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from justitia_cli.calibrate_engine import LiveEngine, Timeline, all_of
+from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
+from justitia_simulator.calibration import CalibrationError, DecodeSample, PrefillSample
+from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+
+SHORT_PROMPT = 16
+WINDOW_STEPS = 40
+"""Steps for which all requests of a batch decode together."""
+
+BURSTS = (4, 16, 32)
+
+LARGEST_BATCH = 64
+"""Larger ones take long and are seldom reached."""
+
+MIXED_CLIENTS, MIXED_REQUESTS = 4, 6
+MIXED_OUTPUT = (4, 64)
+WARM_UPS = 3
+
+Report = Callable[[int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the engine takes: tokens of one request, of all together, requests at once, prompt tokens in a step."""
+
+    longest: Tokens
+    kv_tokens: Tokens
+    requests: int
+    token_budget: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`size` requests with prompts of that many tokens, decoded together."""
+
+    size: int
+    prompt_tokens: Tokens
+    output_tokens: Tokens
+
+    @property
+    def kv_tokens(self) -> Tokens:
+        """KV tokens read by a step in the middle of their outputs."""
+        return self.size * (self.prompt_tokens + self.output_tokens // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The points to measure, each `rounds` times, and the mixed load."""
+
+    prompts: tuple[Tokens, ...]
+    bursts: tuple[int, ...]
+    batches: tuple[Batch, ...]
+    mixed: tuple[WorkloadRun, ...]
+    rounds: int
+
+    @property
+    def steps(self) -> int:
+        return WARM_UPS + self.rounds * (len(self.prompts) + len(self.bursts) + len(self.batches) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    decode: tuple[DecodeSample, ...]
+    prefill: tuple[PrefillSample, ...]
+    mixed: tuple[Seconds, ...]
+    """Mean duration of the mixed load's clients, of each round."""
+
+
+def plan_measurements(limits: Limits, rounds: int) -> Plan:
+    """Points that fit the engine, from a single short request to as many as it takes."""
+    bursts = tuple(size for size in BURSTS if size <= min(limits.requests, limits.kv_tokens // (2 * SHORT_PROMPT)))
+    return Plan(tuple(_prompts(limits)), bursts, tuple(_batches(limits)), _mixed(limits), rounds)
+
+
+def _prompts(limits: Limits) -> Iterator[Tokens]:
+    """16, 64, 256, ... and the longest, in a ratio of two from 256 on, where the prompt outweighs the rest."""
+    longest = min(limits.longest, limits.kv_tokens) - 1
+    length = SHORT_PROMPT
+    while length < longest * 0.75:
+        yield length
+        length *= 4 if length < 256 else 2
+    yield longest
+
+
+def _batches(limits: Limits) -> Iterator[Batch]:
+    size = 1
+    while size <= min(limits.requests, LARGEST_BATCH):
+        # Every second request may come a step later than the one before, behind a gateway that sends few at once.
+        output = WINDOW_STEPS + size
+        room = int(limits.kv_tokens * 0.9) // size
+        if SHORT_PROMPT + output > min(room, limits.longest):
+            return
+        yield Batch(size, SHORT_PROMPT, output)
+        # Prompts that fill several steps: those that are done first decode while the others' are still to come.
+        output += -(-size * min(room, limits.longest) // limits.token_budget)
+        long = min(room, limits.longest) - output
+        if long >= 4 * SHORT_PROMPT:
+            yield Batch(size, long, output)
+        size *= 2
+
+
+def _mixed(limits: Limits) -> tuple[WorkloadRun, ...]:
+    """Clients as runs of one request a stage: the next is sent when the one before has been answered."""
+    drawn = random.Random(1)
+    most = min(limits.longest, limits.kv_tokens // MIXED_CLIENTS)
+    prompts = range(SHORT_PROMPT, most - MIXED_OUTPUT[1])
+    if not prompts:
+        raise CalibrationError(
+            f"requests of {most} tokens are the longest that fit {MIXED_CLIENTS} at a time: too short to calibrate with"
+        )
+    return tuple(
+        WorkloadRun(
+            RunId(f"client-{number}"),
+            TenantId("calibration"),
+            ApplicationId("mixed"),
+            0.0,
+            tuple(
+                Stage((WorkloadRequest(drawn.choice(prompts), drawn.randint(*MIXED_OUTPUT)),))
+                for _ in range(MIXED_REQUESTS)
+            ),
+        )
+        for number in range(MIXED_CLIENTS)
+    )
+
+
+async def measure(engine: LiveEngine, plan: Plan, report: Report) -> Measurements:
+    """Carry the plan out. `report` hears how many steps are done and what comes next. Raises CalibrationError."""
+    decode: list[DecodeSample] = []
+    prefill: list[PrefillSample] = []
+    mixed: list[Seconds] = []
+    done = 0
+
+    def tell(what: str) -> None:
+        nonlocal done
+        report(done, what)
+        done += 1
+
+    counts = 0
+    for _ in range(WARM_UPS):
+        tell("warming up")
+        counts += sum(len(t.produced) - 1 for t in await engine.together([SHORT_PROMPT] * 4, WINDOW_STEPS))
+    if not counts:
+        raise CalibrationError(
+            f"it counts {WINDOW_STEPS} tokens only when all are there: calibration needs usage in every chunk, as vLLM "
+            "sends it (stream_options.continuous_usage_stats)"
+        )
+    for _ in range(plan.rounds):
+        for tokens in plan.prompts:
+            tell(f"prompts of {tokens} tokens")
+            timeline = await engine.request(tokens, 1)
+            prefill.append(PrefillSample(tokens, timeline.first - timeline.sent))
+        for size in plan.bursts:
+            tell(f"{size} prompts at once")
+            timelines = await engine.together([SHORT_PROMPT] * size, 1)
+            took = max(t.first for t in timelines) - min(t.sent for t in timelines)
+            prefill.append(PrefillSample(SHORT_PROMPT, took, size))
+        for batch in plan.batches:
+            tell(f"{batch.size} decoding at {batch.prompt_tokens} tokens")
+            timelines = await engine.together([batch.prompt_tokens] * batch.size, batch.output_tokens)
+            if (step := step_duration(timelines)) is not None:
+                decode.append(DecodeSample(batch.size, batch.kv_tokens, step))
+        tell("a mixed load")
+        mixed.append(await _serve_mixed(engine, plan.mixed))
+    return Measurements(tuple(decode), tuple(prefill), tuple(mixed))
+
+
+async def _serve_mixed(engine: LiveEngine, clients: Sequence[WorkloadRun]) -> Seconds:
+    async def serve(client: WorkloadRun) -> Seconds:
+        timelines = [await engine.request(r.prompt_tokens, r.output_tokens) for r in client.requests]
+        return timelines[-1].last - timelines[0].sent
+
+    return fmean(await all_of([serve(client) for client in clients]))
+
+
+def step_duration(timelines: Sequence[Timeline]) -> Seconds | None:
+    """Duration of a step while all of these decode; None where they hardly did at the same time.
+
+    The median slope of moment against tokens over all pairs of events (Theil-Sen): chunks that a stall held back and
+    then let go together are outvoted.
+    """
+    begin, end = max(t.first for t in timelines), min(t.last for t in timelines)
+    slopes: list[float] = []
+    for timeline in timelines:
+        inside = [event for event in timeline.produced if begin <= event[0] <= end]
+        if len(inside) < 2 or inside[-1][1] - inside[0][1] < WINDOW_STEPS // 4:
+            continue
+        moments, tokens = np.array(inside).T
+        first, second = np.triu_indices(len(inside), 1)
+        slopes.append(float(np.median((moments[second] - moments[first]) / (tokens[second] - tokens[first]))))
+    slope = float(np.median(slopes)) if slopes else 0.0
+    return slope if slope > 0 else None

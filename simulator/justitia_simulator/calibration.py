@@ -1,0 +1,242 @@
+"""From measured steps and first tokens to the coefficients of an engine's step time.
+
+A step that prefills P prompt tokens, decodes n requests and reads K tokens of their KV is taken to last
+
+    T = c_0 + c_p * P + c_d * n + c_kv * K + c_r * r
+
+(the step time of the VTC artifact and of section 5 of the algorithm notes, with prompt tokens and decoding requests
+told apart: a decoding request also costs sampling, detokenising and a chunk to send). r counts the requests that begin
+in the step, and c_r is what each of them costs that others must wait for: the HTTP server, a gateway, the client, as
+far as they cannot work at several requests at a time or take processors from the engine. When N prompts of p tokens
+are sent at once, the last of their first tokens comes after
+
+    h + ceil(N * p / token_budget) * c_0 + c_p * N * p + c_r * N
+
+where h is a latency that does not add up. Decode steps of several batch sizes and contexts give c_0, c_d and c_kv, lone
+prompts (N = 1) of several lengths c_p, and short prompts in bursts of several sizes c_r and h.
+
+All six are at least zero. Repeated measurements of one point count as their median, so that a stall of the client or
+the engine does not; the fit is least squares of relative errors over the points. It is refused where the points cannot
+tell the coefficients apart, and where its mean error exceeds `TOLERATED_ERROR`. Seconds and tokens; no I/O.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean, median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia_scheduling.model import Seconds, Tokens
+from justitia_simulator.occupancy import Admission
+from justitia_simulator.profiles import EngineProfile
+from justitia_simulator.timing import LinearTiming
+
+TOLERATED_ERROR = 0.25
+"""Mean relative error of the decode or of the prefill points beyond which no profile is made of a fit."""
+
+LEAST_POINTS = 3
+"""Different batch sizes, and different prompt lengths, that a fit needs."""
+
+
+class CalibrationError(ValueError):
+    """An engine cannot be measured, or a measurement supports no fit. One line: what is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSample:
+    """Decode steps of `batch` requests, each reading `kv_tokens` in all, took `step` seconds on average."""
+
+    batch: int
+    kv_tokens: Tokens
+    step: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillSample:
+    """`prompts` were sent at once, each of `prompt_tokens`; the last one's first token came `first_token` later."""
+
+    prompt_tokens: Tokens
+    first_token: Seconds
+    prompts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A measured point beside what the fit says of it. `spread` is the relative half range of its repetitions."""
+
+    point: str
+    measured: Seconds
+    fitted: Seconds
+    spread: float
+
+    @property
+    def error(self) -> float:
+        """Relative, positive where the fit is too slow."""
+        return self.fitted / self.measured - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepFit:
+    """Coefficients as the module's text has them, and how well they describe what was measured."""
+
+    per_step: Seconds
+    per_prefill_token: Seconds
+    per_decode: Seconds
+    per_kv_token: Seconds
+    per_request: Seconds
+    latency: Seconds
+    decode: tuple[Residual, ...]
+    prefill: tuple[Residual, ...]
+
+    @property
+    def error(self) -> float:
+        """Mean absolute relative error of the decode points or of the prefill points, whichever is larger."""
+        return max(fmean(abs(r.error) for r in residuals) for residuals in (self.decode, self.prefill))
+
+    @property
+    def worst(self) -> Residual:
+        return max(*self.decode, *self.prefill, key=lambda r: abs(r.error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    name: str
+    row: tuple[float, ...]
+    values: Sequence[Seconds]
+
+
+def fit_steps(
+    decode: Sequence[DecodeSample], prefill: Sequence[PrefillSample], token_budget: Tokens | None = None
+) -> StepFit:
+    """The coefficients that describe these samples best. `token_budget` None: a prompt is prefilled whole.
+
+    Raises CalibrationError where they do not determine them, or do not follow T.
+    """
+    _check_variety(decode, prefill)
+    points = [*_decode_points(decode), *_prefill_points(prefill, token_budget)]
+    measured = np.array([median(p.values) for p in points])
+    rows = np.array([p.row for p in points])
+    found = nonnegative_least_squares(rows / measured[:, None], np.ones(len(points)))
+    residuals = tuple(
+        Residual(p.name, float(m), float(f), (max(p.values) - min(p.values)) / 2 / float(m))
+        for p, m, f in zip(points, measured, rows @ found, strict=True)
+    )
+    per_step, per_prefill_token, per_decode, per_kv_token, per_request, latency = (float(c) for c in found)
+    decoding = len({(s.batch, s.kv_tokens) for s in decode})
+    fit = StepFit(
+        per_step,
+        per_prefill_token,
+        per_decode,
+        per_kv_token,
+        per_request,
+        latency,
+        residuals[:decoding],
+        residuals[decoding:],
+    )
+    _check_error(fit)
+    return fit
+
+
+def _check_variety(decode: Sequence[DecodeSample], prefill: Sequence[PrefillSample]) -> None:
+    if any(s.step <= 0 for s in decode) or any(s.first_token <= 0 for s in prefill):
+        raise CalibrationError("a step or first token took no time: the clock or the stream cannot be trusted")
+    batches = {s.batch for s in decode}
+    if len(batches) < LEAST_POINTS:
+        raise CalibrationError(
+            f"decode steps were measured at batch sizes {sorted(batches)}: a fit needs {LEAST_POINTS} different ones "
+            "(raise --max-requests or --kv-tokens)"
+        )
+    lengths = {s.prompt_tokens for s in prefill}
+    if len(lengths) < LEAST_POINTS:
+        raise CalibrationError(
+            f"first tokens were measured at prompts of {sorted(lengths)} tokens: a fit needs {LEAST_POINTS} different "
+            "lengths (the engine's longest request or KV space is too small)"
+        )
+    bursts = {s.prompts for s in prefill}
+    if len(bursts) < 2:
+        raise CalibrationError(
+            f"first tokens were measured with {sorted(bursts)} prompts at once: what a request costs needs two numbers"
+        )
+    rows = np.array([(1.0, s.batch, s.kv_tokens) for s in decode])
+    if np.linalg.matrix_rank(rows / rows.max(axis=0)) < rows.shape[1]:
+        raise CalibrationError(
+            "batch size and KV grew together, so their costs cannot be told apart: measure short and long contexts"
+        )
+
+
+def _check_error(fit: StepFit) -> None:
+    if fit.error <= TOLERATED_ERROR:
+        return
+    spread = fmean(r.spread for r in (*fit.decode, *fit.prefill))
+    cause = (
+        f"the same point varies by ±{spread:.0%}: repeat it on a quieter machine"
+        if spread >= fit.error / 2
+        else f"the same point varies by only ±{spread:.0%}: this engine's steps do not follow a linear step time"
+    )
+    worst = fit.worst
+    raise CalibrationError(
+        f"the fit is off by {fit.error:.0%} on average (by {worst.error:+.0%} at {worst.point}), "
+        f"more than {TOLERATED_ERROR:.0%}; {cause}"
+    )
+
+
+def _decode_points(samples: Iterable[DecodeSample]) -> list[_Point]:
+    values: defaultdict[tuple[int, Tokens], list[Seconds]] = defaultdict(list)
+    for s in samples:
+        values[s.batch, s.kv_tokens].append(s.step)
+    return [
+        _Point(f"{batch} decoding, {kv_tokens} KV tokens", (1.0, 0.0, batch, kv_tokens, 0.0, 0.0), taken)
+        for (batch, kv_tokens), taken in sorted(values.items())
+    ]
+
+
+def _prefill_points(samples: Iterable[PrefillSample], token_budget: Tokens | None) -> list[_Point]:
+    values: defaultdict[tuple[int, Tokens], list[Seconds]] = defaultdict(list)
+    for s in samples:
+        values[s.prompts, s.prompt_tokens].append(s.first_token)
+    points = []
+    for (prompts, each), taken in sorted(values.items()):
+        tokens = prompts * each
+        steps = 1 if token_budget is None else -(-tokens // token_budget)
+        name = f"first token of {each} prompt tokens" if prompts == 1 else f"{prompts} first tokens of {each}"
+        points.append(_Point(name, (steps, tokens, 0.0, 0.0, prompts, 1.0), taken))
+    return points
+
+
+def build_profile(
+    name: str, fit: StepFit, *, kv_tokens: Tokens, block_size: Tokens, token_budget: Tokens, max_requests: int
+) -> EngineProfile:
+    """The engine behind a gateway that reserves each request's whole length in KV, as the sidecar does.
+
+    The latency h is left out: it delays a request without keeping the engine from others.
+    """
+    timing = LinearTiming(fit.per_step, fit.per_prefill_token, fit.per_decode, fit.per_kv_token)
+    return EngineProfile(
+        name,
+        timing,
+        kv_tokens,
+        block_size=block_size,
+        admission=Admission.RESERVE,
+        token_budget=token_budget,
+        max_requests=max_requests,
+        per_request=fit.per_request,
+    )
+
+
+def nonnegative_least_squares(rows: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Minimise |rows @ c - values| over c >= 0, by trying every set of coefficients that may be positive."""
+    width = rows.shape[1]
+    best, least = np.zeros(width), float(values @ values)
+    for size in range(1, width + 1):
+        for free in combinations(range(width), size):
+            columns = rows[:, free]
+            solved, *_ = np.linalg.lstsq(columns, values, rcond=None)
+            error = float(((columns @ solved - values) ** 2).sum())
+            if solved.min() >= 0 and error < least:
+                least = error
+                best = np.zeros(width)
+                best[list(free)] = solved
+    return best
