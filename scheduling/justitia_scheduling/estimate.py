@@ -9,7 +9,7 @@ counts a run's cost.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from justitia_scheduling.model import ApplicationId, KVTokenTime
 from justitia_scheduling.policy import OpenRun
@@ -59,3 +59,22 @@ class CensoredMean:
                 sums.total -= run.attained
             elif run.attained:
                 sums.finished += 1
+
+
+@dataclass(slots=True)
+class Ratio:
+    """Running ratio of two sums: the application's, else the pool's, else 0."""
+
+    _upper: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+    _lower: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, application: ApplicationId, upper: float, lower: float) -> None:
+        for key in (application, None):
+            self._upper[key] += upper
+            self._lower[key] += lower
+
+    def of(self, application: ApplicationId) -> float:
+        for key in (application, None):
+            if self._lower[key]:
+                return self._upper[key] / self._lower[key]
+        return 0.0

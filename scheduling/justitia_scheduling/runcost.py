@@ -1,0 +1,94 @@
+"""What a run is expected to cost: from what is told of it, and from what it shows. `tiered.py` keys runs by it.
+
+A run's cost is what it takes from the engine, in KV token-time: C for holding KV while it decodes, and for each prompt
+token `rho = c_tok / (c0/M + c_kv)`, what a full engine would have delivered while it read the token (`prompt_work` in
+`cost.py`; 0 where step times are not known). C alone calls a run of long prompts and short answers cheap.
+
+The estimate E begins with what was told, else with the application's censored mean (`estimate.py`). What the run shows:
+
+    known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
+
+p the request's prompt, d the mean output of its application's requests so far: measured, nobody's claim. As soon as
+`known > theta * E`,
+
+    E <- max(known, theta * attained)
+
+So attained <= theta * E always, E grows by more than theta each time, and there are fewer than
+`1 + log(K / E_0) / log(theta)` revisions, K the largest that is ever known. A large run is recognised when its first
+wide stage arrives, not after it has been served for long.
+"""
+
+from collections import defaultdict
+
+from justitia_scheduling.estimate import CensoredMean, Ratio
+from justitia_scheduling.lengths import OutputLengths
+from justitia_scheduling.model import KVTokenTime, RequestId, Run, RunId, kv_token_time
+from justitia_scheduling.policy import OpenRequest, OpenRun
+
+
+class RunCosts:
+    """Estimates of the open runs' costs. Every operation is O(1)."""
+
+    def __init__(self, theta: float) -> None:
+        self._theta = theta
+        self._means = CensoredMean()
+        self._outputs = OutputLengths()
+        self._prompt_per_kv = Ratio()
+        self._estimate: dict[RunId, KVTokenTime] = {}
+        self._expected: dict[RequestId, KVTokenTime] = {}
+        self._unadmitted: defaultdict[RunId, KVTokenTime] = defaultdict(float)
+
+    def __getitem__(self, run: RunId) -> KVTokenTime:
+        """E of an open run."""
+        return self._estimate[run]
+
+    def opened(self, run: OpenRun, prompt_work: KVTokenTime) -> None:
+        """The run has arrived; `prompt_work` is rho."""
+        told = self._told(run.run, prompt_work)
+        self._estimate[run.id] = self._means.estimate(run.run.application) if told is None else told
+
+    def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
+        """A request of the run has arrived. True if that changed the run's estimate."""
+        p, d = request.request.prompt_tokens, self._outputs.mean(request.run.run.application)
+        self._expected[request.id] = expected = p * d + d * d / 2 + prompt_work * p
+        self._unadmitted[request.run.id] += expected
+        return self._revised(request.run)
+
+    def left(self, request: OpenRequest) -> None:
+        """The request was admitted for the first time, or given up before."""
+        self._unadmitted[request.run.id] -= self._expected.pop(request.id)
+
+    def attained(self, run: OpenRun, increment: KVTokenTime) -> bool:
+        """The run was served. True if that changed its estimate."""
+        self._means.attained(run, increment)
+        return self._revised(run)
+
+    def closed(self, request: OpenRequest, finished: bool) -> None:
+        """The request is over."""
+        held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
+        self._prompt_per_kv.add(request.run.run.application, request.prefilled, held)
+        if finished:
+            self._outputs.finished(request)
+
+    def ended(self, run: OpenRun) -> None:
+        """The run is over."""
+        del self._estimate[run.id]
+        self._unadmitted.pop(run.id, None)
+        self._means.ended(run)
+
+    def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:
+        """Prompts that were not told are taken in proportion to the cost, as in the application's other runs."""
+        if run.predicted_cost is None:
+            return None
+        prompt = run.predicted_prompt
+        if prompt is None:
+            prompt = run.predicted_cost * self._prompt_per_kv.of(run.application)
+        return run.predicted_cost + prompt_work * prompt
+
+    def _revised(self, run: OpenRun) -> bool:
+        known = run.attained + self._unadmitted[run.id]
+        if known <= self._theta * self._estimate[run.id]:
+            return False
+        self._estimate[run.id] = max(known, self._theta * run.attained)
+        self._means.revised(run, self._estimate[run.id])
+        return True

@@ -1,0 +1,119 @@
+"""What a run is expected to cost, from what is told and what it shows."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_scheduling.estimate import FIRST_ESTIMATE
+from justitia_scheduling.lengths import FIRST_OUTPUT
+from justitia_scheduling.model import ApplicationId, Request, RequestId, Run, RunId, TenantId, kv_token_time
+from justitia_scheduling.policy import OpenRequest, OpenRun
+from justitia_scheduling.runcost import RunCosts
+
+RHO = 50.0
+THETA = 2.0
+
+
+def opened(costs: RunCosts, cost: float | None = None, prompt: float | None = None, name: str = "r") -> OpenRun:
+    run = OpenRun(Run(RunId(name), TenantId("t"), ApplicationId("a"), cost, prompt), 0, 0.0)
+    costs.opened(run, RHO)
+    return run
+
+
+def request(run: OpenRun, prompt: int, name: str = "q") -> OpenRequest:
+    return OpenRequest(Request(RequestId(name), run.id, prompt), run, 0, 0.0)
+
+
+def serve(costs: RunCosts, of: OpenRequest, produced: int) -> None:
+    costs.left(of)
+    of.prefilled, of.produced = of.request.prompt_tokens, produced
+    cost = kv_token_time(of.request.prompt_tokens, produced) + RHO * of.request.prompt_tokens
+    of.run.attained += cost
+    costs.attained(of.run, cost)
+    costs.closed(of, True)
+
+
+def test_what_is_told_counts_prompts_at_what_reading_them_takes() -> None:
+    costs = RunCosts(THETA)
+    assert costs[opened(costs, cost=1000, prompt=20).id] == 1000 + 20 * RHO
+
+
+def test_prompts_that_were_not_told_are_in_proportion_to_the_cost_as_in_other_runs() -> None:
+    costs = RunCosts(THETA)
+    first = opened(costs)
+    asked = request(first, 100)
+    costs.asked(asked, RHO)
+    serve(costs, asked, 10)
+    per_cost = 100 / kv_token_time(100, 10)
+    assert costs[opened(costs, cost=5000, name="s").id] == pytest.approx(5000 + RHO * 5000 * per_cost)
+
+
+def test_an_untold_run_takes_its_applications_mean() -> None:
+    costs = RunCosts(THETA)
+    first = opened(costs)
+    assert costs[first.id] == FIRST_ESTIMATE
+    asked = request(first, 100)
+    costs.asked(asked, RHO)
+    serve(costs, asked, 10)
+    costs.ended(first)
+    assert costs[opened(costs, name="s").id] == kv_token_time(100, 10) + 100 * RHO
+
+
+def test_a_wide_stage_shows_at_once_what_was_claimed_to_be_small() -> None:
+    costs = RunCosts(THETA)
+    run = opened(costs, cost=1000, prompt=10)
+    each = 1000 * FIRST_OUTPUT + FIRST_OUTPUT**2 / 2 + 1000 * RHO
+    asked = [request(run, 1000, f"q{i}") for i in range(3)]
+    assert [costs.asked(q, RHO) for q in asked] == [True, False, True]
+    assert costs[run.id] == 3 * each
+
+
+def test_a_request_that_was_admitted_counts_with_what_it_attains() -> None:
+    costs = RunCosts(THETA)
+    run = opened(costs, cost=FIRST_ESTIMATE, prompt=0)
+    first, second = request(run, 1000, "q1"), request(run, 1000, "q2")
+    assert not costs.asked(first, RHO)
+    costs.left(first)
+    assert not costs.asked(second, RHO)
+
+
+def test_what_a_request_is_expected_to_produce_is_measured_and_not_told() -> None:
+    costs = RunCosts(THETA)
+    run = opened(costs, cost=1.0, prompt=1.0)
+    claims = OpenRequest(Request(RequestId("q"), run.id, 1000, predicted_output=1.0), run, 0, 0.0)
+    costs.asked(claims, RHO)
+    assert costs[run.id] > 1000 * FIRST_OUTPUT
+
+
+@given(
+    told=st.floats(1, 1e7),
+    stages=st.lists(
+        st.lists(st.tuples(st.integers(1, 2000), st.integers(1, 500)), min_size=1, max_size=5), min_size=1, max_size=5
+    ),
+)
+def test_revisions_are_few_and_attained_never_exceeds_theta_times_the_estimate(
+    told: float, stages: list[list[tuple[int, int]]]
+) -> None:
+    costs = RunCosts(THETA)
+    run = opened(costs, cost=told, prompt=0)
+    first, revisions, known, waiting = costs[run.id], 0, 0.0, 0.0
+    for number, stage in enumerate(stages):
+        calls = [request(run, prompt, f"q{number}.{i}") for i, (prompt, _) in enumerate(stage)]
+        for call in calls:
+            before = costs[run.id]
+            revisions += costs.asked(call, RHO)
+            assert (costs[run.id] != before) <= (costs[run.id] > THETA * before)
+            p, d = call.request.prompt_tokens, costs._outputs.mean(run.run.application)
+            waiting += p * d + d * d / 2 + RHO * p
+        known = max(known, run.attained + waiting)
+        waiting = 0.0
+        for call, (_, output) in zip(calls, stage, strict=True):
+            before = costs[run.id]
+            serve(costs, call, output)
+            revisions += costs[run.id] != before
+            assert run.attained <= THETA * costs[run.id]
+        known = max(known, run.attained)
+    if revisions:
+        assert revisions < 1 + math.log(max(known, THETA * run.attained) / first) / math.log(THETA)
