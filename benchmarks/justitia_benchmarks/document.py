@@ -58,7 +58,7 @@ def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "")
 
 def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A Markdown table; a report's tables appear in the order of their file names."""
-    write_bytes(path, _table(columns, rows).encode() + b"\n")
+    write_bytes(path, table(columns, rows).encode() + b"\n")
 
 
 def _claims(claims: Sequence[tuple[Experiment, Claim]]) -> str:
@@ -76,7 +76,7 @@ def _claims(claims: Sequence[tuple[Experiment, Claim]]) -> str:
             if experiment.paper == paper
         ]
         if rows:
-            parts += [f"### {title}", _table(COLUMNS, rows)]
+            parts += [f"### {title}", table(COLUMNS, rows)]
     return "\n\n".join(parts)
 
 
@@ -95,6 +95,7 @@ def _content(folder: Path, outcome: Outcome) -> str:
     return "\n\n".join(parts)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown, without a last newline."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

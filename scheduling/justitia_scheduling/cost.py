@@ -15,13 +15,12 @@ A cost model turns a step into one charge per request. Runs are always keyed in 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from justitia_scheduling.model import KVTokenTime, Progress, Seconds, Tokens, kv_token_time
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A request's progress in a step, with the KV tokens it held before it, `cached` of them shared with others."""
 
     progress: Progress
@@ -51,7 +50,8 @@ class Work:
 
     @property
     def useful_fraction(self) -> float:
-        return 1.0 - self.progress.recomputed / self.tokens if self.tokens else 1.0
+        recomputed = self.progress.recomputed
+        return 1.0 - recomputed / self.tokens if recomputed else 1.0
 
     @property
     def kv_token_time(self) -> int:

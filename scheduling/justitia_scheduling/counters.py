@@ -70,6 +70,11 @@ class TenantCounters:
         if self._counter[tenant] < self._entry.get(tenant, float("-inf")):
             self._enter(tenant)
 
+    @property
+    def at_least(self) -> float:
+        """No waiting tenant's counter is smaller than this; O(1), where the smallest has to be looked for."""
+        return self._heap[0][0] if self._heap else 0.0
+
     def smallest(self) -> TenantId | None:
         """The waiting tenant with the smallest counter, the first seen among equals; None if none waits."""
         while self._heap:

@@ -8,7 +8,8 @@ the burst, tenant f may be served iff
 and among those the smallest key goes first. Both minima and the choice are kept in heaps that are put right as
 their tops are looked at. Counters only grow, so an entry may be too small and never too large; a tenant whose
 counter has passed the limit moves from the open to the held ones when it surfaces, and back when the limit has
-passed it. So an answer costs O(log tenants) for each tenant that was charged or changed since the last one.
+passed it. So an answer costs O(log tenants) for each tenant that was charged or changed since the last one. Where
+no counter can be small enough for the burst to decide the limit, the smallest counter is not looked for.
 """
 
 import heapq
@@ -43,6 +44,7 @@ class TenantGate:
         self._bounds: list[_Entry] = []
         self._open: list[tuple[RunKey, int, _First]] = []
         self._held: list[_Entry] = []
+        self._latest_limit = 0.0
 
     def key(self, tenant: TenantId) -> RunKey | None:
         """Key of the tenant's first run, None if none of its requests waits."""
@@ -55,8 +57,12 @@ class TenantGate:
             self._first[tenant].live = False
         first = self._first[tenant] = _First(tenant, key, slack)
         self._entered += 1
-        heapq.heappush(self._bounds, (self.counters[tenant] + slack, self._entered, first))
-        heapq.heappush(self._open, (key, self._entered, first))
+        counter = self.counters[tenant]
+        heapq.heappush(self._bounds, (counter + slack, self._entered, first))
+        if counter <= self._latest_limit:
+            heapq.heappush(self._open, (key, self._entered, first))
+        else:
+            heapq.heappush(self._held, (counter, self._entered, first))
         self._compact()
 
     def drop(self, tenant: TenantId) -> None:
@@ -66,22 +72,17 @@ class TenantGate:
 
     def limit(self, burst: float) -> float:
         """The largest counter with which a waiting tenant may be served; 0 if none waits."""
-        least = self.counters.smallest()
-        if least is None:
+        if not self._first:
             return 0.0
-        counter, bounds = self.counters.by_tenant, self._bounds
-        while True:
-            bound, entered, first = bounds[0]
-            if not first.live:
-                heapq.heappop(bounds)
-            elif bound < (now := counter[first.tenant] + first.slack):
-                heapq.heapreplace(bounds, (now, entered, first))
-            else:
-                return min(counter[least] + burst, bound)
+        bound = self._least_bound()
+        if bound <= self.counters.at_least + burst:
+            return bound
+        least = self.counters.smallest()
+        return bound if least is None else min(self.counters[least] + burst, bound)
 
     def best(self, burst: float) -> TenantId | None:
         """The tenant to serve, None if none waits."""
-        limit = self.limit(burst)
+        limit = self._latest_limit = self.limit(burst)
         self._release(limit)
         counter, waiting = self.counters.by_tenant, self._open
         while waiting:
@@ -92,6 +93,18 @@ class TenantGate:
             if first.live:
                 heapq.heappush(self._held, (counter[first.tenant], entered, first))
         return None
+
+    def _least_bound(self) -> float:
+        """The smallest c_g + s_g; some tenant waits."""
+        counter, bounds = self.counters.by_tenant, self._bounds
+        while True:
+            bound, entered, first = bounds[0]
+            if not first.live:
+                heapq.heappop(bounds)
+            elif bound < (now := counter[first.tenant] + first.slack):
+                heapq.heapreplace(bounds, (now, entered, first))
+            else:
+                return bound
 
     def _release(self, limit: float) -> None:
         """Open the gate for held tenants that the limit has passed."""

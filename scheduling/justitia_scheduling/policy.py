@@ -73,14 +73,11 @@ class OpenRun:
     attained: float = 0.0
     aborted: bool = False
     requests: set[RequestId] = field(default_factory=set)
+    id: RunId = field(init=False)
+    tenant: TenantId = field(init=False)
 
-    @property
-    def id(self) -> RunId:
-        return self.run.id
-
-    @property
-    def tenant(self) -> TenantId:
-        return self.run.tenant
+    def __post_init__(self) -> None:
+        self.id, self.tenant = self.run.id, self.run.tenant
 
 
 @dataclass(slots=True, eq=False)
@@ -100,14 +97,11 @@ class OpenRequest:
     produced: Tokens = 0
     preemptions: int = 0
     cached: Tokens = 0
+    id: RequestId = field(init=False)
+    tenant: TenantId = field(init=False)
 
-    @property
-    def id(self) -> RequestId:
-        return self.request.id
-
-    @property
-    def tenant(self) -> TenantId:
-        return self.run.tenant
+    def __post_init__(self) -> None:
+        self.id, self.tenant = self.request.id, self.run.tenant
 
     @property
     def processed(self) -> Tokens:

@@ -36,7 +36,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from justitia_scheduling.cost import CostModel, Work
-from justitia_scheduling.counters import TenantCounters
 from justitia_scheduling.estimate import CensoredMean
 from justitia_scheduling.gate import TenantGate
 from justitia_scheduling.gps import VirtualTime
@@ -47,6 +46,7 @@ from justitia_scheduling.model import (
     Run,
     RunId,
     Seconds,
+    Step,
     TenantId,
     Tokens,
     kv_token_time,
@@ -67,10 +67,13 @@ class _Ratio:
     upper: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
     lower: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
 
-    def add(self, application: ApplicationId, upper: float, lower: float) -> None:
-        for key in (application, None):
-            self.upper[key] += upper
-            self.lower[key] += lower
+    def add_upper(self, application: ApplicationId, amount: float) -> None:
+        self.upper[application] += amount
+        self.upper[None] += amount
+
+    def add_lower(self, application: ApplicationId, amount: float) -> None:
+        self.lower[application] += amount
+        self.lower[None] += amount
 
     def of(self, application: ApplicationId) -> float:
         for key in (application, None):
@@ -90,10 +93,13 @@ class _LongestOutput:
     def observe(self, produced: Tokens) -> None:
         self.current = max(self.current, produced)
 
-    def count(self) -> None:
+    def count(self) -> bool:
+        """One more request; whether outputs have been forgotten with it."""
         self.seen += 1
-        if self.seen == RECENT_REQUESTS:
-            self.seen, self.previous, self.current = 0, self.current, 1
+        if self.seen < RECENT_REQUESTS:
+            return False
+        self.seen, self.previous, self.current = 0, self.current, 1
+        return True
 
     @property
     def tokens(self) -> Tokens:
@@ -122,7 +128,9 @@ class TieredJustitia(Policy):
         self.kappa, self.theta, self.beta = kappa, theta, beta
         self.virtual_time = VirtualTime()
         self.gate = TenantGate()
+        self.counters = self.gate.counters
         self._fixed_burst = burst
+        self._burst = burst or 0.0
         self._longest_output = _LongestOutput()
         self._charge_per_cost = _Ratio()
         self._prompt_per_kv = _Ratio()
@@ -133,18 +141,12 @@ class TieredJustitia(Policy):
     @property
     def burst(self) -> float:
         """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
-        if self._fixed_burst is not None:
-            return self._fixed_burst
-        return min(self.in_engine / 4, self.cost_model.largest_burst)
+        return self._burst
 
     @property
     def in_engine(self) -> float:
         """U: the most that the requests in the engine can be charged, 0 until the host has told the KV space."""
         return self.cost_model.in_engine(self.capacity, self._longest_output.tokens) if self.capacity else 0.0
-
-    @property
-    def counters(self) -> TenantCounters:
-        return self.gate.counters
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)
@@ -190,6 +192,10 @@ class TieredJustitia(Policy):
             prompt = run.predicted_cost * self._prompt_per_kv.of(run.application)
         return run.predicted_cost + self._prompt_work * prompt
 
+    def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
+        super().set_capacity(kv_tokens, now)
+        self._derive_burst()
+
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         cost = self._predicted(run.run)
         if cost is None:
@@ -206,26 +212,30 @@ class TieredJustitia(Policy):
         self.counters.dequeue(request.tenant)
         self._queues[request.tenant].remove(request)
         self._update_gate(request.tenant)
-        if not request.preemptions:
-            self._longest_output.count()
+        if not request.preemptions and self._longest_output.count():
+            self._derive_burst()
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
         self._longest_output.observe(request.produced)
-        self._charge_per_cost.add(request.run.run.application, charge, 0.0)
+        self._charge_per_cost.add_upper(request.run.run.application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         for run_id, increment in delivered.items():
             run = self.runs[run_id]
             self._estimates.attained(run, increment)
-            self._charge_per_cost.add(run.run.application, 0.0, increment)
+            self._charge_per_cost.add_lower(run.run.application, increment)
             if run.attained > self.theta * self._estimate[run_id]:
                 self._revise(run)
         self.virtual_time.advance(sum(delivered.values()))
 
+    def on_stepped(self, step: Step, now: Seconds) -> None:
+        self._derive_burst()
+
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
-        self._prompt_per_kv.add(request.run.run.application, request.prefilled, held)
+        self._prompt_per_kv.add_upper(request.run.run.application, request.prefilled)
+        self._prompt_per_kv.add_lower(request.run.run.application, held)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         del self._estimate[run.id]
@@ -233,6 +243,11 @@ class TieredJustitia(Policy):
         self.virtual_time.end(run.id, run.attained)
         if not self.runs:
             self.virtual_time.clear()
+
+    def _derive_burst(self) -> None:
+        """B as of what U depends on: the KV space, the longest output, the longest step."""
+        if self._fixed_burst is None:
+            self._burst = min(self.in_engine / 4, self.cost_model.largest_burst)
 
     def _revise(self, run: OpenRun) -> None:
         clock = self.virtual_time
