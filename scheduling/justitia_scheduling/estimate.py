@@ -68,10 +68,13 @@ class Ratio:
     _upper: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
     _lower: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
 
-    def add(self, application: ApplicationId, upper: float, lower: float) -> None:
-        for key in (application, None):
-            self._upper[key] += upper
-            self._lower[key] += lower
+    def add_upper(self, application: ApplicationId, amount: float) -> None:
+        self._upper[application] += amount
+        self._upper[None] += amount
+
+    def add_lower(self, application: ApplicationId, amount: float) -> None:
+        self._lower[application] += amount
+        self._lower[None] += amount
 
     def of(self, application: ApplicationId) -> float:
         for key in (application, None):

@@ -27,12 +27,9 @@ class OutputLengths:
         self._pool = _Sums()
 
     def predicted(self, request: OpenRequest) -> float:
-        told = request.request.predicted_output
-        return self.mean(request.run.run.application) if told is None else told
-
-    def mean(self, application: ApplicationId) -> float:
-        """The mean that stands in, whatever was predicted."""
-        for sums in (self._applications[application], self._pool):
+        if (told := request.request.predicted_output) is not None:
+            return told
+        for sums in (self._applications[request.run.run.application], self._pool):
             if sums.finished:
                 return sums.produced / sums.finished
         return FIRST_OUTPUT

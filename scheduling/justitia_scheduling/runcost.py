@@ -8,8 +8,8 @@ The estimate E begins with what was told, else with the application's censored m
 
     known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
 
-p the request's prompt, d the mean output of its application's requests so far: measured, nobody's claim. As soon as
-`known > theta * E`,
+p the request's prompt, d the mean output of its application's finished requests (of the pool's while it has none, one
+token before any): measured, nobody's claim. As soon as `known > theta * E`,
 
     E <- max(known, theta * attained)
 
@@ -21,7 +21,6 @@ wide stage arrives, not after it has been served for long.
 from collections import defaultdict
 
 from justitia_scheduling.estimate import CensoredMean, Ratio
-from justitia_scheduling.lengths import OutputLengths
 from justitia_scheduling.model import KVTokenTime, RequestId, Run, RunId, kv_token_time
 from justitia_scheduling.policy import OpenRequest, OpenRun
 
@@ -32,7 +31,7 @@ class RunCosts:
     def __init__(self, theta: float) -> None:
         self._theta = theta
         self._means = CensoredMean()
-        self._outputs = OutputLengths()
+        self._outputs = Ratio()
         self._prompt_per_kv = Ratio()
         self._estimate: dict[RunId, KVTokenTime] = {}
         self._expected: dict[RequestId, KVTokenTime] = {}
@@ -49,7 +48,7 @@ class RunCosts:
 
     def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
         """A request of the run has arrived. True if that changed the run's estimate."""
-        p, d = request.request.prompt_tokens, self._outputs.mean(request.run.run.application)
+        p, d = request.request.prompt_tokens, max(1.0, self._outputs.of(request.run.run.application))
         self._expected[request.id] = expected = p * d + d * d / 2 + prompt_work * p
         self._unadmitted[request.run.id] += expected
         return self._revised(request.run)
@@ -65,10 +64,13 @@ class RunCosts:
 
     def closed(self, request: OpenRequest, finished: bool) -> None:
         """The request is over."""
+        application = request.run.run.application
         held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
-        self._prompt_per_kv.add(request.run.run.application, request.prefilled, held)
+        self._prompt_per_kv.add_upper(application, request.prefilled)
+        self._prompt_per_kv.add_lower(application, held)
         if finished:
-            self._outputs.finished(request)
+            self._outputs.add_upper(application, request.produced)
+            self._outputs.add_lower(application, 1)
 
     def ended(self, run: OpenRun) -> None:
         """The run is over."""

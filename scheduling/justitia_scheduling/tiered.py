@@ -16,16 +16,12 @@ Two decisions, one above the other.
 
        K_j = V(a_j) + kappa * E_j / weight
 
-   E_j starts at the prediction (else the application's censored mean); as soon as the run has attained more
-   than theta * E_j, then E_j = theta * attained and the run is keyed again. So E grows by more than theta^2
-   each time: at most 1 + floor(log(C / (theta * E_0)) / (2 * log(theta))) revisions. With it the start tag is
-   lifted to V - kappa * attained / weight: a run that was kept open and asked for little has saved up nothing.
+   E_j is what the run is expected to cost (`runcost.py`): what was told or its application's mean, until what the run
+   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. With it the
+   start tag is lifted to V - kappa * attained / weight: a run that was kept open and asked for little has saved up
+   nothing.
 
-   A run's cost counts what it takes from the engine, in KV token-time: C for holding KV while it decodes, and for
-   each prompt token `rho = c_tok / (c0/M + c_kv)`, what a full engine would have delivered while it read the token
-   (`cost.py`; 0 where step times are not known). C alone calls a run of long prompts and short answers cheap.
-
-V is the virtual time of GPS over runs, in the same unit; E without the stretch is the cost there. Preempted requests
+V is the virtual time of GPS over runs, in the unit of E; E without the stretch is the cost there. Preempted requests
 go back to their tenant's queue and pass the gate again.
 
 Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request each: weighted VTC.
@@ -33,53 +29,21 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from justitia_scheduling.cost import CostModel, Work
-from justitia_scheduling.estimate import CensoredMean
+from justitia_scheduling.estimate import Ratio
 from justitia_scheduling.gate import TenantGate
 from justitia_scheduling.gps import VirtualTime
-from justitia_scheduling.model import (
-    ApplicationId,
-    KVTokenTime,
-    RequestId,
-    Run,
-    RunId,
-    Seconds,
-    Step,
-    TenantId,
-    Tokens,
-    kv_token_time,
-)
+from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.runcost import RunCosts
 from justitia_scheduling.runqueue import RunQueue
 
 KAPPA = 5.0
 THETA = 2.0
 BETA = 3.0
 RECENT_REQUESTS = 1000
-
-
-@dataclass(slots=True)
-class _Ratio:
-    """Running ratio of two sums, of each application, else of the pool, else 0."""
-
-    upper: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
-    lower: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
-
-    def add_upper(self, application: ApplicationId, amount: float) -> None:
-        self.upper[application] += amount
-        self.upper[None] += amount
-
-    def add_lower(self, application: ApplicationId, amount: float) -> None:
-        self.lower[application] += amount
-        self.lower[None] += amount
-
-    def of(self, application: ApplicationId) -> float:
-        for key in (application, None):
-            if self.lower[key]:
-                return self.upper[key] / self.lower[key]
-        return 0.0
 
 
 @dataclass(slots=True)
@@ -125,17 +89,15 @@ class TieredJustitia(Policy):
         if kappa <= 0 or theta <= 1 or beta < 0:
             raise ValueError(f"kappa={kappa}, theta={theta}, beta={beta}: need kappa > 0, theta > 1, beta >= 0")
         super().__init__(cost_model)
-        self.kappa, self.theta, self.beta = kappa, theta, beta
+        self.kappa, self.beta = kappa, beta
         self.virtual_time = VirtualTime()
         self.gate = TenantGate()
         self.counters = self.gate.counters
         self._fixed_burst = burst
         self._burst = burst or 0.0
         self._longest_output = _LongestOutput()
-        self._charge_per_cost = _Ratio()
-        self._prompt_per_kv = _Ratio()
-        self._estimates = CensoredMean()
-        self._estimate: dict[RunId, KVTokenTime] = {}
+        self._charge_per_cost = Ratio()
+        self._costs = RunCosts(theta)
         self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
 
     @property
@@ -172,7 +134,7 @@ class TieredJustitia(Policy):
     def key(self, run: RunId) -> float:
         """K_j of an open run."""
         clock = self.virtual_time
-        return clock.start(run) + self.kappa * self._estimate[run] / clock.weight(run)
+        return clock.start(run) + self.kappa * self._costs[run] / clock.weight(run)
 
     def run_cost(self, work: Work) -> float:
         prefilled = work.progress.prefilled
@@ -183,27 +145,17 @@ class TieredJustitia(Policy):
         """rho: the cost of reading a prompt token."""
         return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
 
-    def _predicted(self, run: Run) -> KVTokenTime | None:
-        """What the host told of the run's cost; prompts it did not tell are in proportion to it, as in other runs."""
-        if run.predicted_cost is None:
-            return None
-        prompt = run.predicted_prompt
-        if prompt is None:
-            prompt = run.predicted_cost * self._prompt_per_kv.of(run.application)
-        return run.predicted_cost + self._prompt_work * prompt
-
     def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
         super().set_capacity(kv_tokens, now)
         self._derive_burst()
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
-        cost = self._predicted(run.run)
-        if cost is None:
-            cost = self._estimates.estimate(run.run.application)
-        self._estimate[run.id] = cost
-        self.virtual_time.arrive(run.id, cost, self.weight(run.tenant))
+        self._costs.opened(run, self._prompt_work)
+        self.virtual_time.arrive(run.id, self._costs[run.id], self.weight(run.tenant))
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        if not request.preemptions and self._costs.asked(request, self._prompt_work):
+            self._key_again(request.run)
         self.counters.enqueue(request.tenant)
         self._queues[request.tenant].push(request, self.key(request.run.id))
         self._update_gate(request.tenant)
@@ -212,7 +164,10 @@ class TieredJustitia(Policy):
         self.counters.dequeue(request.tenant)
         self._queues[request.tenant].remove(request)
         self._update_gate(request.tenant)
-        if not request.preemptions and self._longest_output.count():
+        if request.preemptions:
+            return
+        self._costs.left(request)
+        if self._longest_output.count():
             self._derive_burst()
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
@@ -223,23 +178,19 @@ class TieredJustitia(Policy):
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         for run_id, increment in delivered.items():
             run = self.runs[run_id]
-            self._estimates.attained(run, increment)
             self._charge_per_cost.add_lower(run.run.application, increment)
-            if run.attained > self.theta * self._estimate[run_id]:
-                self._revise(run)
+            if self._costs.attained(run, increment):
+                self._key_again(run)
         self.virtual_time.advance(sum(delivered.values()))
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         self._derive_burst()
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
-        held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
-        self._prompt_per_kv.add_upper(request.run.run.application, request.prefilled)
-        self._prompt_per_kv.add_lower(request.run.run.application, held)
+        self._costs.closed(request, finished)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
-        del self._estimate[run.id]
-        self._estimates.ended(run)
+        self._costs.ended(run)
         self.virtual_time.end(run.id, run.attained)
         if not self.runs:
             self.virtual_time.clear()
@@ -249,13 +200,11 @@ class TieredJustitia(Policy):
         if self._fixed_burst is None:
             self._burst = min(self.in_engine / 4, self.cost_model.largest_burst)
 
-    def _revise(self, run: OpenRun) -> None:
+    def _key_again(self, run: OpenRun) -> None:
+        """The run's estimate has been raised."""
         clock = self.virtual_time
         clock.lift(run.id, clock.now - self.kappa * run.attained / clock.weight(run.id))
-        estimate = self.theta * run.attained
-        self._estimate[run.id] = estimate
-        self._estimates.revised(run, estimate)
-        self.virtual_time.retag(run.id, estimate)
+        clock.retag(run.id, self._costs[run.id])
         self._queues[run.tenant].rekey(run.id, self.key(run.id))
         self._update_gate(run.tenant)
 
@@ -271,5 +220,5 @@ class TieredJustitia(Policy):
     def _slack(self, run: OpenRun) -> float:
         if self.beta == float("inf"):
             return self.beta
-        cost = self._estimate[run.id] * self._charge_per_cost.of(run.run.application)
+        cost = self._costs[run.id] * self._charge_per_cost.of(run.run.application)
         return self.beta * cost / self.weight(run.tenant)

@@ -77,15 +77,9 @@ def test_claims_of_too_much_delay_a_run_at_most_as_if_they_were_true(others: lis
     assert finish <= gps_finishes([*claimed, stretched], rate=1.0)[-1] + 1
 
 
-class NeverRevised(TieredJustitia):
-    """The paper's rule: what was said at arrival stands."""
-
-    def _revise(self, run: object) -> None: ...
-
-
 def test_without_revision_a_run_that_claims_little_breaks_it() -> None:
     runs = [UnitRun(0, 60, 1.0), UnitRun(0, 5, 5.0)]
-    never = NeverRevised(KVTokenTimeCost(), beta=math.inf, burst=math.inf)
+    never = TieredJustitia(KVTokenTimeCost(), theta=math.inf, beta=math.inf, burst=math.inf)
     assert worst_interference(never, [UnitRun(r.at, r.cost, r.predicted, TENANTS[0]) for r in runs]) > 10
 
 

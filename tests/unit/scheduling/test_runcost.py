@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.estimate import FIRST_ESTIMATE
-from justitia_scheduling.lengths import FIRST_OUTPUT
 from justitia_scheduling.model import ApplicationId, Request, RequestId, Run, RunId, TenantId, kv_token_time
 from justitia_scheduling.policy import OpenRequest, OpenRun
 from justitia_scheduling.runcost import RunCosts
@@ -63,8 +62,12 @@ def test_an_untold_run_takes_its_applications_mean() -> None:
 
 def test_a_wide_stage_shows_at_once_what_was_claimed_to_be_small() -> None:
     costs = RunCosts(THETA)
+    earlier = opened(costs, name="earlier")
+    call = request(earlier, 10)
+    costs.asked(call, RHO)
+    serve(costs, call, 20)
     run = opened(costs, cost=1000, prompt=10)
-    each = 1000 * FIRST_OUTPUT + FIRST_OUTPUT**2 / 2 + 1000 * RHO
+    each = 1000 * 20 + 20**2 / 2 + 1000 * RHO
     asked = [request(run, 1000, f"q{i}") for i in range(3)]
     assert [costs.asked(q, RHO) for q in asked] == [True, False, True]
     assert costs[run.id] == 3 * each
@@ -72,19 +75,23 @@ def test_a_wide_stage_shows_at_once_what_was_claimed_to_be_small() -> None:
 
 def test_a_request_that_was_admitted_counts_with_what_it_attains() -> None:
     costs = RunCosts(THETA)
-    run = opened(costs, cost=FIRST_ESTIMATE, prompt=0)
-    first, second = request(run, 1000, "q1"), request(run, 1000, "q2")
-    assert not costs.asked(first, RHO)
-    costs.left(first)
-    assert not costs.asked(second, RHO)
+    run, other = opened(costs, cost=30_000, prompt=0), opened(costs, cost=30_000, prompt=0, name="other")
+    for of, leaves in ((run, True), (other, False)):
+        first, second = request(of, 1000, f"{of.id}1"), request(of, 1000, f"{of.id}2")
+        assert not costs.asked(first, RHO)
+        if leaves:
+            costs.left(first)
+        assert costs.asked(second, RHO) is not leaves
 
 
 def test_what_a_request_is_expected_to_produce_is_measured_and_not_told() -> None:
     costs = RunCosts(THETA)
     run = opened(costs, cost=1.0, prompt=1.0)
     claims = OpenRequest(Request(RequestId("q"), run.id, 1000, predicted_output=1.0), run, 0, 0.0)
-    costs.asked(claims, RHO)
-    assert costs[run.id] > 1000 * FIRST_OUTPUT
+    claims_more = OpenRequest(Request(RequestId("q2"), run.id, 1000, predicted_output=1e6), run, 0, 0.0)
+    for call in (claims, claims_more):
+        costs.asked(call, RHO)
+    assert costs[run.id] == pytest.approx(1000 * (1 + RHO) + 0.5)
 
 
 @given(
@@ -105,7 +112,7 @@ def test_revisions_are_few_and_attained_never_exceeds_theta_times_the_estimate(
             before = costs[run.id]
             revisions += costs.asked(call, RHO)
             assert (costs[run.id] != before) <= (costs[run.id] > THETA * before)
-            p, d = call.request.prompt_tokens, costs._outputs.mean(run.run.application)
+            p, d = call.request.prompt_tokens, max(1.0, costs._outputs.of(run.run.application))
             waiting += p * d + d * d / 2 + RHO * p
         known = max(known, run.attained + waiting)
         waiting = 0.0
