@@ -58,14 +58,14 @@ Table = Mapping[str, tuple[float, ...]]
 BOUND = 2 * 2 * 10_000
 """2U: by how much two backlogged clients may differ (theorem 4.4), U = max(w_p L, w_q M) with M = 10,000."""
 
-BACKLOGGED = ("overload", "overload-8", "on-off-overload", "short-and-long", "long-outputs-and-long-prompts")
+BACKLOGGED = ("overload", "overload-multi", "on-off-overload", "poisson-short-long", "poisson-short-long-2")
 ISOLATED = {
-    "proportional": "1",
-    "on-off-less": "1",
-    "on-off-overload": "1",
-    "increase": "1",
-    "short-and-long": "2",
-    "shift": "1",
+    "proportional": "0",
+    "on-off-less": "0",
+    "on-off-overload": "0",
+    "increase": "0",
+    "poisson-short-long": "1",
+    "dist-shift": "0",
 }
 """The client that is to be protected from the others."""
 
@@ -73,7 +73,7 @@ ISOLATED = {
 def service(rows: Sequence[Row], folder: Path) -> list[Claim]:
     runs = _by_policy(rows)
     for number, (workload, table) in enumerate(
-        {"real": TABLE_2, "overload": TABLE_5, "overload-8": TABLE_6}.items(), 1
+        {"real": TABLE_2, "overload": TABLE_5, "overload-multi": TABLE_6}.items(), 1
     ):
         _write_table(folder / f"{number}-{workload}.md", runs, workload, table)
     _draw_gaps(folder, runs)
@@ -201,7 +201,7 @@ def _draw_variants(folder: Path, runs: Runs) -> None:
                 if (workload, policy) in runs
             },
         )
-        for workload in ("overload", "overload-8")
+        for workload in ("overload", "overload-multi")
     ]
     draw(folder / "2-variants.svg", panels, "gap, weighted tokens")
 
@@ -245,7 +245,7 @@ def _draw_weighted(folder: Path, runs: Runs) -> None:
 
 def _draw_services(folder: Path, runs: Runs) -> None:
     """Figures 3 to 6 and 10: who is served at what rate, where some clients ask for less than a share."""
-    workloads = ["proportional", "on-off-less", "increase", "shift"]
+    workloads = ["proportional", "on-off-less", "increase", "dist-shift"]
     draw(folder / "6-service.svg", _service_panels(runs, workloads), "weighted tokens per second")
 
 
@@ -294,7 +294,7 @@ def _real_claims(runs: Runs) -> list[Claim]:
 
 def _backlogged_claims(runs: Runs) -> list[Claim]:
     claims = []
-    for workload, table in (("overload", TABLE_5), ("overload-8", TABLE_6)):
+    for workload, table in (("overload", TABLE_5), ("overload-multi", TABLE_6)):
         for policy in ("vtc-50", "vtc-oracle"):
             if (workload, policy) in runs:
                 claims.append(
@@ -344,7 +344,7 @@ def _weighted_claims(runs: Runs) -> list[Claim]:
     for figures in runs["overload-weighted", "vtc-weighted"]:
         total = {client: sum(figures["service"][client][4:]) for client in figures["service"]}
         share = {client: value / sum(total.values()) for client, value in total.items()}
-        errors.append(max(abs(share[c] / (int(c) / 10) - 1) for c in share))
+        errors.append(max(abs(share[c] / ((int(c) + 1) / 10) - 1) for c in share))
     ours = mean_interval(errors)
     return [
         Claim(
