@@ -44,11 +44,13 @@ def demo_command(  # noqa: PLR0917
         "examples/traces/azure2023-conversation.csv"
     ),
     seed: Annotated[int, typer.Option(help="Another seed, another part of the trace")] = 1,
-    flood_seconds: Annotated[float, typer.Option(min=1, help="Arrival window of research and batch")] = 60,
-    research_work: Annotated[float, typer.Option(min=1, help="Weighted tokens (prompt + 2 * output)")] = 150_000,
-    batch_work: Annotated[float, typer.Option(min=1, help="Weighted tokens")] = 150_000,
-    support_work: Annotated[float, typer.Option(min=1, help="Weighted tokens")] = 30_000,
-    support_seconds: Annotated[float, typer.Option(min=1, help="Arrival window of support")] = 60,
+    flood_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of research and batch")] = 60,
+    research_work: Annotated[
+        float, typer.Option(min=1, max=1e9, help="Weighted tokens (prompt + 2 * output)")
+    ] = 150_000,
+    batch_work: Annotated[float, typer.Option(min=1, max=1e9, help="Weighted tokens")] = 150_000,
+    support_work: Annotated[float, typer.Option(min=1, max=1e9, help="Weighted tokens")] = 30_000,
+    support_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of support")] = 60,
 ) -> None:
     """Two tenants flood with multi-request runs, a light one chats; arrivals and lengths are the trace's."""
     with mistakes():
@@ -84,7 +86,7 @@ def agents_command(  # noqa: PLR0917
         "a10g-llama2-7b"
     ),
     kv_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Its KV space in tokens, where not the profile's")
+        int | None, typer.Option(min=1, max=10**9, help="Its KV space in tokens, where not the profile's")
     ] = None,
     seed: Seed = 1,
 ) -> None:
