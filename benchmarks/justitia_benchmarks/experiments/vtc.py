@@ -42,8 +42,9 @@ BY_NUMBER = {TenantId(str(number)): number + 1.0 for number in range(4)}
 CUT = {"poisson-short-long": 300.0, "poisson-short-long-2": 150.0}
 """Overloads that are cut short, in seconds: what queues up by the end has to be served too."""
 
-REAL = ("fcfs", "lcf", "vtc", "vtc-predicted", "vtc-oracle", "rpm-5", "rpm-15", "rpm-20", "rpm-30")
-BACKLOGGED = ("fcfs", "lcf", "vtc", "vtc-50", "vtc-oracle")
+REFUSING = ("rpm-5", "rpm-15", "rpm-20", "rpm-30")
+REAL = ("fcfs", "lcf", "drr", "vtc", "vtc-predicted", "vtc-oracle", *REFUSING, "rpm-20-held")
+BACKLOGGED = ("fcfs", "lcf", "drr", "vtc", "vtc-50", "vtc-oracle")
 SHAPES = ("fcfs", "lcf", "vtc")
 
 
@@ -57,7 +58,7 @@ class Service:
 
     def cells(self, quick: bool) -> Sequence[Cell]:
         policies: dict[str, tuple[str, ...]] = {"real": REAL, "overload": BACKLOGGED, "overload-multi": BACKLOGGED}
-        policies |= {"overload-weighted": ("fcfs", "vtc", "vtc-weighted")}
+        policies |= {"overload-weighted": ("fcfs", "vtc", "vtc-weighted", "drr-weighted")}
         policies |= {name: SHAPES for name in VTC_NAMES if name not in policies}
         return [
             Cell({"workload": workload, "policy": policy}, seed)
@@ -68,7 +69,7 @@ class Service:
 
     def run(self, cell: Cell) -> Figures:
         workload, policy = str(cell.parameters["workload"]), str(cell.parameters["policy"])
-        weights = BY_NUMBER if policy == "vtc-weighted" else {}
+        weights = BY_NUMBER if policy.endswith("-weighted") else {}
         runs = accepted(requests_of(workload, cell.seed), policy)
         served = serve(runs, policy, cell.seed, weights=weights)
         return tables(served, weights) | curves(served, moments(runs), weights)
