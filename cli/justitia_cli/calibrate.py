@@ -49,12 +49,18 @@ def calibrate_command(  # noqa: PLR0917
     api_key: Annotated[str, typer.Option(help="Key, where the endpoint wants one")] = "none",
     model: Annotated[str | None, typer.Option(help="Model name; the endpoint's only model unless given")] = None,
     kv_tokens: Annotated[
-        int | None, typer.Option(min=1, help="KV space in tokens; from vLLM's metrics unless given")
+        int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; from vLLM's metrics unless given")
     ] = None,
-    block_size: Annotated[int, typer.Option(min=1, help="KV tokens of a block, with --kv-tokens")] = 16,
-    max_requests: Annotated[int, typer.Option(min=1, help="Requests at once, as vLLM's --max-num-seqs")] = 256,
-    token_budget: Annotated[int, typer.Option(min=1, help="Tokens of a step, as --max-num-batched-tokens")] = 2048,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each point is measured; the median counts")] = 5,
+    block_size: Annotated[int, typer.Option(min=1, max=10**6, help="KV tokens of a block, with --kv-tokens")] = 16,
+    max_requests: Annotated[
+        int, typer.Option(min=1, max=10**5, help="Requests at once, as vLLM's --max-num-seqs")
+    ] = 256,
+    token_budget: Annotated[
+        int, typer.Option(min=1, max=10**6, help="Tokens of a step, as --max-num-batched-tokens")
+    ] = 2048,
+    rounds: Annotated[
+        int, typer.Option(min=1, max=1000, help="How often each point is measured; the median counts")
+    ] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print coefficients, residuals and the check as JSON")] = False,
 ) -> None:
     """Measure how long the steps of a live engine take, so that simulations of it agree with it.

@@ -3,10 +3,12 @@
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
+from typer.core import TyperGroup
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -20,6 +22,32 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     """End the command with this line on standard error."""
     print(f"justitia: {message}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(code)
+
+
+class OneLineErrors(TyperGroup):
+    """A group of commands that says what is wrong with an option or argument in one line, with exit code 2."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except NoArgsIsHelpError:
+            sys.exit(EXIT_USAGE)
+        except ClickException as error:
+            print(f"justitia: {' '.join(error.format_message().split())}", file=sys.stderr)  # noqa: T201
+            sys.exit(EXIT_USAGE)
+        except typer.Abort:
+            sys.exit(EXIT_FAILED)
+        sys.exit(code or 0)
 
 
 @contextmanager

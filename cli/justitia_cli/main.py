@@ -1,23 +1,74 @@
-"""Entry point of the `justitia` command; each subcommand lives in a module of its own."""
+"""Entry point of the `justitia` command.
+
+A subcommand's module is imported when the subcommand is called, so that help comes at once and no command pays for the
+libraries of another. So what the help says of each stands here; a test holds it against the commands' own.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command, get_group
 
-from justitia_cli.calibrate import calibrate_command
-from justitia_cli.demo.command import demo_command
-from justitia_cli.local_command import app as local_app
-from justitia_cli.replay_command import replay_command
-from justitia_cli.report import report_command
-from justitia_cli.simulate import simulate_command
-from justitia_cli.workload_command import app as workload_app
+from justitia_cli.console import OneLineErrors
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_show_locals=False)
-app.add_typer(local_app, name="local")
-app.add_typer(workload_app, name="workload")
-app.command("demo")(demo_command)
-app.command("calibrate")(calibrate_command)
-app.command("simulate")(simulate_command)
-app.command("replay")(replay_command)
-app.command("report")(report_command)
+COMMANDS = {
+    "local": ("local_command:app", "Run a pool on this machine: its engine and its sidecar as processes."),
+    "workload": ("workload_command:app", "Make workload files."),
+    "demo": (
+        "demo.command:demo_command",
+        "Show the main job on this machine: two tenants flood, a light one does not notice, runs finish early.",
+    ),
+    "calibrate": (
+        "calibrate:calibrate_command",
+        "Measure how long the steps of a live engine take, so that simulations of it agree with it.",
+    ),
+    "simulate": ("simulate:simulate_command", "Serve a workload on a simulated engine and write what happened."),
+    "replay": (
+        "replay_command:replay_command",
+        "Send a workload to a live OpenAI endpoint, open loop, and record what happened.",
+    ),
+    "report": ("report:report_command", "Compare the policies of these result folders."),
+}
+"""Module and name of each, and what it does."""
+
+
+class Deferred(TyperCommand):
+    """Stands for a command until it is called."""
+
+    def __init__(self, name: str, target: str, description: str) -> None:
+        super().__init__(name, help=description)
+        self.target = target
+
+    def load(self) -> Any:
+        module, _, attribute = self.target.partition(":")
+        found: typer.Typer | Callable[..., None] = getattr(import_module(f"justitia_cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            return get_group(found)
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name)(found)
+        return get_command(alone)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+class Commands(OneLineErrors):
+    """The commands above."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (target, description) in COMMANDS.items():
+            self.add_command(Deferred(name, target, description))
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_show_locals=False)
+
+
+@app.callback()
+def justitia() -> None: ...
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def replay_command(  # noqa: PLR0917
         list[str], typer.Option(help="TENANT=WEIGHT as the endpoint has it, for the fairness figures")
     ] = [],  # noqa: B006
     time_scale: Annotated[
-        float, typer.Option(min=1e-6, help="Stretches arrivals and tool time; 2 is half as fast")
+        float, typer.Option(min=1e-6, max=1e6, help="Stretches arrivals and tool time; 2 is half as fast")
     ] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the prompts' token ids")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,

@@ -25,7 +25,9 @@ def simulate_command(  # noqa: PLR0917
     out: Annotated[Path, typer.Option(help="Folder for the result files; policies already there stay")],
     policy: Annotated[list[str], typer.Option(help="Policy, repeatable")] = [DEFAULT_POLICY],  # noqa: B006
     engine: Annotated[str, typer.Option(help="Engine profile: a name or a .json file")] = "a10g-llama2-7b",
-    kv_tokens: Annotated[int | None, typer.Option(min=1, help="KV space in tokens; the profile's unless given")] = None,
+    kv_tokens: Annotated[
+        int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; the profile's unless given")
+    ] = None,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
     prediction: Annotated[
         str, typer.Option(help=f"What a policy is told of costs and lengths: {', '.join(FORMS)}")

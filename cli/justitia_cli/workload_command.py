@@ -1,15 +1,31 @@
 """`justitia workload`: makes workload files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from justitia_cli.console import errors, mistakes, parse_weights
-from justitia_simulator.arrivals import scaled_to_load
-from justitia_simulator.mixes import CODE, CONVERSATION, LIGHT_REASONING, REASONING, reasoning_mix, vtc_workload
+from justitia_scheduling.model import Seconds
+from justitia_simulator.arrivals import azure_arrivals, full_engine_seconds, poisson_arrivals, scaled_to_load
+from justitia_simulator.mixes import (
+    CODE,
+    CONVERSATION,
+    LIGHT_REASONING,
+    REASONING,
+    SHAREGPT,
+    VTC_NAMES,
+    Arrivals,
+    reasoning_mix,
+    starvation_mix,
+    vtc_workload,
+)
 from justitia_simulator.production import trace_workload
+from justitia_simulator.profiles import find_profile
 from justitia_simulator.suite import ONE_TENANT, agent_suite, per_run
 from justitia_simulator.traces import demo_workload, load_trace
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun, write_workload
@@ -28,11 +44,13 @@ def demo_command(  # noqa: PLR0917
         "examples/traces/azure2023-conversation.csv"
     ),
     seed: Annotated[int, typer.Option(help="Another seed, another part of the trace")] = 1,
-    flood_seconds: Annotated[float, typer.Option(min=1, help="Arrival window of research and batch")] = 60,
-    research_work: Annotated[float, typer.Option(min=1, help="Weighted tokens (prompt + 2 * output)")] = 150_000,
-    batch_work: Annotated[float, typer.Option(min=1, help="Weighted tokens")] = 150_000,
-    support_work: Annotated[float, typer.Option(min=1, help="Weighted tokens")] = 30_000,
-    support_seconds: Annotated[float, typer.Option(min=1, help="Arrival window of support")] = 60,
+    flood_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of research and batch")] = 60,
+    research_work: Annotated[
+        float, typer.Option(min=1, max=1e9, help="Weighted tokens (prompt + 2 * output)")
+    ] = 150_000,
+    batch_work: Annotated[float, typer.Option(min=1, max=1e9, help="Weighted tokens")] = 150_000,
+    support_work: Annotated[float, typer.Option(min=1, max=1e9, help="Weighted tokens")] = 30_000,
+    support_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of support")] = 60,
 ) -> None:
     """Two tenants flood with multi-request runs, a light one chats; arrivals and lengths are the trace's."""
     with mistakes():
@@ -64,10 +82,12 @@ def agents_command(  # noqa: PLR0917
     load: Annotated[
         float | None, typer.Option(min=0.001, max=1000, help="Stretch the window until this load u is offered")
     ] = None,
-    kv_tokens: Annotated[int, typer.Option(min=1, help="KV space in tokens that --load refers to")] = 10_000,
-    iteration_seconds: Annotated[
-        float, typer.Option(min=1e-6, max=1e3, help="Time of an engine iteration that --load refers to")
-    ] = 0.04,
+    engine: Annotated[str, typer.Option(help="Engine profile that --load refers to: a name or a .json file")] = (
+        "a10g-llama2-7b"
+    ),
+    kv_tokens: Annotated[
+        int | None, typer.Option(min=1, max=10**9, help="Its KV space in tokens, where not the profile's")
+    ] = None,
     seed: Seed = 1,
 ) -> None:
     """Agent runs of ten classes: 72 % small, 26 % medium, 2 % large; arrivals like a conversation trace's."""
@@ -77,49 +97,96 @@ def agents_command(  # noqa: PLR0917
         if each_run_a_tenant:
             runs = per_run(runs)
         if load is not None:
-            runs = scaled_to_load(runs, load, kv_tokens, iteration_seconds)
+            profile = find_profile(engine)
+            profile = msgspec.structs.replace(profile, kv_tokens=kv_tokens or profile.kv_tokens)
+            seconds = full_engine_seconds([r for run in runs for r in run.requests], profile)
+            iterations = sum(run.cost for run in runs) / profile.kv_tokens
+            runs = scaled_to_load(runs, load, profile.kv_tokens, seconds / iterations)
         _write(runs, out)
 
 
 @app.command("vtc")
 def vtc_command(
-    name: Annotated[str, typer.Argument(help="overload, overload-multi, on_off_less, ...: a wrong one lists them")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(VTC_NAMES)}")],
     out: Out,
-    seed: Seed = 1,
+    seed: Annotated[int, typer.Option(help="Another seed, other phases; with 0 `real` is as it was recorded")] = 0,
 ) -> None:
     """Single requests of a few clients, as VTC's authors sent them to their engine."""
     with mistakes():
         _write(vtc_workload(name, seed=seed), out)
 
 
+class Others(Enum):
+    """What is asked besides reasoning."""
+
+    CONVERSATION = "conversation"
+    CODE = "code"
+    SHAREGPT = "sharegpt"
+
+
+class Arriving(Enum):
+    """How requests arrive: without memory, or with the bursts of an Azure trace."""
+
+    POISSON = "poisson"
+    AZURE_CONVERSATION = "azure-conversation"
+    AZURE_CODE = "azure-code"
+
+
+KINDS = {Others.CONVERSATION: CONVERSATION, Others.CODE: CODE, Others.SHAREGPT: SHAREGPT}
+ARRIVALS: dict[Arriving, Arrivals] = {
+    Arriving.POISSON: poisson_arrivals,
+    Arriving.AZURE_CONVERSATION: partial(azure_arrivals, "conversation"),
+    Arriving.AZURE_CODE: partial(azure_arrivals, "code"),
+}
+
+Count = Annotated[int, typer.Option(min=1, max=1_000_000, help="Requests")]
+Rho = Annotated[
+    float,
+    typer.Option(min=0.001, max=1000, help="Utilisation: engine time of the requests, its KV full, over the window"),
+]
+FullEngine = Annotated[str, typer.Option(help="Engine profile that --rho refers to: a name or a .json file")]
+LARGE_ENGINE = "a100-80g-llama2-7b"
+
+
 @app.command("reasoning")
 def reasoning_command(  # noqa: PLR0917
     out: Out,
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Requests")] = 1000,
+    count: Count = 1000,
     share: Annotated[float, typer.Option(min=0, max=1, help="Share of reasoning requests")] = 0.7,
     light: Annotated[bool, typer.Option("--light", help="Reasoning of at most 4,096 tokens, no heavy tail")] = False,
-    code: Annotated[bool, typer.Option("--code", help="The others are code requests, not conversation")] = False,
-    rho: Annotated[float, typer.Option(min=0.001, max=1000, help="Utilisation")] = 0.9,
-    prompt_seconds: Annotated[float, typer.Option(min=0, max=10, help="Engine time of a prompt token")] = 0.0002115,
-    output_seconds: Annotated[float, typer.Option(min=1e-9, max=10, help="Engine time of an output token")] = 0.003,
+    others: Annotated[Others, typer.Option(help="What the others are")] = Others.CONVERSATION,
+    arrivals: Annotated[Arriving, typer.Option(help="How requests arrive")] = Arriving.POISSON,
+    rho: Rho = 0.9,
+    engine: FullEngine = LARGE_ENGINE,
     seed: Seed = 1,
 ) -> None:
-    """Reasoning requests among conversation or code, arriving by a Poisson process."""
-
-    def service(request: WorkloadRequest) -> float:
-        return request.prompt_tokens * prompt_seconds + request.output_tokens * output_seconds
-
+    """Reasoning requests among others of one tenant."""
     with mistakes():
         runs = reasoning_mix(
             count,
             share,
             seed=seed,
             rho=rho,
-            service_seconds=service,
+            service_seconds=_service_seconds(engine),
             reasoning=LIGHT_REASONING if light else REASONING,
-            other=CODE if code else CONVERSATION,
+            other=KINDS[others],
+            arrivals=ARRIVALS[arrivals],
         )
         _write(runs, out)
+
+
+@app.command("starvation")
+def starvation_command(
+    out: Out, count: Count = 1000, rho: Rho = 0.99, engine: FullEngine = LARGE_ENGINE, seed: Seed = 1
+) -> None:
+    """Nine short requests to a long one, near saturation: the tail-aware paper's starvation experiment."""
+    with mistakes():
+        _write(starvation_mix(count, seed=seed, rho=rho, service_seconds=_service_seconds(engine)), out)
+
+
+def _service_seconds(engine: str) -> Callable[[WorkloadRequest], Seconds]:
+    profile = find_profile(engine)
+    return lambda request: full_engine_seconds([request], profile)
 
 
 @app.command("trace")

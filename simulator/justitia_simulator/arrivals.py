@@ -2,11 +2,21 @@
 
 - evenly: one every 1/rate seconds, the first in the second interval at a drawn phase, as VTC's authors send them.
 - Poisson: exponential gaps.
+- Azure: consecutive requests of Azure's conversation or code trace (2023) from a drawn one on, round and round,
+  stretched to the wanted mean rate, so that bursts stay. Only the requests of each second are kept; inside it an
+  arrival is uniform.
 - conversation: the intensity of 18 minutes of Mooncake's conversation trace (FAST'25) from a drawn moment on, scaled
   into the window. Its times are quantised to 3 s; inside these an arrival is uniform.
 
 Offered load `u = sum(C) / (M * iterations in the arrival window)`: C in KV token-time, M KV tokens, the window from 0
 to the last arrival. At u = 1 the engine holds as much as is asked of it, if its KV space is always full.
+The iteration time of a full engine follows from its profile and what it serves. With the KV space always full, requests
+that cost C altogether take `steps = sum(C) / M` iterations, or `sum(d) / max_requests` where that is more, and each
+iteration decodes `sum(d) / steps` requests, reads M KV tokens and prefills `sum(p) / steps` prompt tokens; an engine
+without a token budget prefills in steps of their own, one at each look at its queue at most. The engine time of all of
+it over the window is its utilisation rho. Simulated engines under a full queue need up to 15 % longer, because their KV
+space is never quite full.
+
 Times in seconds, rates in 1/s.
 """
 
@@ -18,7 +28,8 @@ from functools import cache
 from importlib.resources import files
 
 from justitia_scheduling.model import Seconds, Tokens
-from justitia_simulator.workload import WorkloadRun
+from justitia_simulator.profiles import EngineProfile
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun
 
 BUCKET: Seconds = 3.0
 SHAPE_BUCKETS = 360
@@ -52,6 +63,42 @@ def _conversation_counts() -> list[int]:
     """Requests in each 3 s of the trace."""
     counts: list[int] = json.loads(files("justitia_simulator").joinpath("data/conversation-arrivals.json").read_text())
     return counts
+
+
+def azure_arrivals(trace: str, rate: float, count: int, rng: random.Random) -> list[Seconds]:
+    """`count` moments with the bursts of the trace, `conversation` or `code`, the last at `count / rate`."""
+    counts = _azure_counts()[trace]
+    second = rng.randrange(len(counts))
+    moments: list[Seconds] = []
+    now = 0.0
+    while len(moments) < count:
+        moments += sorted(now + rng.random() for _ in range(counts[second]))
+        second = (second + 1) % len(counts)
+        now += 1.0
+    stretch = count / rate / moments[count - 1]
+    return [moment * stretch for moment in moments[:count]]
+
+
+@cache
+def _azure_counts() -> dict[str, list[int]]:
+    """Requests in each second of the traces."""
+    counts: dict[str, list[int]] = json.loads(
+        files("justitia_simulator").joinpath("data/azure-arrivals.json").read_text()
+    )
+    return counts
+
+
+def full_engine_seconds(requests: Sequence[WorkloadRequest], profile: EngineProfile) -> Seconds:
+    """The time the engine takes for these requests while its KV space is full."""
+    prompts, outputs = sum(r.prompt_tokens for r in requests), sum(r.output_tokens for r in requests)
+    steps = max(sum(r.cost for r in requests) / profile.kv_tokens, outputs / (profile.max_requests or outputs))
+    read = sum(r.cost for r in requests) / steps
+    if profile.token_budget is None:
+        looks = min(len(requests), steps / profile.decode_steps_per_admission)
+        return looks * profile.timing.step(prompts / looks, 0, 0) + steps * profile.timing.step(
+            0, outputs / steps, read
+        )
+    return steps * profile.timing.step(prompts / steps, outputs / steps, read)
 
 
 def offered_load(workload: Sequence[WorkloadRun], kv_tokens: Tokens, iteration_seconds: Seconds) -> float:

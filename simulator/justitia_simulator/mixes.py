@@ -1,14 +1,21 @@
-"""Workloads of single requests: VTC's (section 5 and the authors' published runs) and the tail-aware paper's.
+"""Workloads of single requests: VTC's and the tail-aware paper's.
 
-VTC's clients send evenly or by a Poisson process; in on/off patterns client 0 is on for 60 s, then off for 60 s. Rates
-in 1/s, lengths in tokens, times in seconds.
+VTC (sections 5.2 and 5.3, appendices B.1 and B.4), by the names of its authors' files. Clients are numbered from 0, as
+there; the paper's figures number them from 1. A client sends evenly or by a Poisson process; one that is on and off is
+silent in every other minute. `real` is the trace of section 5.3, packaged as its authors published it.
 
-Tail-aware (appendix A.3 for the starvation one): a share of reasoning requests, the rest conversation or code.
-Lengths come from quantiles that are packaged (`data/README.md`). A rate for a wanted utilisation is
-`rho / mean service seconds`, with the mean of the requests that were drawn.
+Tail-aware (section 4, Workloads): a share of reasoning requests, the rest conversation or code, by a Poisson process or
+as bursty as an Azure trace; and its starvation experiment (appendix A.3). Lengths come from packaged quantiles
+(`data/README.md`). A rate for a wanted utilisation is `rho / mean service seconds`, with the mean of the requests that
+were drawn.
+
+Rates in 1/s, lengths in tokens, times in seconds.
 """
 
+import csv
+import gzip
 import json
+import math
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -24,10 +31,13 @@ from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 PHASE: Seconds = 60.0
 """Length of an on and of an off phase."""
 
+LARGEST_SHIFT: Seconds = 60.0
+"""By how much the clients of the real trace are moved against each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What a client sends in [start, start + duration): at `rate`, rising evenly to `final_rate` where given."""
+    """What a client sends in `duration` seconds from `start` on: at `rate`, rising evenly to `final_rate` if given."""
 
     rate: float
     prompt: Tokens = 256
@@ -37,17 +47,14 @@ class Client:
     on_off: bool = False
     poisson: bool = False
     final_rate: float | None = None
-    name: str = ""
 
     def arrivals(self, rng: random.Random) -> list[Seconds]:
         if self.poisson:
             return _until(self.duration, self.rate, self.start, rng)
         if self.final_rate is not None:
-            return _rising(self.rate, self.final_rate, self.start, self.duration)
-        if self.on_off:
-            phases = range(0, round(self.duration / PHASE), 2)
-            return [t for i in phases for t in even_arrivals(self.rate, self.start + i * PHASE, PHASE, rng)]
-        return even_arrivals(self.rate, self.start, self.duration, rng)
+            return _rising(self.rate, self.final_rate, self.start, self.duration, rng)
+        moments = even_arrivals(self.rate, self.start, self.duration, rng)
+        return [t for t in moments if t // PHASE % 2 == 0] if self.on_off else moments
 
 
 def _until(duration: Seconds, rate: float, start: Seconds, rng: random.Random) -> list[Seconds]:
@@ -59,50 +66,88 @@ def _until(duration: Seconds, rate: float, start: Seconds, rng: random.Random) -
     return moments
 
 
-def _rising(rate: float, final: float, start: Seconds, duration: Seconds) -> list[Seconds]:
-    """The k-th moment is where the integral of the rate reaches k: `rate*t + (final-rate)*t^2/(2*duration) = k`."""
+def _rising(rate: float, final: float, start: Seconds, duration: Seconds, rng: random.Random) -> list[Seconds]:
+    """The moments at which the integral of the rate, `rate*t + (final-rate)*t^2/(2*duration)`, is k + a drawn phase."""
     slope = (final - rate) / duration
-    count = int((rate + final) / 2 * duration)
-    return [start + 2 * k / (rate + (rate**2 + 2 * slope * k) ** 0.5) for k in range(1, count + 1)]
+    phase = rng.random()
+    integrals = [k + phase for k in range(int((rate + final) / 2 * duration))]
+    return [start + 2 * i / (rate + math.sqrt(rate**2 + 2 * slope * i)) for i in integrals]
 
 
-def _overload(*rates: float) -> tuple[Client, ...]:
-    return tuple(Client(rate, duration=360.0) for rate in rates)
+def _overload(*rates: float) -> tuple[tuple[Client, ...], ...]:
+    return tuple((Client(rate, duration=360.0),) for rate in rates)
 
 
-VTC_WORKLOADS: dict[str, tuple[Client, ...]] = {
+VTC_WORKLOADS: dict[str, tuple[tuple[Client, ...], ...]] = {
     "overload": _overload(1.5, 3),
     "overload-multi": _overload(0.4, 0.4, 0.4, 0.6, 0.6, 0.6, 0.6, 0.6),
     "overload-weighted": _overload(0.8, 0.8, 1.2, 1.6),
-    "proportional": (Client(0.25), Client(0.5), Client(1.5)),
-    "on_off_less": (Client(0.5, on_off=True), Client(2)),
-    "on_off_overload": (Client(2, on_off=True), Client(3)),
-    "increase": (Client(0.5), Client(0.2, final_rate=2)),
-    "poisson_short_long": (Client(8, 64, 64, poisson=True), Client(1.5, poisson=True)),
-    "dist_shift": tuple(
-        Client(rate, start=start, duration=300.0, on_off=on_off, name=name)
-        for start, first, second, on_off in ((0, 0.5, 2, True), (300, 1, 1, False), (600, 0.5, 1.5, False))
-        for name, rate, on_off in (("client0", first, on_off), ("client1", second, False))
+    "proportional": ((Client(0.25),), (Client(0.5),), (Client(1.5),)),
+    "on-off-less": ((Client(0.5, on_off=True),), (Client(2),)),
+    "on-off-overload": ((Client(2, on_off=True),), (Client(3),)),
+    "increase": ((Client(0.5),), (Client(0.2, final_rate=2),)),
+    "poisson-short-long": ((Client(8, 64, 64, poisson=True),), (Client(1.5, poisson=True),)),
+    "poisson-short-long-2": ((Client(8, 64, 512, poisson=True),), (Client(1.5, 512, 64, poisson=True),)),
+    "dist-shift": (
+        (
+            Client(0.5, duration=300, on_off=True),
+            Client(1, start=300, duration=300),
+            Client(0.5, start=600, duration=300),
+        ),
+        (Client(2, duration=300), Client(1, start=300, duration=300), Client(1.5, start=600, duration=300)),
     ),
 }
-"""By the names of the authors' files. The weights of `overload-weighted` are 1, 2, 3, 4: give them to the policy."""
+"""The parts of each client, one after the other. The weights of `overload-weighted` are 1, 2, 3, 4: give them to the
+policy. The authors measured the overloads for 360 s."""
+
+REAL = "real"
+VTC_NAMES = (*VTC_WORKLOADS, REAL)
 
 
 def vtc_workload(name: str, *, seed: int) -> list[WorkloadRun]:
     """A workload of VTC's evaluation, in order of arrival. Raises ValueError that lists the names it knows."""
+    if name == REAL:
+        return real_trace(seed=seed)
     if name not in VTC_WORKLOADS:
-        raise ValueError(f"unknown VTC workload {name!r}: choose one of {', '.join(VTC_WORKLOADS)}")
+        raise ValueError(f"unknown VTC workload {name!r}: choose one of {', '.join(VTC_NAMES)}")
+    return client_requests(VTC_WORKLOADS[name], seed=seed)
+
+
+def client_requests(clients: Sequence[Sequence[Client]], *, seed: int) -> list[WorkloadRun]:
+    """What these clients send, each a tenant named by its number, from 0."""
     arrivals = []
-    for index, client in enumerate(VTC_WORKLOADS[name]):
-        tenant = client.name or f"client{index}"
-        for moment in client.arrivals(random.Random(f"{seed}/{index}")):
-            arrivals.append((round(moment, 6), tenant, WorkloadRequest(client.prompt, client.output)))
+    for number, parts in enumerate(clients):
+        rng = random.Random(f"{seed}/{number}")
+        for part in parts:
+            request = WorkloadRequest(part.prompt, part.output)
+            arrivals += [(round(moment, 6), str(number), request) for moment in part.arrivals(rng)]
     return single_requests(arrivals, "chat")
+
+
+def real_trace(*, seed: int) -> list[WorkloadRun]:
+    """The LMSYS Chatbot Arena's trace as recorded with seed 0; with others each client's part comes up to a minute
+    later, round and round, and is otherwise the same.
+    """
+    recorded = recorded_requests()
+    end = recorded[-1][0]
+    drawn = {tenant: random.Random(f"{seed}/{tenant}").uniform(0, LARGEST_SHIFT) for _, tenant, _ in recorded}
+    shift = drawn if seed else dict.fromkeys(drawn, 0.0)
+    arrivals = [(round((moment + shift[tenant]) % (end + 1e-9), 6), tenant, r) for moment, tenant, r in recorded]
+    return single_requests(arrivals, "chat")
+
+
+def recorded_requests() -> list[tuple[Seconds, str, WorkloadRequest]]:
+    """(arrival, client, request) of the packaged trace, in order of arrival."""
+    packed = files("justitia_simulator").joinpath("data/lmsys-arena.csv.gz").read_bytes()
+    return [
+        (float(row["time"]), row["client"], WorkloadRequest(int(row["prompt_tokens"]), int(row["output_tokens"])))
+        for row in csv.DictReader(gzip.decompress(packed).decode().splitlines())
+    ]
 
 
 def single_requests(arrivals: Sequence[tuple[Seconds, str, WorkloadRequest]], application: str) -> list[WorkloadRun]:
     """A run for each (arrival, tenant, request), in order of arrival."""
-    ordered = sorted(arrivals, key=lambda a: a[0])
+    ordered = sorted(arrivals, key=lambda a: a[:2])
     return [
         WorkloadRun(RunId(f"r{i}"), TenantId(tenant), ApplicationId(application), moment, (Stage((request,)),))
         for i, (moment, tenant, request) in enumerate(ordered)
@@ -124,9 +169,13 @@ class Kind:
 
 REASONING = Kind("reasoning")
 LIGHT_REASONING = Kind("reasoning", 4096, 4096)
-"""Without the heavy tail, near the s1k set's: no output above 4,096 tokens."""
+"""No output above 4,096 tokens: without the heavy tail, as the reasoning set of the paper (figure 1a) is."""
 CONVERSATION = Kind("conversation")
 CODE = Kind("code")
+SHAREGPT = Kind("sharegpt")
+
+Arrivals = Callable[[float, int, random.Random], list[Seconds]]
+"""So many moments at this rate."""
 
 
 def reasoning_mix(
@@ -138,8 +187,9 @@ def reasoning_mix(
     service_seconds: Callable[[WorkloadRequest], Seconds],
     reasoning: Kind = REASONING,
     other: Kind = CONVERSATION,
+    arrivals: Arrivals = poisson_arrivals,
 ) -> list[WorkloadRun]:
-    """`count` requests of one tenant, this share of them reasoning, arriving by Poisson at utilisation `rho`.
+    """`count` requests of one tenant, this share of them reasoning, at utilisation `rho`.
 
     `service_seconds`: the engine time a request takes when the engine is full, which is the capacity's inverse.
     """
@@ -149,7 +199,7 @@ def reasoning_mix(
     reasons = set(rng.sample(range(count), round(count * share)))
     requests = [(reasoning if i in reasons else other).draw(rng) for i in range(count)]
     rate = rho * count / sum(service_seconds(r) for r in requests)
-    moments = poisson_arrivals(rate, count, random.Random(f"{seed}/arrivals"))
+    moments = arrivals(rate, count, random.Random(f"{seed}/arrivals"))
     return [
         WorkloadRun(
             RunId(f"r{i}"),
@@ -165,7 +215,7 @@ def reasoning_mix(
 def starvation_mix(
     count: int, *, seed: int, rho: float, service_seconds: Callable[[WorkloadRequest], Seconds]
 ) -> list[WorkloadRun]:
-    """Nine short requests (125/100 tokens) to one long (2,000/6,000), by Poisson (tail-aware, A.3)."""
+    """Nine short requests (125/100 tokens) to one long (2,000/6,000), by Poisson (appendix A.3, at rho = 0.99)."""
     rng = random.Random(f"{seed}/lengths")
     long = set(rng.sample(range(count), round(count / 10)))
     requests = [WorkloadRequest(2000, 6000) if i in long else WorkloadRequest(125, 100) for i in range(count)]

@@ -16,7 +16,7 @@ from typing import Annotated
 import msgspec
 
 from justitia_scheduling.cost import StepTime
-from justitia_scheduling.model import Seconds, Tokens
+from justitia_scheduling.model import Seconds
 
 Time = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -28,7 +28,7 @@ class Coefficients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_token: Time
     per_kv_token: Time = 0.0
 
-    def steps(self, tokens: Tokens, kv_read: Tokens, steps: int) -> Seconds:
+    def steps(self, tokens: float, kv_read: float, steps: int) -> Seconds:
         return (self.per_step + self.per_token * tokens) * steps + self.per_kv_token * kv_read
 
 
@@ -40,7 +40,7 @@ class LinearTiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     per_decode: Time
     per_kv_token: Time
 
-    def step(self, prefilled: Tokens, decoding: int, kv_read: Tokens, steps: int = 1) -> Seconds:
+    def step(self, prefilled: float, decoding: float, kv_read: float, steps: int = 1) -> Seconds:
         """Duration of `steps` steps alike that read `kv_read` KV tokens altogether."""
         each = self.per_step + self.per_prefill_token * prefilled + self.per_decode * decoding
         return each * steps + self.per_kv_token * kv_read
@@ -58,7 +58,7 @@ class SeparateTiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     prefill: Coefficients
     overhead: Time = 0.0
 
-    def step(self, prefilled: Tokens, decoding: int, kv_read: Tokens, steps: int = 1) -> Seconds:
+    def step(self, prefilled: float, decoding: float, kv_read: float, steps: int = 1) -> Seconds:
         """Duration of `steps` steps alike that read `kv_read` KV tokens altogether."""
         duration = self.overhead * steps
         if prefilled:
@@ -88,7 +88,7 @@ class LayerTiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
         if seconds != sorted(seconds) or seconds[0] <= 0:
             raise ValueError("seconds of layers must be positive and must not fall with more tokens")
 
-    def step(self, prefilled: Tokens, decoding: int, kv_read: Tokens, steps: int = 1) -> Seconds:
+    def step(self, prefilled: float, decoding: float, kv_read: float, steps: int = 1) -> Seconds:
         """Duration of `steps` steps alike that read `kv_read` KV tokens altogether."""
         return (self.overhead + self._layers(prefilled + decoding)) * steps + self.per_kv_token * kv_read
 
@@ -98,7 +98,7 @@ class LayerTiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
         (first, low), (last, high) = self.layers[0], self.layers[-1]
         return StepTime(self.overhead + low, (high - low) / (last - first), self.per_kv_token)
 
-    def _layers(self, tokens: Tokens) -> Seconds:
+    def _layers(self, tokens: float) -> Seconds:
         first, least = self.layers[0]
         if tokens <= first:
             return least

@@ -4,6 +4,7 @@ import csv
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 
@@ -16,6 +17,7 @@ from justitia_simulator.profiles import find_profile
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 DATA = Path(__file__).parents[1] / "data/vtc-a10g"
+REAL = Path(str(files("justitia_simulator").joinpath("data/lmsys-arena.csv.gz")))
 
 
 def measured(workload: str, run: str) -> list[Served]:
@@ -76,5 +78,5 @@ def client_error(ours: list[Served], real: list[Served]) -> float:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    with gzip.open(DATA / f"{name}.csv.gz", "rt", newline="") as file:
+    with gzip.open(REAL if name == "real" else DATA / f"{name}.csv.gz", "rt", newline="") as file:
         return list(csv.DictReader(file))

@@ -5,9 +5,11 @@
 - `vtc-space`: figure 15, the gap between two backlogged clients by KV space and by length of the requests.
 
 A cell is one policy on one workload with one seed. The real trace and evenly spaced arrivals are not random: there the
-seed shifts the phase of every client's arrivals, and seed 0 leaves the real trace as it was recorded.
+seed shifts the phase of every client's arrivals, and seed 0 leaves the real trace as it was recorded. Clients are
+numbered from 0, as in the authors' files; the paper's figures number them from 1.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,6 @@ from statistics import fmean
 
 from justitia_benchmarks.experiment import Cell, Claim, Experiment, Figures, Row
 from justitia_benchmarks.experiments.vtc_policies import accepted, contender
-from justitia_benchmarks.experiments.vtc_workloads import WORKLOADS, constant, generate, real_trace
 from justitia_benchmarks.reports import vtc as reports
 from justitia_scheduling.cost import CostModel, ProfiledCost, WeightedTokens
 from justitia_scheduling.model import Seconds, TenantId, Tokens
@@ -29,6 +30,7 @@ from justitia_simulator.fairness import (
     weighted_tokens,
     widest_gap,
 )
+from justitia_simulator.mixes import VTC_NAMES, Client, client_requests, vtc_workload
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.workload import WorkloadRun
 
@@ -36,10 +38,13 @@ ENGINE = "a10g-llama2-7b"
 SEEDS = range(10)
 QUICK_SEEDS = range(1)
 HORIZON = 600.0
-BY_NUMBER = {TenantId(str(number)): float(number) for number in range(1, 5)}
+BY_NUMBER = {TenantId(str(number)): number + 1.0 for number in range(4)}
+CUT = {"poisson-short-long": 300.0, "poisson-short-long-2": 150.0}
+"""Overloads that are cut short, in seconds: what queues up by the end has to be served too."""
 
-REAL = ("fcfs", "lcf", "vtc", "vtc-predicted", "vtc-oracle", "rpm-5", "rpm-15", "rpm-20", "rpm-30")
-BACKLOGGED = ("fcfs", "lcf", "vtc", "vtc-50", "vtc-oracle")
+REFUSING = ("rpm-5", "rpm-15", "rpm-20", "rpm-30")
+REAL = ("fcfs", "lcf", "drr", "vtc", "vtc-predicted", "vtc-oracle", *REFUSING, "rpm-20-held")
+BACKLOGGED = ("fcfs", "lcf", "drr", "vtc", "vtc-50", "vtc-oracle")
 SHAPES = ("fcfs", "lcf", "vtc")
 
 
@@ -52,9 +57,9 @@ class Service:
     paper: str = "vtc"
 
     def cells(self, quick: bool) -> Sequence[Cell]:
-        policies: dict[str, tuple[str, ...]] = {"real": REAL, "overload": BACKLOGGED, "overload-8": BACKLOGGED}
-        policies |= {"overload-weighted": ("fcfs", "vtc", "vtc-weighted")}
-        policies |= {name: SHAPES for name in WORKLOADS if name not in policies}
+        policies: dict[str, tuple[str, ...]] = {"real": REAL, "overload": BACKLOGGED, "overload-multi": BACKLOGGED}
+        policies |= {"overload-weighted": ("fcfs", "vtc", "vtc-weighted", "drr-weighted")}
+        policies |= {name: SHAPES for name in VTC_NAMES if name not in policies}
         return [
             Cell({"workload": workload, "policy": policy}, seed)
             for seed in (QUICK_SEEDS if quick else SEEDS)
@@ -64,7 +69,7 @@ class Service:
 
     def run(self, cell: Cell) -> Figures:
         workload, policy = str(cell.parameters["workload"]), str(cell.parameters["policy"])
-        weights = BY_NUMBER if policy == "vtc-weighted" else {}
+        weights = BY_NUMBER if policy.endswith("-weighted") else {}
         runs = accepted(requests_of(workload, cell.seed), policy)
         served = serve(runs, policy, cell.seed, weights=weights)
         return tables(served, weights) | curves(served, moments(runs), weights)
@@ -131,7 +136,8 @@ class Space:
         length = int(cell.parameters["length"])
         end = HORIZON / 2
         rate = 3.0 * 256 / length
-        runs = generate(constant(rate, 2 * rate, end=end, length=length), cell.seed)
+        clients = [[Client(r, length, length, duration=end)] for r in (rate, 2 * rate)]
+        runs = client_requests(clients, seed=cell.seed)
         served = serve(runs, "vtc", cell.seed, kv_tokens=int(cell.parameters["kv_tokens"]))
         return {"gap": rounded(widest_gap(served, ticks(end)))}
 
@@ -143,7 +149,8 @@ EXPERIMENTS: Sequence[Experiment] = (Service(), Profiled(), Space())
 
 
 def requests_of(workload: str, seed: int) -> list[WorkloadRun]:
-    return real_trace(seed) if workload == "real" else generate(WORKLOADS[workload], seed)
+    end = CUT.get(workload, math.inf)
+    return [run for run in vtc_workload(workload, seed=seed) if run.arrival < end]
 
 
 def serve(

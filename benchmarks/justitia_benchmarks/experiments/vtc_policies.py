@@ -10,6 +10,7 @@ from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RunId, Seconds, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.registry import build_policy
+from justitia_scheduling.rpm import RPM
 from justitia_scheduling.vtc_predicted import OracleVTC
 from justitia_simulator.prediction import MEAN, Prediction, Told
 from justitia_simulator.workload import WorkloadRun
@@ -32,9 +33,14 @@ class ToldVTC(OracleVTC):
 
 
 def contender(name: str, cost_model: CostModel, seed: int) -> Contender:
-    """`vtc-50` is told lengths with an error of up to 50 %; `rpm-N` serves in order what :func:`accepted` lets in."""
+    """`vtc-50` is told lengths with an error of up to 50 %. `rpm-N` serves in order what :func:`accepted` lets in, as
+    the authors' engine does; `rpm-N-held` is the paper's text (section 5.1): what is over the limit waits for the next
+    minute.
+    """
     if name == "vtc-50":
         return Contender(ToldVTC(cost_model), lengths_within(0.5, seed))
+    if name.endswith("-held"):
+        return Contender(RPM(cost_model, limit=int(name.split("-")[1])))
     if name.startswith("rpm-"):
         return Contender(build_policy("fcfs", cost_model))
     return Contender(build_policy(name.removesuffix("-weighted"), cost_model))
@@ -55,7 +61,7 @@ def lengths_within(error: float, seed: int) -> Prediction:
 
 def accepted(runs: Sequence[WorkloadRun], policy: str) -> list[WorkloadRun]:
     """What the authors' `rpm-N` lets in: no more than N of a client's requests in any minute, the rest is refused."""
-    if not policy.startswith("rpm-"):
+    if not policy.startswith("rpm-") or policy.endswith("-held"):
         return list(runs)
     limit = int(policy.removeprefix("rpm-"))
     recent: dict[TenantId, deque[Seconds]] = {}

@@ -58,14 +58,14 @@ Table = Mapping[str, tuple[float, ...]]
 BOUND = 2 * 2 * 10_000
 """2U: by how much two backlogged clients may differ (theorem 4.4), U = max(w_p L, w_q M) with M = 10,000."""
 
-BACKLOGGED = ("overload", "overload-8", "on-off-overload", "short-and-long", "long-outputs-and-long-prompts")
+BACKLOGGED = ("overload", "overload-multi", "on-off-overload", "poisson-short-long", "poisson-short-long-2")
 ISOLATED = {
-    "proportional": "1",
-    "on-off-less": "1",
-    "on-off-overload": "1",
-    "increase": "1",
-    "short-and-long": "2",
-    "shift": "1",
+    "proportional": "0",
+    "on-off-less": "0",
+    "on-off-overload": "0",
+    "increase": "0",
+    "poisson-short-long": "1",
+    "dist-shift": "0",
 }
 """The client that is to be protected from the others."""
 
@@ -73,7 +73,7 @@ ISOLATED = {
 def service(rows: Sequence[Row], folder: Path) -> list[Claim]:
     runs = _by_policy(rows)
     for number, (workload, table) in enumerate(
-        {"real": TABLE_2, "overload": TABLE_5, "overload-8": TABLE_6}.items(), 1
+        {"real": TABLE_2, "overload": TABLE_5, "overload-multi": TABLE_6}.items(), 1
     ):
         _write_table(folder / f"{number}-{workload}.md", runs, workload, table)
     _draw_gaps(folder, runs)
@@ -110,7 +110,7 @@ def space(rows: Sequence[Row], folder: Path) -> list[Claim]:
     panels = [
         Panel("KV space", moments, {f"M = {m:,}": g for (m, length), g in gaps.items() if length == 256}),
         Panel(
-            "Length of prompts and outputs, M = 35,000",
+            "Prompts and outputs, M = 35,000",
             moments,
             {f"{length} tokens": g for (m, length), g in gaps.items() if m == 35_000},
         ),
@@ -124,7 +124,11 @@ def space(rows: Sequence[Row], folder: Path) -> list[Claim]:
     wanted = {
         "More KV space makes the gap larger: 65,000 ÷ 35,000": ((65_000, 256), (35_000, 256), 28_570 / 22_026),
         "At length 768 the gap is that at 512": ((35_000, 768), (35_000, 512), 13_759 / 13_460),
-        "At length 512 the gap is larger than at 256": ((35_000, 512), (35_000, 256), 13_460 / 22_026),
+        "At length 512 the gap is larger than at 256, as the paper's text says, not its authors' results": (
+            (35_000, 512),
+            (35_000, 256),
+            13_460 / 22_026,
+        ),
     }
     return [
         Claim(
@@ -132,8 +136,9 @@ def space(rows: Sequence[Row], folder: Path) -> list[Claim]:
             f"{measured:.2f} (measured, Llama-2-13B on an A100)",
             paired_ratio(spread[one], spread[other]),
             Verdict.NOT_COMPARABLE,
-            "The mean gap on our A10G profile, which is validated; the paper shows curves of another machine, from "
-            "whose results the figure beside ours is recomputed.",
+            "The mean gap on our A10G profile, which is validated. The paper's curves are of another machine; the "
+            "figure beside ours is recomputed from its authors' results. On layer times of an A100, scaled to 13B, the "
+            "client that asks less is not always backlogged, so that the gap says nothing.",
         )
         for text, (one, other, measured) in wanted.items()
         if one in spread and other in spread
@@ -201,7 +206,7 @@ def _draw_variants(folder: Path, runs: Runs) -> None:
                 if (workload, policy) in runs
             },
         )
-        for workload in ("overload", "overload-8")
+        for workload in ("overload", "overload-multi")
     ]
     draw(folder / "2-variants.svg", panels, "gap, weighted tokens")
 
@@ -245,7 +250,7 @@ def _draw_weighted(folder: Path, runs: Runs) -> None:
 
 def _draw_services(folder: Path, runs: Runs) -> None:
     """Figures 3 to 6 and 10: who is served at what rate, where some clients ask for less than a share."""
-    workloads = ["proportional", "on-off-less", "increase", "shift"]
+    workloads = ["proportional", "on-off-less", "increase", "dist-shift"]
     draw(folder / "6-service.svg", _service_panels(runs, workloads), "weighted tokens per second")
 
 
@@ -274,27 +279,42 @@ def _real_claims(runs: Runs) -> list[Claim]:
                     "Seed 0 is the trace as recorded; the other seeds shift each client's arrivals.",
                 )
             )
-    for policy, other in (("vtc", "fcfs"), *((f"rpm-{limit}", "vtc") for limit in (5, 20, 30))):
-        if ("real", policy) in runs:
-            paper = TABLE_2[policy][3] / TABLE_2[other][3]
-            ours = paired_ratio(_each(runs, "real", policy, "throughput"), _each(runs, "real", other, "throughput"))
+    for other in ("fcfs", "rpm-5", "rpm-20", "rpm-30"):
+        if ("real", other) in runs:
+            paper = TABLE_2["vtc"][3] / TABLE_2[other][3]
+            ours = paired_ratio(_each(runs, "real", "vtc", "throughput"), _each(runs, "real", other, "throughput"))
+            why = (
+                "VTC is work-conserving."
+                if other == "fcfs"
+                else "Requests over the limit are refused, as by the authors."
+            )
             claims.append(
                 Claim(
-                    f"Real trace: throughput, {policy} ÷ {other}",
+                    f"Real trace: throughput, vtc ÷ {other}",
                     f"{paper:.2f}",
                     ours,
-                    _same(ours, paper),
-                    "VTC is work-conserving."
-                    if other == "fcfs"
-                    else "Requests over the limit are refused, as by the authors; reached means within a tenth.",
+                    _at_least(ours, paper),
+                    f"{why} {_closeness(ours, paper)}",
                 )
             )
+    if ("real", "rpm-20-held") in runs:
+        held, refused = (_each(runs, "real", policy, "average") for policy in ("rpm-20-held", "rpm-20"))
+        claims.append(
+            Claim(
+                "Real trace: average service difference, rpm-20-held ÷ rpm-20",
+                "–",
+                paired_ratio(held, refused),
+                Verdict.NOT_COMPARABLE,
+                "In the paper's text what is over the limit waits for the next minute; its authors' engine refuses it, "
+                "and so are their figures made.",
+            )
+        )
     return claims
 
 
 def _backlogged_claims(runs: Runs) -> list[Claim]:
     claims = []
-    for workload, table in (("overload", TABLE_5), ("overload-8", TABLE_6)):
+    for workload, table in (("overload", TABLE_5), ("overload-multi", TABLE_6)):
         for policy in ("vtc-50", "vtc-oracle"):
             if (workload, policy) in runs:
                 claims.append(
@@ -332,42 +352,50 @@ def _isolation_claims(runs: Runs) -> list[Claim]:
                 [f["mean_wait"][ISOLATED[workload]] for f in runs[workload, "vtc"]],
                 [f["mean_wait"][ISOLATED[workload]] for f in runs[workload, "fcfs"]],
             ),
-            "Beside it the ratio in the authors' results; our A10G looks at its queue every ten decode steps, theirs "
-            "at every step from the tenth after an admission on.",
+            "Beside it the ratio in the authors' results of the same run."
+            + (" How often the engine looks at its queue decides this one." if workload == "increase" else ""),
         )
         for workload, paper in measured.items()
     ]
 
 
 def _weighted_claims(runs: Runs) -> list[Claim]:
-    errors = []
-    for figures in runs["overload-weighted", "vtc-weighted"]:
-        total = {client: sum(figures["service"][client][4:]) for client in figures["service"]}
-        share = {client: value / sum(total.values()) for client, value in total.items()}
-        errors.append(max(abs(share[c] / (int(c) / 10) - 1) for c in share))
-    ours = mean_interval(errors)
     return [
-        Claim(
-            "Weights 1, 2, 3 and 4: service follows them closely (largest relative error of a client's share)",
-            "a curve",
-            ours,
-            Verdict.REACHED if ours.high <= 0.05 else Verdict.NOT_REACHED,
-            "Reached means within 5 % after the first minute.",
-        )
+        _weighted_claim(runs, policy)
+        for policy in ("vtc", "drr")
+        if ("overload-weighted", f"{policy}-weighted") in runs
     ]
 
 
+def _weighted_claim(runs: Runs, policy: str) -> Claim:
+    errors = []
+    for figures in runs["overload-weighted", f"{policy}-weighted"]:
+        total = {client: sum(figures["service"][client][4:]) for client in figures["service"]}
+        share = {client: value / sum(total.values()) for client, value in total.items()}
+        errors.append(max(abs(share[c] / ((int(c) + 1) / 10) - 1) for c in share))
+    ours = mean_interval(errors)
+    return Claim(
+        f"{policy}, weights 1, 2, 3 and 4: service follows them closely (largest relative error of a client's share)",
+        "a curve" if policy == "vtc" else "–",
+        ours,
+        Verdict.REACHED if ours.mean <= 0.05 else Verdict.NOT_REACHED,
+        "Reached means within 5 % after the first minute.",
+    )
+
+
 def _ratio_claim(text: str, paper: float, ours: Estimate, why: str) -> Claim:
-    return Claim(text, digits(paper), ours, _verdict(ours, paper), why)
+    """Of what is better the smaller."""
+    return Claim(text, digits(paper), ours, _at_most(ours, paper), f"{why} {_closeness(ours, paper)}")
 
 
-def _same(ours: Estimate, paper: float) -> Verdict:
-    """Reached: the interval comes within a tenth of the paper's figure, from either side."""
-    return Verdict.REACHED if ours.low <= 1.1 * paper and ours.high >= 0.9 * paper else Verdict.NOT_REACHED
+def _at_most(ours: Estimate, paper: float) -> Verdict:
+    """Beaten where the whole interval is better, reached where the mean is."""
+    return Verdict.BEATEN if ours.high < paper else Verdict.REACHED if ours.mean <= paper else Verdict.NOT_REACHED
 
 
-def _verdict(ours: Estimate, paper: float) -> Verdict:
-    """Of what is better the smaller. Beaten: the whole interval is; reached: it comes within a tenth, or better."""
-    if ours.high < paper:
-        return Verdict.BEATEN
-    return Verdict.REACHED if ours.low <= 1.1 * paper else Verdict.NOT_REACHED
+def _at_least(ours: Estimate, paper: float) -> Verdict:
+    return Verdict.BEATEN if ours.low > paper else Verdict.REACHED if ours.mean >= paper else Verdict.NOT_REACHED
+
+
+def _closeness(ours: Estimate, paper: float) -> str:
+    return f"Ours ÷ paper's: {ours.mean / paper:.2f}."

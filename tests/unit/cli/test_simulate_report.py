@@ -43,6 +43,7 @@ def test_simulate_writes_every_policy_with_its_conditions(simulated: Path) -> No
         assert figures["conditions"] == {
             "source": "simulation",
             "engine": "a10g-llama2-7b",
+            "engines": 1,
             "kv_tokens": 10_000,
             "prediction": "mean",
             "seed": 1,
@@ -108,8 +109,8 @@ def test_a_report_of_runs_that_all_failed_still_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--policy", "best"], "unknown policy 'best': choose one of drr, fcfs, "),
-        (["--engine", "tpu"], "unknown engine 'tpu': choose one of a10g-llama2-7b"),
+        (["--policy", "best"], "unknown policy 'best': choose one of distboost, drr, fcfs, "),
+        (["--engine", "tpu"], "unknown engine 'tpu': choose one of a100-40g-llama2-7b"),
         (["--weight", "t"], "--weight 't': expected NAME=VALUE"),
         (["--weight", "t=0"], "--weight t=0: must be positive and finite"),
         (["--weight", "t=x"], "--weight t=x: 'x' is not a number"),

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from justitia_cli.main import app
-from justitia_simulator.arrivals import offered_load
+from justitia_simulator.arrivals import full_engine_seconds
+from justitia_simulator.mixes import VTC_NAMES
+from justitia_simulator.profiles import find_profile
 from justitia_simulator.workload import load_workload
 
 GOOD = '{"run":"r","tenant":"t","application":"a","arrival":0,"prompt_tokens":10,"output_tokens":5}\n'
@@ -22,8 +25,11 @@ def invoke(*arguments: object) -> tuple[int, str]:
     [
         (("agents", "--count", 50, "--tenant", "a=1", "--tenant", "b=2"), 50),
         (("agents", "--count", 50, "--per-run"), 50),
-        (("vtc", "on_off_less"), 1350),
-        (("reasoning", "--count", 40, "--light", "--code"), 40),
+        (("vtc", "on-off-less"), 1350),
+        (("vtc", "real"), 1500),
+        (("reasoning", "--count", 40, "--light", "--others", "code"), 40),
+        (("reasoning", "--count", 40, "--others", "sharegpt", "--arrivals", "azure-code"), 40),
+        (("starvation", "--count", 40), 40),
     ],
 )
 def test_a_workload_file_is_made_the_same_for_the_same_seed(
@@ -36,11 +42,31 @@ def test_a_workload_file_is_made_the_same_for_the_same_seed(
     assert (tmp_path / "a.jsonl").read_bytes() != (tmp_path / "c.jsonl").read_bytes()
 
 
-def test_agents_offer_the_asked_load(tmp_path: Path) -> None:
+def test_agents_offer_the_load_asked_of_the_engine(tmp_path: Path) -> None:
     out = tmp_path / "w.jsonl.gz"
-    asked = ("--load", 2, "--kv-tokens", 5000, "--iteration-seconds", 0.05)
+    asked = ("--load", 2, "--engine", "h100-llama2-7b", "--kv-tokens", 5000)
     assert invoke("workload", "agents", "--count", 50, *asked, "--out", out)[0] == 0
-    assert offered_load(load_workload(out), 5000, 0.05) == pytest.approx(2)
+    runs = load_workload(out)
+    profile = msgspec.structs.replace(find_profile("h100-llama2-7b"), kv_tokens=5000)
+    seconds = full_engine_seconds([r for run in runs for r in run.requests], profile)
+    assert seconds / runs[-1].arrival == pytest.approx(2)
+
+
+def test_a_faster_engine_is_asked_more_often_at_the_same_utilisation(tmp_path: Path) -> None:
+    ends = []
+    for engine in ("a100-80g-llama2-7b", "h100-llama2-7b"):
+        out = tmp_path / f"{engine}.jsonl"
+        assert invoke("workload", "starvation", "--count", 100, "--engine", engine, "--out", out)[0] == 0
+        runs = load_workload(out)
+        seconds = full_engine_seconds([r for run in runs for r in run.requests], find_profile(engine))
+        assert seconds / runs[-1].arrival == pytest.approx(0.99, rel=0.3)
+        ends.append(runs[-1].arrival)
+    assert ends[1] < 0.8 * ends[0]
+
+
+def test_the_help_lists_the_workloads_of_vtc() -> None:
+    text = CliRunner().invoke(app, ["workload", "vtc", "--help"]).stdout
+    assert {name for name in VTC_NAMES if name in text} == set(VTC_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +82,9 @@ def test_agents_offer_the_asked_load(tmp_path: Path) -> None:
         (("vtc", "nothing"), "unknown VTC workload 'nothing'"),
         (("reasoning", "--share", "1.5"), "--share"),
         (("reasoning", "--rho", "inf"), "--rho"),
+        (("reasoning", "--engine", "abacus"), "unknown engine 'abacus'"),
+        (("reasoning", "--others", "poems"), "--others"),
+        (("starvation", "--count", "-1"), "--count"),
         (("reasoning", "--rho", "nan"), "--rho"),
     ],
 )
