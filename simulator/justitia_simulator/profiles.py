@@ -2,12 +2,13 @@
 
 Only `a10g-llama2-7b` was checked end to end against measured runs (tests/unit/simulator/test_validation.py): it is the
 engine of VTC's authors (Sheng et al. 2024, on S-LoRA) with separate prefill steps, ten decode steps after an admission
-before the queue is looked at again, admission by the peak of the batch's KV, and M = 10,000 tokens. Its step times are a
-least-squares fit to the measured pace of decoding of 7,941 requests in seven of those runs, with 2 to 25 requests
-decoding at once: each request's pace comes out within 1 % on average. They are plausible: an A10G (600 GB/s) cannot read
+before the queue is looked at again, admission by the peak of the batch's KV, and M = 10,000 tokens. Its step times are
+a least-squares fit to the measured pace of decoding of 7,941 requests in seven of those runs, with 2 to 25 requests
+decoding at once: each request's pace comes out within about 1 %. They are plausible: an A10G (600 GB/s) cannot read
 13.5 GB of weights in less than 22.5 ms, nor a token's 0.524 MB of KV in less than 0.87 microseconds.
-`a10g-llama2-7b-vllm` has its step times and vLLM's habits. The others are put together from measured parts: the linear layers of Llama-2-7B on one GPU (the
-profiling data of Vidur, Agrawal et al. 2024), and KV reads and overhead per step that are inferred, not measured.
+`a10g-llama2-7b-vllm` has its step times and vLLM's habits. The others are put together from measured parts: the linear
+layers of Llama-2-7B on one GPU (the profiling data of Vidur, Agrawal et al. 2024), and KV reads and overhead per step
+that are inferred, not measured.
 
 KV space of those: Llama-2-7B in fp16 has 2 (K and V) * 32 layers * 4,096 * 2 bytes = 0.524 MB of KV a token and 13.5 GB
 of weights. Of 90 % of the GPU's memory (vLLM's default), less weights and about 1 GB for activations:
@@ -48,7 +49,8 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `kv_tokens` is the KV space M in tokens, handed out in blocks of `block_size` tokens. With a `token_budget`, a step
     mixes one token for each decoding request with prompt tokens up to that many; without, prompts are prefilled whole,
     in steps of their own. New requests are considered when nothing runs, and from `decode_steps_per_admission` decode
-    steps after the last admission on before every step; at most `max_requests` run at once. The step in which a request is first admitted takes
+    steps after the last admission on before every step; at most `max_requests` run at once. The step in which a request
+    is first admitted takes
     `per_request` longer: what a request costs outside the engine that others must wait for. Only where admission is
     OPTIMISTIC are requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks
     are needed. `validated`: the profile was checked end to end against measured runs.

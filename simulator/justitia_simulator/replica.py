@@ -198,7 +198,7 @@ class Replica:
         done = [r for r in self.running.values() if not r.remaining]
         for request in done:
             assert request.holding is not None
-            self.pool.release(request.holding)
+            self.pool.release(request.holding, request.computed)
             del self.running[request.id]
         return done
 
@@ -322,7 +322,7 @@ class Replica:
     def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
         request = self.running.pop(name)
         assert request.holding is not None
-        self.pool.release(request.holding)
+        self.pool.release(request.holding, request.computed)
         plan.drop(name)
         request.preemptions += 1
         request.processed = max(request.processed, request.computed)
