@@ -124,6 +124,15 @@ PROFILES = {
 }
 
 
+def in_chunks(profile: EngineProfile, token_budget: Tokens) -> EngineProfile:
+    """The same engine mixing prompts with decoding. It looks at its queue before every step then; where it admitted by
+    the peak, which counts on steps in unison, it reserves."""
+    admission = Admission.RESERVE if profile.admission is Admission.PEAK else profile.admission
+    return msgspec.structs.replace(
+        profile, token_budget=token_budget, admission=admission, decode_steps_per_admission=1, validated=False
+    )
+
+
 def find_profile(name: str) -> EngineProfile:
     """The profile of that name, or of the file if it ends in `.json`.
 
