@@ -1,4 +1,8 @@
-"""`justitia simulate`: a workload file on a simulated engine under one or several policies."""
+"""`justitia simulate`: a workload file on simulated engines under one or several policies.
+
+Sarathi is an order and a loop that mixes chunks of prompts with decoding: on an engine without a token budget it gets
+one of 512 tokens, the size of chunk that Sarathi-Serve uses for low latency.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +17,12 @@ from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, Pro
 from justitia_scheduling.registry import DEFAULT_POLICY, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import FORMS, find_prediction
-from justitia_simulator.profiles import EngineProfile, find_profile
+from justitia_simulator.profiles import EngineProfile, find_profile, in_chunks
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import load_workload
 
 COST_MODELS = ("engine-time", "kv-token-time", "weighted-tokens", "profiled")
+SARATHI_BUDGET = 512
 
 
 def simulate_command(  # noqa: PLR0917
@@ -28,6 +33,13 @@ def simulate_command(  # noqa: PLR0917
     kv_tokens: Annotated[
         int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; the profile's unless given")
     ] = None,
+    engines: Annotated[int, typer.Option(min=1, help="Engines behind one front, each with a policy of its own")] = 1,
+    token_budget: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Tokens of a step that mixes prompts with decoding; 0: the profile's, else 512 for sarathi"
+        ),
+    ] = 0,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
     prediction: Annotated[
         str, typer.Option(help=f"What a policy is told of costs and lengths: {', '.join(FORMS)}")
@@ -44,7 +56,9 @@ def simulate_command(  # noqa: PLR0917
         profile = find_profile(engine)
         weights = parse_weights(weight)
         told = find_prediction(prediction, seed)
-        policies = {name: build_policy(name, build_cost_model(cost_model, profile)) for name in policy}
+        policies = {
+            name: [build_policy(name, build_cost_model(cost_model, profile)) for _ in range(engines)] for name in policy
+        }
         results = []
         with Progress(
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
@@ -52,7 +66,8 @@ def simulate_command(  # noqa: PLR0917
         ) as bar:  # fmt: skip
             for name, built in policies.items():
                 task = bar.add_task(name, total=None)
-                simulated = Engine(built, profile, label=name, kv_tokens=kv_tokens, prediction=told)
+                loop = loop_under(name, profile, token_budget)
+                simulated = Engine(built, loop, label=name, kv_tokens=kv_tokens, prediction=told)
 
                 def show(done: int, total: int, task: TaskID = task) -> None:
                     bar.update(task, completed=done, total=total, refresh=False)
@@ -65,6 +80,15 @@ def simulate_command(  # noqa: PLR0917
     else:
         print_summary(results)
         output.print(f"Results in {out}")
+
+
+def loop_under(policy: str, profile: EngineProfile, token_budget: int) -> EngineProfile:
+    """The engine as it runs under that policy: with this token budget, its own if 0."""
+    if token_budget:
+        return in_chunks(profile, token_budget)
+    if policy == "sarathi" and profile.token_budget is None:
+        return in_chunks(profile, SARATHI_BUDGET)
+    return profile
 
 
 def build_cost_model(name: str, profile: EngineProfile) -> CostModel:

@@ -40,13 +40,13 @@ class Work(NamedTuple):
     @property
     def iterations(self) -> int:
         """How many steps alike this stands for: a step yields one token, so as many as tokens were produced."""
-        return max(1, self.progress.produced)
+        return self.progress.produced or 1
 
     @property
     def kv_read(self) -> Tokens:
         """KV tokens read in those steps, each of which leaves one more."""
-        n = self.iterations
-        return n * self.context + n * (n - 1) // 2
+        n = self.progress.produced or 1
+        return n * (self.prompt_tokens + self.produced_before) + n * (n - 1) // 2
 
     @property
     def useful_fraction(self) -> float:
@@ -57,7 +57,7 @@ class Work(NamedTuple):
     def kv_token_time(self) -> int:
         """Increment of the cost: the sum of p + i over this step's output tokens, p without what is shared."""
         n = self.progress.produced
-        return n * (self.context - self.cached) + n * (n + 1) // 2
+        return n * (self.prompt_tokens + self.produced_before - self.cached) + n * (n + 1) // 2
 
 
 class CostModel(Protocol):
@@ -226,7 +226,8 @@ class EngineTime:
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         n = len(work) if duration is not None else max(running, len(work))
         t = self.step_time
-        parts = [t.per_step * w.iterations / n + t.per_token * w.tokens + t.per_kv_token * w.kv_read for w in work]
+        per_step, per_token, per_kv_token = t.per_step / n, t.per_token, t.per_kv_token
+        parts = [per_step * w.iterations + per_token * w.tokens + per_kv_token * w.kv_read for w in work]
         total = sum(parts)
         if duration is None or total == 0:
             scale = 1.0

@@ -223,13 +223,14 @@ class Policy(ABC):
         ]
         charges = self.cost_model.step(work, step.duration, len(self.running))
         delivered: dict[RunId, float] = {}
-        for request, done, charge in zip(requests, work, charges, strict=True):
-            request.prefilled += done.progress.prefilled
-            request.produced += done.progress.produced
+        for request, progress, done, charge in zip(requests, step.progress, work, charges, strict=True):
+            request.prefilled += progress.prefilled
+            request.produced += progress.produced
             self._charge(request, charge)
             if increment := self.run_cost(done):
-                request.run.attained += increment
-                delivered[request.run.id] = delivered.get(request.run.id, 0.0) + increment
+                run = request.run
+                run.attained += increment
+                delivered[run.run.id] = delivered.get(run.run.id, 0.0) + increment
         if delivered:
             self.on_delivered(delivered, now)
         self.on_stepped(step, now)

@@ -112,8 +112,8 @@ class BlockPool:
 
         return bisect_right(range(1, limit + 1), self.free, key=needed)
 
-    def release(self, holding: Holding) -> None:
-        """Hold nothing any more."""
+    def release(self, holding: Holding, computed: Tokens) -> None:
+        """Hold nothing any more. Of a prefix that nobody holds then, no more than is `computed` can be found again."""
         self._unused += holding.own
         holding.own = 0
         prefix, holding.prefix = holding.prefix, None
@@ -125,6 +125,7 @@ class BlockPool:
         if prefix.holders:
             self._trim(prefix, max(prefix.holders))
             return
+        self._trim(prefix, computed // self.block_size)
         if self._keep and prefix.blocks:
             self._kept[prefix.id] = prefix
             self._idle += prefix.blocks

@@ -236,6 +236,7 @@ class Engine:
                 "source": "simulation",
                 "engine": self._profile.name,
                 "engines": len(self._replicas),
+                "token_budget": self._profile.token_budget or 0,
                 "kv_tokens": self._capacity,
                 "prediction": self._prediction.name,
             },

@@ -4,8 +4,8 @@ At a look at the queue the policy's head is admitted while there is a seat and i
 admission; the head that does not fit blocks, unless the policy names a running request that gives way. Then a step:
 
 - *whole prompts* (no token budget): those just admitted are prefilled in a step of their own, which yields each one's
-  first token; else all running requests decode one token. The queue is looked at every `decode_steps_per_admission`
-  decode steps and when nothing runs.
+  first token; else all running requests decode one token. The queue is looked at when nothing runs, and from
+  `decode_steps_per_admission` decode steps after the last admission on before every step, until something is admitted.
 - *mixed* (token budget): one token for each decoding request, then prompts in order of admission, in chunks, then new
   requests while budget remains; the queue is looked at before every step, unless a request had just to be preempted
   for lack of KV. A prompt's last chunk yields its first token.
@@ -16,8 +16,8 @@ requests wait again and keep what they have produced. A request leaves, with its
 
 Decode steps of an unchanged batch are served as one jump, with the exact sum of their durations: up to the first
 finish, or lack of blocks, or the next sample; a new request ends it at the next look. While requests wait that the last
-look did not admit, only the policy's order could change: such a jump ends after `LONGEST_JUMP_WHILE_WAITING` steps, or
-at the next look if that is later. If nobody has looked since something changed, it ends at the next look.
+look did not admit, only the policy's order, or the batch's peak, could change: such a jump ends after
+`LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something changed, it ends at the next look.
 """
 
 import sys
@@ -33,7 +33,7 @@ from justitia_simulator.profiles import EngineProfile, Preemption
 from justitia_simulator.workload import WorkloadRequest
 
 LONGEST_JUMP = 10_000
-LONGEST_JUMP_WHILE_WAITING = 10
+LONGEST_JUMP_WHILE_WAITING = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +148,7 @@ class Replica:
         if step is None or step.steps == 1:
             self.end = moment if step is None else self.end
             return
-        looks = range(self._to_look or 1, step.steps, self.profile.decode_steps_per_admission)
+        looks = range(max(self._to_look, 1), step.steps)
         found = bisect_left(looks, moment, key=lambda steps: step.start + self._duration(step, steps))
         if found < len(looks):
             self._jump_to(step, looks[found])
@@ -193,12 +193,12 @@ class Replica:
         for request, tokens in step.prefill:
             progress.append(self._prefilled(request, tokens, now))
         if step.decoding:
-            self._to_look = (self._to_look - steps) % self.profile.decode_steps_per_admission
+            self._to_look = max(self._to_look - steps, 0)
         self.policy.stepped(Step(progress, step.duration), now)
         done = [r for r in self.running.values() if not r.remaining]
         for request in done:
             assert request.holding is not None
-            self.pool.release(request.holding)
+            self.pool.release(request.holding, request.computed)
             del self.running[request.id]
         return done
 
@@ -219,10 +219,11 @@ class Replica:
 
     def _plan_whole(self, now: Seconds) -> _Plan:
         plan = _Plan(sys.maxsize)
-        self._looked = self._to_look == 0 or not self.running
+        self._looked = not self._to_look or not self.running
         if self._looked:
-            self._to_look = self.profile.decode_steps_per_admission
             self._admit(plan, now)
+            if plan.tokens:
+                self._to_look = self.profile.decode_steps_per_admission
             for request in [self.running[r] for r in plan.tokens]:
                 if request.decoding:
                     plan.drop(request.id)
@@ -321,7 +322,7 @@ class Replica:
     def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
         request = self.running.pop(name)
         assert request.holding is not None
-        self.pool.release(request.holding)
+        self.pool.release(request.holding, request.computed)
         plan.drop(name)
         request.preemptions += 1
         request.processed = max(request.processed, request.computed)
@@ -347,16 +348,13 @@ class Replica:
 
     def _jump(self, step: _StepUnderWay, until: Seconds) -> int:
         """How many decode steps of this batch no decision can fall into."""
-        looks = self.profile.decode_steps_per_admission
-        longest = LONGEST_JUMP
+        limit = LONGEST_JUMP
         if self.waiting:
-            longest = LONGEST_JUMP_WHILE_WAITING if self._looked else 1
-        first = min(self._to_look or looks, step.decoding[0].remaining)
-        limit = first + max(0, (longest - first) // looks) * looks
+            limit = LONGEST_JUMP_WHILE_WAITING if self._looked else max(self._to_look, 1)
         limit = min(limit, *(r.remaining for r in step.decoding))
-        if limit > first:
-            inside = range(first + 1, limit + 1)
-            limit = first + bisect_right(inside, until, key=lambda steps: step.start + self._duration(step, steps))
+        if step.start + self._duration(step, limit) > until:
+            inside = range(2, limit + 1)
+            limit = 1 + bisect_right(inside, until, key=lambda steps: step.start + self._duration(step, steps))
         if limit > 1:
             limit = 1 + self.pool.further_steps([r.computed + 1 for r in step.decoding], limit - 1)
         return limit

@@ -57,15 +57,20 @@ def simulated(
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Tokens per second, prompts and outputs together; mean wait for the first token, in seconds."""
+    """Tokens per second, prompts and outputs together; mean wait for the first token and time per further one, in s."""
 
     throughput: float
     mean_ttft: float
+    mean_tpot: float
 
 
 def figures(requests: list[Served]) -> Figures:
     tokens = sum(r.prompt_tokens + r.output_tokens for r in requests)
-    return Figures(tokens / max(r.finished for r in requests), fmean(r.first_token - r.arrival for r in requests))
+    return Figures(
+        tokens / max(r.finished for r in requests),
+        fmean(r.first_token - r.arrival for r in requests),
+        fmean((r.finished - r.first_token) / (r.output_tokens - 1) for r in requests if r.output_tokens > 1),
+    )
 
 
 def client_error(ours: list[Served], real: list[Served]) -> float:

@@ -6,10 +6,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from justitia_cli.main import app
 from justitia_cli.report import load_folders
+from justitia_simulator.profiles import find_profile, write_profile
 from justitia_simulator.records import PolicyResults, RequestResult, run_result
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
@@ -44,6 +46,7 @@ def test_simulate_writes_every_policy_with_its_conditions(simulated: Path) -> No
             "source": "simulation",
             "engine": "a10g-llama2-7b",
             "engines": 1,
+            "token_budget": 0,
             "kv_tokens": 10_000,
             "prediction": "mean",
             "seed": 1,
@@ -110,7 +113,7 @@ def test_a_report_of_runs_that_all_failed_still_says_so(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--policy", "best"], "unknown policy 'best': choose one of distboost, drr, fcfs, "),
-        (["--engine", "tpu"], "unknown engine 'tpu': choose one of a100-40g-llama2-7b"),
+        (["--engine", "tpu"], "unknown engine 'tpu': choose one of a100-40g-llama2-7b, "),
         (["--weight", "t"], "--weight 't': expected NAME=VALUE"),
         (["--weight", "t=0"], "--weight t=0: must be positive and finite"),
         (["--weight", "t=x"], "--weight t=x: 'x' is not a number"),
@@ -124,6 +127,45 @@ def test_a_users_mistake_is_one_line_and_leaves_nothing(tmp_path: Path, argument
     assert stderr.startswith(f"justitia: {message}")
     assert stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_two_engines_serve_what_one_would_in_less_time(tmp_path: Path) -> None:
+    requests = Stage(tuple(WorkloadRequest(500, 200) for _ in range(60)))
+    write_workload([WorkloadRun("r", "t", "a", 0.0, (requests,))], tmp_path / "w.jsonl")
+    jct = {}
+    for engines in (1, 2):
+        arguments = [tmp_path / "w.jsonl", "--policy", "fcfs", "--engines", engines, "--out", tmp_path / f"{engines}"]
+        invoke("simulate", *arguments)
+        [results] = load_folders([tmp_path / f"{engines}"])
+        assert results.conditions["engines"] == engines
+        jct[engines] = results.runs[0].jct
+    assert jct[2] < 0.7 * jct[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "budgets"),
+    [([], {"fcfs": 0, "sarathi": 512}), (["--token-budget", "256"], {"fcfs": 256, "sarathi": 256})],
+)
+def test_sarathi_mixes_prompts_with_decoding_and_others_if_asked(
+    tmp_path: Path, arguments: list[str], budgets: dict[str, int]
+) -> None:
+    write_workload([WorkloadRun("r", "t", "a", 0.0, (Stage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
+    policies = ["--policy", "fcfs", "--policy", "sarathi"]
+    invoke("simulate", tmp_path / "w.jsonl", *policies, *arguments, "--out", tmp_path / "out")
+    found = {r.policy: r.conditions["token_budget"] for r in load_folders([tmp_path / "out"])}
+    assert found == budgets
+
+
+def test_an_engine_may_be_a_profiles_file_and_a_bad_one_is_named(tmp_path: Path) -> None:
+    write_workload([WorkloadRun("r", "t", "a", 0.0, (Stage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
+    file, out = tmp_path / "mine.json", tmp_path / "out"
+    write_profile(replace(find_profile("a100-40g-llama2-7b"), name="mine"), file)
+    invoke("simulate", tmp_path / "w.jsonl", "--policy", "fcfs", "--engine", file, "--out", out)
+    assert [r.conditions["engine"] for r in load_folders([out])] == ["mine"]
+    file.write_text("{}")
+    _, stderr = invoke("simulate", tmp_path / "w.jsonl", "--engine", file, "--out", out, code=2)
+    assert stderr.startswith(f"justitia: {file}: ")
+    assert stderr.count("\n") == 1
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_a_request_holds_whole_blocks() -> None:
     assert p.free == 8
     assert p.grow(holding, 9)
     assert p.free == 7
-    p.release(holding)
+    p.release(holding, 9)
     assert p.free == p.total == 10
 
 
@@ -38,9 +38,9 @@ def test_a_prefix_is_held_once_and_found_by_the_second() -> None:
     assert (a.cached, p.grow(a, 16), p.free) == (0, True, 6)
     b = p.hold("system", shareable)
     assert (b.cached, p.grow(b, 16), p.free) == (8, True, 4)
-    p.release(a)
+    p.release(a, 16)
     assert p.free == 6
-    p.release(b)
+    p.release(b, 16)
     assert p.free == 10
 
 
@@ -52,14 +52,23 @@ def test_a_kept_prefix_is_found_again_until_its_blocks_are_needed() -> None:
     p = pool(keep=True)
     a = p.hold("system", 2)
     assert p.grow(a, 8)
-    p.release(a)
+    p.release(a, 8)
     assert p.free == 10
     b = p.hold("system", 2)
     assert b.cached == 8
-    p.release(b)
+    p.release(b, 8)
     c = p.hold(None, 0)
     assert p.grow(c, 36)
     assert p.hold("system", 2).cached == 4
+
+
+def test_blocks_that_were_taken_and_never_computed_are_not_found_again() -> None:
+    p = pool(keep=True)
+    a = p.hold("system", 4)
+    assert p.grow(a, 16)
+    p.release(a, 7)
+    assert p.free == p.total
+    assert p.hold("system", 4).cached == 4
 
 
 def test_the_least_recently_held_prefix_goes_first() -> None:
@@ -67,7 +76,7 @@ def test_the_least_recently_held_prefix_goes_first() -> None:
     for name in ("old", "young"):
         holding = p.hold(name, 2)
         assert p.grow(holding, 8)
-        p.release(holding)
+        p.release(holding, 8)
     assert p.grow(p.hold(None, 0), 32)
     assert (p.hold("young", 2).cached, p.hold("old", 2).cached) == (8, 0)
 
@@ -76,7 +85,7 @@ def test_a_prefix_that_is_longer_than_any_holder_needs_is_cut() -> None:
     p = pool()
     long, short = p.hold("system", 8), p.hold("system", 1)
     assert p.grow(long, 32)
-    p.release(long)
+    p.release(long, 32)
     assert p.free == 9
     assert p.fits(None, 0, 36)
     assert p.grow(short, 40)
@@ -86,7 +95,7 @@ def test_what_would_be_found_counts_as_held_when_asking_whether_a_request_fits()
     p = pool(keep=True)
     a = p.hold("system", 5)
     assert p.grow(a, 20)
-    p.release(a)
+    p.release(a, 20)
     assert p.grow(p.hold(None, 0), 16)
     assert p.free == 6
     assert p.fits("system", 5, 24)

@@ -83,6 +83,31 @@ def test_new_requests_wait_for_the_engine_to_look_at_the_queue() -> None:
     assert eager_b < lazy_b < 1.1 + 10 * (0.11 + 0.022)
 
 
+def test_once_the_wait_is_over_the_queue_is_looked_at_before_every_step_until_something_is_admitted() -> None:
+    """Ten decode steps after a's prefill end at 2.366; b arrives after three more, c right after b's admission."""
+    lazy = msgspec.structs.replace(ROUND, decode_steps_per_admission=10)
+    steps = [1.1]
+    for kv in range(11, 40):
+        steps.append(steps[-1] + 0.11 + kv * 0.001)
+    runs = [run("a", [(10, 25)]), run("b", [(10, 20)], arrival=steps[13] - 0.01), run("c", [(1, 1)], arrival=steps[14])]
+    a, b, c = sorted(times(serve(runs, profile=lazy)))
+    assert b[2] == pytest.approx(steps[13])
+    # Prefill of b takes 1.1 s; then ten steps of both, which read a's 24 and b's 11 tokens first.
+    both = sum(0.12 + (24 + 11 + 2 * i) * 0.001 for i in range(10))
+    assert c[2] == pytest.approx(steps[13] + 1.1 + both)
+    assert a[2] == 0.0
+
+
+def test_a_head_that_did_not_fit_is_looked_at_again_as_soon_as_a_request_has_finished() -> None:
+    lazy = msgspec.structs.replace(ROUND, decode_steps_per_admission=10)
+    runs = [run("a", [(60, 13)]), run("b", [(60, 2)], arrival=0.1)]
+    a, b = times(serve(runs, profile=lazy))
+    assert b[2] == a[4]
+    runs = [run("a", [(20, 13)]), run("long", [(20, 30)]), run("b", [(30, 2)], arrival=0.1)]
+    by_run = {name: (admitted, end) for name, _, admitted, _, end in times(serve(runs, profile=lazy))}
+    assert by_run["b"][0] == by_run["a"][1]
+
+
 def test_a_request_larger_than_the_engine_is_refused_before_anything_is_served() -> None:
     with pytest.raises(DoesNotFitError, match="run 'b' needs 101 tokens of KV and the engine has 100"):
         serve([run("a", [(10, 1)]), run("b", [(100, 1)])])

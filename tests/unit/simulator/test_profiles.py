@@ -18,10 +18,17 @@ H100 = {1: 5.60, 16: 5.79, 64: 5.86, 128: 6.37, 192: 7.41, 256: 9.15, 512: 11.98
 @pytest.mark.parametrize("name", ["a10g-llama2-7b", "a10g-llama2-7b-vllm"])
 def test_the_a10g_profiles_have_the_measured_step_times(name: str) -> None:
     timing = PROFILES[name].timing
-    assert timing.step(256, 0, 0) == pytest.approx(0.052 + 256 * 0.2115e-3 + 0.003)
+    assert timing.step(256, 0, 0) == pytest.approx(0.040 + 256 * 0.25e-3)
     one = timing.step(0, 19, 7296)
-    assert one == pytest.approx(0.0163 + 19 * 0.244e-3 + 7296 * 0.00202e-3 + 0.003)
-    assert timing.step(0, 19, 2 * 7296 + 19, 2) == pytest.approx(2 * one + 19 * 0.00202e-3)
+    assert one == pytest.approx(0.030 + 19 * 0.08e-3 + 7296 * 0.00107e-3)
+    assert timing.step(0, 19, 2 * 7296 + 19, 2) == pytest.approx(2 * one + 19 * 0.00107e-3)
+
+
+def test_the_a10g_reads_weights_and_kv_no_faster_than_its_memory_can() -> None:
+    timing = PROFILES["a10g-llama2-7b"].timing
+    alone = timing.step(0, 1, 0)
+    assert alone > 13.5e9 / 600e9
+    assert timing.step(0, 1, 1000) - alone > 1000 * 0.524e6 / 600e9
 
 
 @pytest.mark.parametrize(

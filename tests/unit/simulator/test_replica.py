@@ -1,0 +1,169 @@
+"""One engine's steps by hand: chunks, preemption, swaps, prefixes, seats, requests held back; and several engines."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from justitia_scheduling.registry import build_policy
+from justitia_simulator.engine import Engine
+from justitia_simulator.occupancy import Admission
+from justitia_simulator.prediction import TRUE
+from justitia_simulator.profiles import EngineProfile, Preemption
+from justitia_simulator.records import RequestResult
+from justitia_simulator.timing import LinearTiming
+from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+
+# A step takes 100 ms + 10 ms a prompt token + 20 ms a decoding request + 1 ms a KV token that its requests had before.
+CHUNKED = EngineProfile("chunked", LinearTiming(0.1, 0.01, 0.02, 0.001), kv_tokens=100, token_budget=10)
+TIGHT = replace(CHUNKED, kv_tokens=20, token_budget=100, admission=Admission.OPTIMISTIC)
+
+
+def run(name: str, *stages: Sequence[WorkloadRequest], arrival: float = 0.0) -> WorkloadRun:
+    return WorkloadRun(RunId(name), TenantId(name), ApplicationId("a"), arrival, tuple(Stage(tuple(s)) for s in stages))
+
+
+def one(name: str, prompt: int, output: int, arrival: float = 0.0, prefix: int = 0) -> WorkloadRun:
+    return run(name, [WorkloadRequest(prompt, output, "system" if prefix else None, prefix)], arrival=arrival)
+
+
+def engine(profile: EngineProfile, policy: str = "fcfs") -> Engine:
+    return Engine(build_policy(policy, EngineTime(profile.charge)), profile, label=policy, prediction=TRUE)
+
+
+def served(runs: Sequence[WorkloadRun], profile: EngineProfile, policy: str = "fcfs") -> dict[str, RequestResult]:
+    return {r.run: r for r in engine(profile, policy).serve(runs).requests}
+
+
+def moments(result: RequestResult) -> object:
+    return pytest.approx((result.admitted, result.first_token, result.finished))
+
+
+def test_a_prompt_is_read_in_chunks_of_what_the_decoding_requests_leave_of_the_budget() -> None:
+    of = served([one("a", 4, 4), one("b", 20, 2, arrival=0.01)], CHUNKED)
+    # a's prompt .14; then 9 + 9 + 2 tokens of b beside a's further three, which read 5, 6 + 9 and 7 + 18 tokens.
+    fourth = 0.14 + 0.215 + 0.225 + 0.165
+    assert moments(of["a"]) == (0.0, 0.14, fourth)
+    assert moments(of["b"]) == (0.14, fourth, fourth + 0.1 + 0.02 + 0.021)
+
+
+def test_a_request_preempted_for_lack_of_kv_is_recomputed_at_nobodys_charge() -> None:
+    simulated = engine(TIGHT)
+    results = simulated.serve([one("a", 8, 6), one("b", 8, 6)])
+    of = {r.run: r for r in results.requests}
+    # Both prompts .26, a token each .158; 20 tokens are held, so b makes room and a's four steps read 10 to 13 tokens.
+    alone = 0.26 + 0.158 + sum(0.12 + kv / 1000 for kv in (10, 11, 12, 13))
+    # b's prompt and its two tokens are read again in .2, which yields the third; three more read 11 to 13.
+    end = alone + 0.2 + sum(0.12 + kv / 1000 for kv in (11, 12, 13))
+    assert moments(of["a"]) == (0.0, 0.26, alone)
+    assert moments(of["b"]) == (0.0, 0.26, end)
+    assert (of["a"].preemptions, of["b"].preemptions) == (0, 1)
+    charged = {s.tenant: s.service for s in results.service}
+    assert sum(charged.values()) == pytest.approx(end - 0.2 * 10 / 11)
+
+
+def test_a_swapped_request_costs_the_engine_time_each_way_and_goes_on_where_it_was() -> None:
+    swapping = replace(TIGHT, preemption=Preemption.SWAP, swap_per_token=0.01)
+    of = served([one("a", 8, 6), one("b", 8, 6)], swapping)
+    alone = 0.26 + 0.158 + 10 * 0.01 + sum(0.12 + kv / 1000 for kv in (10, 11, 12, 13))
+    assert of["a"].finished == pytest.approx(alone)
+    assert of["b"].finished == pytest.approx(alone + 10 * 0.01 + sum(0.12 + kv / 1000 for kv in (10, 11, 12, 13)))
+
+
+def test_a_request_preempted_between_its_chunks_reads_its_prompt_again() -> None:
+    small = replace(TIGHT, token_budget=5)
+    # a and 1 token of b in the first step; then b reads 4 a step and is in the way of a's 13th token.
+    of = served([one("a", 4, 12), one("b", 12, 2)], small)
+    assert of["b"].preemptions == 1
+    assert of["b"].first_token is not None
+    assert of["b"].first_token > (of["a"].finished or 0.0)
+    # When a has finished, b's 12 tokens are read in 5 + 5 + 2: the last chunk reads 10 tokens of KV.
+    reread = (0.15 + 0.15 + 0.005) + 0.12 + 0.01
+    assert of["b"].first_token - (of["a"].finished or 0.0) == pytest.approx(reread)
+
+
+def test_a_kept_prefix_is_not_read_again() -> None:
+    keeping = replace(CHUNKED, block_size=4, prefix_cache=True)
+    of = served([one("a", 9, 1, prefix=8), one("b", 9, 1, arrival=1.0, prefix=8)], keeping)
+    assert of["a"].finished == pytest.approx(0.1 + 0.09)
+    assert of["b"].finished == pytest.approx(1.0 + 0.1 + 0.01 + 0.008)
+
+
+def test_no_more_requests_run_than_there_are_seats() -> None:
+    of = served([one("a", 4, 3), one("b", 4, 1)], replace(CHUNKED, max_requests=1))
+    assert of["b"].admitted == of["a"].finished
+
+
+def test_a_long_request_gives_way_to_a_short_one_and_comes_back() -> None:
+    seat = replace(CHUNKED, max_requests=1, admission=Admission.OPTIMISTIC)
+    of = served([one("a", 10, 20), one("b", 5, 2, arrival=0.1)], seat, "srpt")
+    # a's prompt takes .2; b waits for no more than that, then runs alone.
+    assert moments(of["b"]) == (0.2, 0.2 + 0.15, 0.35 + 0.12 + 0.006)
+    assert (of["a"].preemptions, of["a"].first_token) == (1, pytest.approx(0.2))
+    # a's 11 tokens are read again in 10 + 1; the rest of its 20 tokens follow.
+    again = 0.476 + 0.2 + (0.1 + 0.01 + 0.01) + sum(0.12 + kv / 1000 for kv in range(12, 30))
+    assert of["a"].finished == pytest.approx(again)
+
+
+def test_without_optimistic_admission_nothing_gives_way() -> None:
+    of = served([one("a", 10, 20), one("b", 5, 2, arrival=0.1)], replace(CHUNKED, max_requests=1), "srpt")
+    assert of["b"].admitted == of["a"].finished
+    assert of["a"].preemptions == 0
+
+
+def test_uniboost_takes_a_seat_back_once_a_request_has_crossed_a_threshold() -> None:
+    seat = replace(CHUNKED, kv_tokens=2000, max_requests=1, admission=Admission.OPTIMISTIC)
+    of = served([one("a", 10, 600), one("b", 5, 2, arrival=0.1)], seat, "uniboost")
+    assert of["a"].preemptions == 1
+    assert (of["b"].admitted or 0.0) < (of["a"].finished or 0.0)
+
+
+def test_requests_over_the_limit_wait_for_the_next_minute_though_nobody_runs() -> None:
+    requests = [WorkloadRequest(1, 1)] * 41
+    results = engine(CHUNKED, "rpm").serve([run("a", requests)]).requests
+    admitted = sorted(r.admitted or 0.0 for r in results)
+    assert admitted[19] < 60.0
+    assert (admitted[20], admitted[40]) == (60.0, 120.0)
+
+
+def test_a_request_goes_to_the_engine_with_the_fewest_tokens_outstanding() -> None:
+    policies = [build_policy("fcfs", EngineTime(CHUNKED.charge)) for _ in range(2)]
+    two = Engine(policies, replace(CHUNKED, max_requests=1), label="two", prediction=TRUE)
+    of = {r.run: r for r in two.serve([one("a", 9, 9), one("b", 5, 2), one("c", 1, 1, arrival=0.05)]).requests}
+    assert (of["a"].admitted, of["b"].admitted) == (0.0, 0.0)
+    assert of["c"].admitted == of["b"].finished
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+def test_later_stages_stay_with_the_first_ones_engine_only_if_sticky(sticky: bool) -> None:
+    policies = [build_policy("fcfs", EngineTime(CHUNKED.charge)) for _ in range(2)]
+    heard: list[list[str]] = [[], []]
+    for policy, log in zip(policies, heard, strict=True):
+        _listen(policy, log)
+    stages = [[WorkloadRequest(1, 1)], [WorkloadRequest(1, 1)]]
+    # When a's second stage is ready, engine 0 has b, which came meanwhile.
+    runs = [run("a", *stages), one("c", 9, 1), one("b", 9, 9, arrival=0.05)]
+    Engine(policies, CHUNKED, label="two", sticky=sticky, prediction=TRUE).serve(runs)
+    assert heard[0][:2] == ["arrived a", "arrived b"]
+    assert ("arrived a" in heard[1]) is not sticky
+    for policy, log in zip(policies, heard, strict=True):
+        assert not policy.runs
+        assert sorted(e.removeprefix("ended ") for e in log if e.startswith("ended")) == sorted(
+            e.removeprefix("arrived ") for e in log if e.startswith("arrived")
+        )
+
+
+def _listen(policy: object, log: list[str]) -> None:
+    arrived, ended = policy.run_arrived, policy.run_ended  # type: ignore[attr-defined]
+
+    def on_arrived(announced: object, now: float) -> None:
+        log.append(f"arrived {announced.id}")  # type: ignore[attr-defined]
+        arrived(announced, now)
+
+    def on_ended(name: str, now: float) -> None:
+        log.append(f"ended {name}")
+        ended(name, now)
+
+    policy.run_arrived, policy.run_ended = on_arrived, on_ended  # type: ignore[attr-defined]
