@@ -33,11 +33,15 @@ def simulate_command(  # noqa: PLR0917
     kv_tokens: Annotated[
         int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; the profile's unless given")
     ] = None,
-    engines: Annotated[int, typer.Option(min=1, help="Engines behind one front, each with a policy of its own")] = 1,
+    engines: Annotated[
+        int, typer.Option(min=1, max=1000, help="Engines behind one front, each with a policy of its own")
+    ] = 1,
     token_budget: Annotated[
         int,
         typer.Option(
-            min=0, help="Tokens of a step that mixes prompts with decoding; 0: the profile's, else 512 for sarathi"
+            min=0,
+            max=10**9,
+            help="Tokens of a step that mixes prompts with decoding; 0: the profile's, else 512 for sarathi",
         ),
     ] = 0,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
