@@ -95,12 +95,27 @@ def _ablation_claims(reference: Mapping[str, Group]) -> list[Claim]:
     for figure, title in (("mean", "mean"), ("p90", "P90")):
         ratios = {load: _ratio(g["justitia-c"], g["justitia"], figure) for load, g in reference.items()}
         largest = max(ratios, key=lambda load: ratios[load].mean)
-        why = "at its largest, " + largest + "; all: " + ", ".join(f"{load} {e.percent}" for load, e in ratios.items())
+        others = ", ".join(f"{load} {_change(e)}" for load, e in ratios.items() if load != largest)
+        why = f"at {largest}, its largest; {others}; {_who_pays(reference[largest])}"
         claims.append(
             Claim(f"compute as cost (justitia-c) against KV token-time (justitia), {title} JCT", "up to +42.3 %",
                   ratios[largest].percent, at_least(ratios[largest], 1.423), why)
         )  # fmt: skip
     return claims
+
+
+def _who_pays(group: Group) -> str:
+    """The classes that finish latest and earliest where compute is the cost, against KV token-time."""
+    ratios = {name: _class_ratio(group, name).mean for name in group["justitia"][0]["class_mean"]}
+    last, first = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
+    return (
+        f"p + 2d counts prompts, which C leaves out: {last} takes {digits(ratios[last])} times as long, "
+        f"{first} {digits(ratios[first])} times"
+    )
+
+
+def _change(e: Estimate) -> str:
+    return e.percent.split(" (", maxsplit=1)[0]
 
 
 def _parrot(group: Group, shares: Mapping[str, float], load: str) -> str:
