@@ -18,6 +18,7 @@ def draw_means(groups: Mapping[tuple[str, str], Mapping[str, Seeds]], path: Path
     """A panel for each model, a group of bars for each load, with their intervals; seconds, logarithmic."""
     models = {model: [load for m, load in groups if m == model] for model, _ in groups}
     policies = list(next(iter(groups.values())))
+    colours = dict(zip(policies, COLOURS, strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 3.4), layout="constrained")
         widths = [len(loads) for loads in models.values()]
@@ -28,7 +29,7 @@ def draw_means(groups: Mapping[tuple[str, str], Mapping[str, Seeds]], path: Path
                 at = [x + (i - (len(served) - 1) / 2) * 0.105 for x in range(len(loads))]
                 means = [mean_interval([o["mean"] for o in groups[model, load][policy]]) for load in loads]
                 errors = [[max(0.0, e.mean - max(e.low, 1.0)) for e in means], [e.high - e.mean for e in means]]
-                axes.bar(at, [e.mean for e in means], 0.1, color=COLOURS[i], yerr=errors, error_kw={"lw": 0.7})
+                axes.bar(at, [e.mean for e in means], 0.1, color=colours[policy], yerr=errors, error_kw={"lw": 0.7})
             axes.set_xticks(range(len(loads)), [load.replace(", ", "\n") for load in loads])
             axes.grid(visible=False, axis="x")
             axes.set_yscale("log")

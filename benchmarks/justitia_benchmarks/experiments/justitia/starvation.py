@@ -1,7 +1,7 @@
 """Figure 9: one large run arrives first, then small ones at a constant rate. When does the large one finish?
 
 The paper sends one small run a second. Here that is more than the engine can serve, so the same is served with one
-every 1.5 seconds, which is about what it can; `drained` tells: the end of the last run ÷ the last arrival.
+every 1.5 seconds, a little more than it can; `drained` tells: the end of the last run ÷ the last arrival.
 """
 
 import random
