@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Claim, Row, Verdict
+from justitia_benchmarks.experiment import Claim, Row, Verdict, at_least, at_most
 from justitia_benchmarks.reports.curves import Panel, draw
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 
@@ -293,7 +293,7 @@ def _real_claims(runs: Runs) -> list[Claim]:
                     f"Real trace: throughput, vtc ÷ {other}",
                     f"{paper:.2f}",
                     ours,
-                    _at_least(ours, paper),
+                    at_least(ours, paper),
                     f"{why} {_closeness(ours, paper)}",
                 )
             )
@@ -385,16 +385,7 @@ def _weighted_claim(runs: Runs, policy: str) -> Claim:
 
 def _ratio_claim(text: str, paper: float, ours: Estimate, why: str) -> Claim:
     """Of what is better the smaller."""
-    return Claim(text, digits(paper), ours, _at_most(ours, paper), f"{why} {_closeness(ours, paper)}")
-
-
-def _at_most(ours: Estimate, paper: float) -> Verdict:
-    """Beaten where the whole interval is better, reached where the mean is."""
-    return Verdict.BEATEN if ours.high < paper else Verdict.REACHED if ours.mean <= paper else Verdict.NOT_REACHED
-
-
-def _at_least(ours: Estimate, paper: float) -> Verdict:
-    return Verdict.BEATEN if ours.low > paper else Verdict.REACHED if ours.mean >= paper else Verdict.NOT_REACHED
+    return Claim(text, digits(paper), ours, at_most(ours, paper), f"{why} {_closeness(ours, paper)}")
 
 
 def _closeness(ours: Estimate, paper: float) -> str:
