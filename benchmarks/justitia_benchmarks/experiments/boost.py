@@ -8,7 +8,8 @@
 
 A cell is one setting with one seed; it serves the same requests under every policy. Lengths and arrivals are drawn.
 The paper serves 10,000 requests with Llama-3-8B; here it is 600 (500 over load) with Llama-2-7B, whose KV takes four
-times the space. Utilisation: see `boost_serving.py`.
+times the space. `uniboost-paper` is UniBoost with the paper's hysteresis, `uniboost` with ours. Utilisation: see
+`boost_serving.py`.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from justitia_benchmarks.experiments.boost_serving import (
     CHUNK,
     COST,
     LARGE,
+    PAPER,
+    PAPER_DELTA,
     SMALL,
     WatchedUniBoost,
     alone,
@@ -32,6 +35,7 @@ from justitia_benchmarks.experiments.boost_serving import (
     serve,
 )
 from justitia_benchmarks.reports import boost as reports
+from justitia_scheduling.uniboost import DELTA
 from justitia_simulator.summary import ttlt
 
 SEEDS = 10
@@ -66,7 +70,7 @@ class Table:
         p = cell.parameters
         profile = engine_of(str(p["engine"]), swap=bool(p["swap"]))
         runs = at_load(mix(str(p["mix"]), int(p["requests"]), cell.seed, profile), profile, HIGH)
-        policies = ("srpt", "ltr", "sarathi", "mlfq", "distboost", "uniboost")
+        policies = ("srpt", "ltr", "sarathi", "distboost", PAPER, "uniboost")
         return {name: figures(serve(name, runs, profile)) for name in policies} | {"alone": alone(runs, profile)}
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
@@ -80,7 +84,7 @@ class Load:
     paper: str = "tail-aware"
 
     def cells(self, quick: bool) -> Sequence[Cell]:
-        seeds, count, loads = (1, 150, (0.8, 1.0)) if quick else (SEEDS, 500, (0.6, 0.8, 0.9, 0.95, 1.0))
+        seeds, count, loads = (1, 150, (0.8, 1.0)) if quick else (SEEDS, 500, (0.6, 0.8, 0.9, 1.0))
         return [
             Cell({"mix": "light-70", "rho": rho, "requests": count}, seed) for seed in range(seeds) for rho in loads
         ]
@@ -92,7 +96,8 @@ class Load:
         phases = {
             "distboost": "distboost",
             "unified": f"uniboost:{START},quantum=1,delta=0",
-            "memguard": f"uniboost:{START}",
+            "memguard": f"uniboost:{START},delta={PAPER_DELTA}",
+            PAPER: PAPER,
             "uniboost": "uniboost",
         }
         policies = phases | {name: name for name in ("mlfq", "srpt", "sarathi")}
@@ -118,9 +123,9 @@ class Front:
         profile = engine_of(SMALL)
         runs = mix(str(cell.parameters["mix"]), int(cell.parameters["requests"]), cell.seed, profile)
         runs = at_load(runs, profile, HIGH)
-        gammas = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0)
+        gammas = (0.003, 0.01, 0.03, 0.1, 1.0, 10.0)
         policies = {f"{gamma:g}": f"uniboost:gamma={gamma}" for gamma in gammas}
-        policies |= {name: name for name in ("srpt", "sarathi", "mlfq", "distboost", "uniboost")}
+        policies |= {name: name for name in ("srpt", "sarathi", "mlfq", "distboost", PAPER, "uniboost")}
         found = {label: figures(serve(name, runs, profile)) for label, name in policies.items()}
         return found | {"alone": alone(runs, profile)}
 
@@ -146,11 +151,12 @@ class Sensitivity:
         chunk, count = int(cell.parameters["chunk"]), int(cell.parameters["requests"])
         profile = engine_of(SMALL, chunk=chunk)
         runs = at_load(mix("light-70", count, cell.seed, profile), profile, HIGH, bursty_seed=cell.seed)
-        watched = WatchedUniBoost(COST)
+        watched = WatchedUniBoost(COST, delta=PAPER_DELTA)
         results = serve(watched, runs, profile)
-        found: dict[str, object] = {"uniboost": figures(results), "sarathi": figures(serve("sarathi", runs, profile))}
+        found: dict[str, object] = {PAPER: figures(results), "sarathi": figures(serve("sarathi", runs, profile))}
         if chunk == CHUNK:
-            settings = [f"quantum={k}" for k in (64, 512, 1024)] + [f"delta={delta:g}" for delta in (0, 0.3, 0.5)]
+            settings = [f"quantum={k},delta={PAPER_DELTA}" for k in (64, 512, 1024)]
+            settings += [f"delta={delta:g}" for delta in (0, 0.3, 0.5, DELTA)]
             found |= {setting: figures(serve(f"uniboost:{setting}", runs, profile)) for setting in settings}
             end = max(r.finished or 0.0 for r in results.requests)
             edges = np.linspace(0.0, end, 41)
@@ -183,7 +189,7 @@ class Starvation:
         profile = engine_of(SMALL)
         runs = at_load(mix("starvation", int(cell.parameters["requests"]), cell.seed, profile), profile, HIGH)
         found = {}
-        for policy in ("uniboost", "sarathi", "ltr", "srpt", "mlfq"):
+        for policy in (PAPER, "uniboost", "sarathi", "ltr", "srpt", "mlfq"):
             results = serve(policy, runs, profile)
             order = [i for i, r in enumerate(results.requests) if r.output_tokens == 6000]
             long = ttlt(results.requests[i] for i in order)

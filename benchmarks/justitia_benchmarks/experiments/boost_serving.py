@@ -29,6 +29,7 @@ from justitia_simulator.summary import largest_decile, throughput, tpot, ttft, t
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
 
 COST = WeightedTokens()
+PAPER, PAPER_DELTA = "uniboost-paper", 0.1
 CHUNK: Tokens = 1024
 NO_SAMPLES: Seconds = 1e5
 """Longer than any request takes alone."""
@@ -97,8 +98,8 @@ def _part_done(request: RequestResult, moment: Seconds) -> float:
 class WatchedUniBoost(UniBoost):
     """UniBoost that keeps gamma, in 1/s, at the moment of every finished request."""
 
-    def __init__(self, cost_model: CostModel) -> None:
-        super().__init__(cost_model)
+    def __init__(self, cost_model: CostModel, *, delta: float) -> None:
+        super().__init__(cost_model, delta=delta)
         self.timeline: list[tuple[Seconds, float]] = []
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
@@ -107,7 +108,12 @@ class WatchedUniBoost(UniBoost):
 
 
 def contender(name: str) -> Policy:
-    """A policy of the registry, or UniBoost with settings: `uniboost:gamma=0.1,quantum=64,delta=0`, gamma fixed."""
+    """A policy of the registry, or UniBoost with settings: `uniboost:gamma=0.1,quantum=64,delta=0`, gamma fixed.
+
+    `uniboost-paper` has the paper's hysteresis.
+    """
+    if name == PAPER:
+        return UniBoost(COST, delta=PAPER_DELTA)
     name, _, settings = name.partition(":")
     if not settings:
         return build_policy(name, COST)

@@ -98,5 +98,5 @@ def test_what_is_preempted_is_swapped_or_recomputed_as_asked() -> None:
 def test_a_claim_of_a_third_is_not_reached_where_nothing_waits(tmp_path: Path) -> None:
     cells = SMALL_CELLS[0][1]
     claims = Table().report([(cell, Table().run(cell)) for cell in cells], tmp_path)
-    p99 = next(c for c in claims if "uniboost improves p99" in c.claim)
+    p99 = next(c for c in claims if "uniboost-paper improves p99" in c.claim)
     assert p99.verdict is Verdict.NOT_REACHED
