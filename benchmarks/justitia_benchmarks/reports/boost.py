@@ -153,17 +153,35 @@ def front(rows: Sequence[Row], folder: Path) -> list[Claim]:
             [f"{name}: ÷ TRAIL+", *(HEADS.get(m, m.upper()) for m in FRONT)],
             [[_label(p), *(e.text for e in own.values())] for p, own in ratios.items()],
         )
-        affordable = {p: e for p, e in ratios.items() if p != "alone" and e["mean"].mean <= WANTED_MEAN}
-        best = min(affordable, key=lambda p: affordable[p]["p99"].mean)
+        others = {p: e for p, e in ratios.items() if p not in {"alone", "srpt"}}
+        affordable = {p: e for p, e in others.items() if e["mean"].mean <= WANTED_MEAN}
+        if affordable:
+            best = min(affordable, key=lambda p: affordable[p]["p99"].mean)
+            why = f"{_label(best)}; all served alone: {ratios['alone']['p99'].mean:.2f}"
+            ours = ratios[best]["p99"]
+        else:
+            best = min(others, key=lambda p: others[p]["mean"].mean)
+            why = f"none costs so little: {_label(best)} has {ratios[best]['mean'].mean:.2f} times the mean"
+            ours = ratios[best]["p99"]
         claims.append(
             Claim(
-                f"{name}: least P99 ÷ TRAIL+'s that any point reaches at {WANTED_MEAN} times its mean",
+                f"{name}: least P99 ÷ TRAIL+'s of all others at {WANTED_MEAN} times its mean",
                 f"{WANTED_P99}",
-                ratios[best]["p99"],
-                _below(ratios[best]["p99"], WANTED_P99),
-                f"{_label(best)}; all served alone: {ratios['alone']['p99'].mean:.2f}",
+                ours,
+                _below(ours, WANTED_P99) if affordable else Verdict.NOT_REACHED,
+                why,
             )
         )
+        claims += [
+            Claim(
+                f"{name}: our hysteresis against the paper's, {HEADS.get(m, m.upper())}",
+                "–",
+                (gain := paired_ratio(_each(runs, "uniboost", m), _each(runs, "uniboost-paper", m))).percent,
+                _below(gain, 1.0),
+                "2/gamma seconds instead of .1/gamma",
+            )
+            for m in ("mean", "p99", "largest")
+        ]
     return claims
 
 
