@@ -19,6 +19,7 @@ from justitia_benchmarks.experiments.boost_serving import (
     mix,
     serve,
 )
+from justitia_benchmarks.reports import boost as reports
 from justitia_scheduling.uniboost import UniBoost
 from justitia_simulator.workload import WorkloadRun
 
@@ -95,8 +96,21 @@ def test_what_is_preempted_is_swapped_or_recomputed_as_asked() -> None:
     assert swapped["throughput"] != recomputed["throughput"]
 
 
-def test_a_claim_of_a_third_is_not_reached_where_nothing_waits(tmp_path: Path) -> None:
-    cells = SMALL_CELLS[0][1]
-    claims = Table().report([(cell, Table().run(cell)) for cell in cells], tmp_path)
-    p99 = next(c for c in claims if "uniboost-paper improves p99" in c.claim)
-    assert p99.verdict is Verdict.NOT_REACHED
+MEASURES = (*reports.MEASURES, *reports.FRONT, "preemptions")
+
+
+@pytest.mark.parametrize(
+    ("latency", "verdict"),
+    [((0.6, 0.6), Verdict.BEATEN), ((0.60, 0.69), Verdict.REACHED), ((0.7, 0.72), Verdict.NOT_REACHED)],
+)
+def test_a_claim_is_beaten_only_with_its_whole_interval(
+    latency: tuple[float, float], verdict: Verdict, tmp_path: Path
+) -> None:
+    rows = []
+    for seed, scale in enumerate(latency):
+        figures_of = {p: dict.fromkeys(MEASURES, 2.0) for p in ("srpt", "alone", "uniboost", *reports.TABLE_2)}
+        figures_of["uniboost-paper"] = dict.fromkeys(MEASURES, 2.0 * scale)
+        rows.append((Cell({"engine": LARGE, "mix": "heavy-70", "swap": False}, seed), figures_of))
+    claims = {claim.claim: claim for claim in reports.table(rows, tmp_path)}
+    assert claims["Table 2, 70 % reasoning: uniboost-paper improves p99 over TRAIL+, %"].verdict is verdict
+    assert claims["Table 2, 70 % reasoning: distboost improves p99 over TRAIL+, %"].verdict is Verdict.NOT_REACHED
