@@ -15,7 +15,8 @@ most 1 + max(0, floor(log2(S / k))) keys.
 
 *Preemption.* A running request has done its minimum run when it has crossed a threshold since it was admitted. The
 worst of those that have makes way for the head if Phi_head < Phi - delta / gamma; so a request makes way at most
-max(0, floor(log2(S / k))) times. When the engine has run out of KV, the worst of all is preempted regardless.
+max(0, floor(log2(S / k))) times. When the engine has run out of KV, the worst of all is preempted regardless. The
+paper's delta is .1; ours is 2, because each preemption is paid for by all (`docs/design/uniboost.md`).
 
 *No starvation.* No boost exceeds b_max = b_gamma(k tokens of the cheaper kind), so a request that arrives more than
 b_max after another never overtakes it, under fixed gamma and token times.
@@ -29,7 +30,7 @@ from justitia_scheduling.model import RequestId, Seconds, Step, Tokens
 from justitia_scheduling.policy import OpenRequest, Status
 
 QUANTUM: Tokens = 256
-DELTA = 0.1
+DELTA = 2.0
 
 
 def quantised(tokens: Tokens, quantum: Tokens = QUANTUM) -> Tokens:

@@ -33,7 +33,7 @@ from justitia_simulator.profiles import EngineProfile, Preemption
 from justitia_simulator.workload import WorkloadRequest
 
 LONGEST_JUMP = 10_000
-LONGEST_JUMP_WHILE_WAITING = 5
+LONGEST_JUMP_WHILE_WAITING = 10
 
 
 @dataclass(slots=True, eq=False)

@@ -21,7 +21,7 @@ from justitia_scheduling.mlfq import MLFQ
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Seconds, Step, TenantId
 from justitia_scheduling.policy import OpenRequest, Policy
 from justitia_scheduling.srpt import SRPT
-from justitia_scheduling.uniboost import Priority, UniBoost, quantised, signal
+from justitia_scheduling.uniboost import DELTA, Priority, UniBoost, quantised, signal
 from support.displacing_engine import Call, DisplacingEngine
 
 QUANTUM = 8
@@ -113,7 +113,7 @@ def overtakings(policy: Policy, workload: list[Call], by_more_than: Seconds) -> 
     return count
 
 
-@given(workload=calls, gamma=st.sampled_from([2.0, 5.0, 20.0]), delta=st.sampled_from([0.0, 0.1]))
+@given(workload=calls, gamma=st.sampled_from([2.0, 5.0, 20.0]), delta=st.sampled_from([0.0, 0.1, DELTA]))
 @settings(max_examples=60, deadline=None)
 def test_who_arrives_a_largest_boost_later_never_overtakes(workload: list[Call], gamma: float, delta: float) -> None:
     policy = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM, delta=delta), gamma)
@@ -133,11 +133,11 @@ def long_one_behind_a_stream(seconds: Seconds) -> list[Call]:
 
 def test_the_bound_on_overtaking_is_reached_from_below_and_broken_by_shortest_remaining_work() -> None:
     workload = long_one_behind_a_stream(8.0)
-    boosted = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM), 5.0)
+    boosted, again = (with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM, delta=0.1), 5.0) for _ in range(2))
     bound = boost(QUANTUM * EACH, 5.0)
     assert overtakings(SRPT(KVTokenTimeCost()), workload, bound) > 0
     assert overtakings(boosted, workload, bound) == 0
-    assert overtakings(with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM), 5.0), workload, 0.3 * bound) > 0
+    assert overtakings(again, workload, 0.3 * bound) > 0
 
 
 SHORT, LONG = Call(50, 50), Call(100, 1000)
@@ -159,7 +159,8 @@ def test_endless_short_requests_delay_a_long_one_and_do_not_starve_it_as_other_o
     capacity = LONG.size + SHORT.prompt
     alone = DisplacingEngine(FCFS(KVTokenTimeCost()), capacity, overtaking).run().now
 
-    boosted = DisplacingEngine(with_fixed_times(UniBoost, gamma), capacity, workload, observed=False)
+    eager = with_fixed_times(lambda cost: UniBoost(cost, delta=0.1), gamma)
+    boosted = DisplacingEngine(eager, capacity, workload, observed=False)
     assert boosted.run(1.5 * alone).finished.keys() >= {"q0"}
     assert boosted.gave_way["q0"] > 0, "it had to make way, but not for ever"
     for kind in (MLFQ, SRPT):
@@ -221,7 +222,7 @@ def started(policy: Policy, prompt: int, steps: int, now: Seconds = 0.0) -> Requ
 
 
 def test_a_running_request_makes_way_once_it_has_crossed_a_threshold_and_again_at_the_next() -> None:
-    policy = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM), 0.1)
+    policy = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM, delta=0.1), 0.1)
     running = started(policy, prompt=10, steps=5)
     queue_of(policy, [(0.5, 1)])
     assert policy.gives_way() is None, "15 tokens: the minimum run ends at 16"
@@ -252,6 +253,15 @@ def test_it_makes_way_only_for_a_head_that_is_better_by_delta_over_gamma(delta: 
     ahead = boost(QUANTUM * EACH, gamma) - boost(2 * QUANTUM * EACH, gamma)
     queue_of(policy, [(ahead - 3.0, 1)])
     assert (policy.gives_way() is not None) == makes_way, "the head is 3 seconds better; delta / gamma is 0, 1, 5"
+
+
+@pytest.mark.parametrize(("doublings", "makes_way"), [(2, False), (3, True)])
+def test_as_it_is_set_only_eight_times_the_work_of_the_head_makes_way(doublings: int, makes_way: bool) -> None:
+    """Where gamma * work is small a doubling costs ln 2 / gamma: delta = 2 lies between the second and the third."""
+    policy = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM), 1e-6)
+    started(policy, prompt=1, steps=QUANTUM * 2**doublings)
+    queue_of(policy, [(0.0, 1)])
+    assert (policy.gives_way() is not None) == makes_way
 
 
 def test_when_kv_runs_out_the_worst_goes_even_within_its_minimum_run() -> None:
