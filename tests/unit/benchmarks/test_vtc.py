@@ -4,11 +4,8 @@ from collections import Counter
 
 import pytest
 
-from justitia_benchmarks.experiment import Verdict
 from justitia_benchmarks.experiments.vtc import serve
 from justitia_benchmarks.experiments.vtc_policies import accepted, lengths_within
-from justitia_benchmarks.reports.vtc import _at_least, _at_most
-from justitia_benchmarks.statistics import Estimate
 from justitia_simulator.mixes import vtc_workload
 from support.measured import measured
 
@@ -35,20 +32,3 @@ def test_a_held_request_waits_for_its_minute_and_is_served_where_a_refused_one_i
     # Each minute lets five of a client in; the sixth waits for the next.
     sixth = sorted(r.first_token for r in admitted)[5]
     assert sixth >= 60 > sorted(r.arrival for r in admitted)[5]
-
-
-@pytest.mark.parametrize(
-    ("mean", "half", "most", "least"),
-    [
-        (0.9, 0.05, Verdict.BEATEN, Verdict.NOT_REACHED),
-        (0.9, 0.2, Verdict.REACHED, Verdict.NOT_REACHED),
-        (1.0, 0.2, Verdict.REACHED, Verdict.REACHED),
-        (1.05, 0.2, Verdict.NOT_REACHED, Verdict.REACHED),
-        (1.05, 0.01, Verdict.NOT_REACHED, Verdict.BEATEN),
-    ],
-)
-def test_beaten_needs_the_whole_interval_and_reached_the_mean(
-    mean: float, half: float, most: Verdict, least: Verdict
-) -> None:
-    ours = Estimate(mean, mean - half, mean + half, 10)
-    assert (_at_most(ours, 1.0), _at_least(ours, 1.0)) == (most, least)

@@ -114,8 +114,10 @@ def test_without_optimistic_admission_nothing_gives_way() -> None:
 
 
 def test_uniboost_takes_a_seat_back_once_a_request_has_crossed_a_threshold() -> None:
-    seat = replace(CHUNKED, kv_tokens=2000, max_requests=1, admission=Admission.OPTIMISTIC)
-    of = served([one("a", 10, 600), one("b", 5, 2, arrival=0.1)], seat, "uniboost")
+    """Its steps last a millisecond: where they last seconds, gamma makes it serve in order of arrival."""
+    fast = LinearTiming(per_step=1e-3, per_prefill_token=0.0, per_decode=0.0, per_kv_token=0.0)
+    seat = replace(CHUNKED, timing=fast, kv_tokens=8000, max_requests=1, admission=Admission.OPTIMISTIC)
+    of = served([one("a", 10, 6000), one("b", 5, 2, arrival=0.1)], seat, "uniboost")
     assert of["a"].preemptions == 1
     assert (of["b"].admitted or 0.0) < (of["a"].finished or 0.0)
 
