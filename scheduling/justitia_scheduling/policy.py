@@ -33,6 +33,7 @@ from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.model import (
+    KVTokenTime,
     Request,
     RequestId,
     Run,
@@ -63,13 +64,14 @@ class EventOrderError(ValueError):
 class OpenRun:
     """A run that has arrived and not ended.
 
-    `attained` is what has been delivered to it, in the unit in which the policy counts a run's cost; `aborted` tells
-    that one of its requests was.
+    What has been delivered to it: `kv_token_time`, and `attained` in the unit in which the policy counts a run's cost.
+    `aborted` tells that one of its requests was.
     """
 
     run: Run
     sequence: int
     arrival: Seconds
+    kv_token_time: KVTokenTime = 0.0
     attained: float = 0.0
     aborted: bool = False
     requests: set[RequestId] = field(default_factory=set)
@@ -227,8 +229,9 @@ class Policy(ABC):
             request.prefilled += progress.prefilled
             request.produced += progress.produced
             self._charge(request, charge)
+            run = request.run
+            run.kv_token_time += done.kv_token_time
             if increment := self.run_cost(done):
-                run = request.run
                 run.attained += increment
                 delivered[run.run.id] = delivered.get(run.run.id, 0.0) + increment
         if delivered:

@@ -1,7 +1,7 @@
 """Replacing the policy while requests wait: the new one learns of every open run and request, in order.
 
-Carried: runs with what they have attained, requests with their state and tokens, weights, KV space and, where
-the cost model stays the same, every tenant's service. Not carried, because only the old policy can read it:
+Carried: runs with the KV token-time that they have attained, requests with their state and tokens, weights, KV space
+and, where the cost model stays the same, every tenant's service. Not carried, because only the old policy can read it:
 tags, lifts and estimates; the new policy makes its own from the day it takes over. Nothing is charged twice.
 """
 
@@ -24,10 +24,11 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
         new.request_arrived(request.request, now)
         if request.status is Status.RUNNING:
             new.admitted(request.id, now)
-        new.requests[request.id].produced = request.produced
-    attained = {run.id: run.attained for run in old.runs.values() if run.attained}
+        opened = new.requests[request.id]
+        opened.prefilled, opened.produced, opened.cached = request.prefilled, request.produced, request.cached
+    attained = {run.id: run.kv_token_time for run in old.runs.values() if run.kv_token_time}
     for run_id, cost in attained.items():
-        new.runs[run_id].attained = cost
+        new.runs[run_id].kv_token_time = new.runs[run_id].attained = cost
     if attained:
         new.on_delivered(attained, now)
     new.cost_model = cost_model

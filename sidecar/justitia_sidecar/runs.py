@@ -95,7 +95,7 @@ class RunTable:
         limits = run.limits
         too_old = now - run.opened >= limits.maximum_age_seconds
         too_idle = run.open_requests == 0 and now - run.last_activity >= limits.idle_timeout_seconds
-        too_costly = limits.maximum_cost is not None and self.policy.runs[run.id].attained >= limits.maximum_cost
+        too_costly = limits.maximum_cost is not None and self.policy.runs[run.id].kv_token_time >= limits.maximum_cost
         return too_old or too_idle or too_costly
 
     def _next(self) -> RunId:

@@ -35,7 +35,7 @@ def test_everything_open_is_carried_and_nothing_is_charged_again(old_name: str, 
     assert new.service == old.service
     assert new.weights == old.weights
     assert new.capacity == old.capacity
-    assert {r.id: r.attained for r in new.runs.values()} == {r.id: r.attained for r in old.runs.values()}
+    assert {r.id: r.kv_token_time for r in new.runs.values()} == {r.id: r.kv_token_time for r in old.runs.values()}
     assert {r.id: (r.status, r.produced) for r in new.requests.values()} == {
         r.id: (r.status, r.produced) for r in old.requests.values()
     }

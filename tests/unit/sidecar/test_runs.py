@@ -78,7 +78,7 @@ def test_a_run_past_its_age_is_followed_by_a_new_one() -> None:
 def test_a_run_past_its_cost_is_followed_by_a_new_one() -> None:
     runs = table()
     first = enter(runs, "r", 0, maximum_cost=1000)
-    runs.policy.runs[first.id].attained = 1000
+    runs.policy.runs[first.id].kv_token_time = 1000
     assert enter(runs, "r", 1, maximum_cost=1000) is not first
 
 
