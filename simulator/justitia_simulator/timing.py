@@ -69,8 +69,8 @@ class SeparateTiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def charge(self) -> StepTime:
-        """Coefficients for splitting a step's duration over its requests."""
-        return StepTime(self.decode.per_step + self.overhead, self.decode.per_token, self.decode.per_kv_token)
+        """Coefficients for splitting a step's duration over its requests: a prompt's tokens cost what prefill costs."""
+        return StepTime(self.decode.per_step + self.overhead, self.prefill.per_token, self.decode.per_kv_token)
 
 
 class LayerTiming(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="layers"):
