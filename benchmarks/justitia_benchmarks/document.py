@@ -20,10 +20,21 @@ PAPERS = {
     "ours": "This project's own",
 }
 COLUMNS = ("claim", "the paper's figure", "ours", "verdict", "why")
-INTERVALS = (
-    "Figures are means over seeds with their 95 % confidence interval (Student's t; of a ratio: geometric mean of the "
-    "paired ratios, t on their logarithms). Each ratio compares policies on the same workloads, seed by seed."
-)
+COMMAND = "make reproduce"
+HOW_TO_READ = f"""Written by `{COMMAND}`; `{COMMAND} REPRODUCE_ARGS='--only NAME'` runs one experiment, named beside its
+claims. Nothing here is edited by hand.
+
+How to read it. The tables of claims come first: what a paper says (or this project), the paper's figure, ours, a
+verdict, and why. Ours is the mean over n seeds and, in brackets, its 95 % confidence interval (Student's t; of a ratio
+the geometric mean of the paired ratios, t on their logarithms). A ratio compares policies on the same workloads, seed
+by seed; −58 % means a ratio of 0.42. The verdict is
+
+- **beaten**: the whole interval is better than the paper's figure;
+- **reached**: the mean is at least as good. Where the paper has words and no figure, `why` says what is taken for them;
+- **not reached**: the mean is worse;
+- **not comparable**: measured under conditions that differ too much.
+
+Below, each experiment says what it varies and has its plots and tables. All of it is simulation except CPU times."""
 
 
 def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "") -> Path:
@@ -46,9 +57,8 @@ def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "")
     path = folder / "README.md"
     parts = [
         "# Results",
-        "Written by `make reproduce`.",
         *([note] if note else []),
-        INTERVALS,
+        HOW_TO_READ,
         _claims(claims),
         *sections,
     ]
@@ -86,7 +96,7 @@ def _section(experiment: Experiment, content: str) -> str:
 
 def _content(folder: Path, outcome: Outcome) -> str:
     seeds = {cell.seed for cell, _ in outcome.rows}
-    parts = [f"{len(outcome.rows)} cells, {len(seeds)} seeds."]
+    parts = [f"`{outcome.experiment.name}`: {len(outcome.rows)} cells, {len(seeds)} seeds."]
     for path in sorted(folder.iterdir()):
         if path.suffix == ".md":
             parts.append(path.read_text(encoding="utf-8").strip())

@@ -1,8 +1,9 @@
 """What an experiment is: cells that are run on their own, and a report that reads all of them.
 
 A cell is one task of a worker process: parameters and a seed. :meth:`Experiment.run` is pure, the same cell gives the
-same figures, so that results are kept and an interrupted reproduction goes on where it was. :meth:`Experiment.report`
-draws plots (`.svg`, `.png`) and tables (`.md`) into its folder and returns the claims it decides.
+same figures (measured CPU times apart), so that results are kept and an interrupted reproduction goes on where it was.
+:meth:`Experiment.report` draws plots (`.svg`, `.png`) and tables (`.md`) into its folder and returns the claims it
+decides, each by :func:`at_most` or :func:`at_least`.
 
 An experiment is sent to worker processes, so it must be picklable: an instance of a module's class.
 """
@@ -52,6 +53,24 @@ class Claim:
     ours: Estimate | str
     verdict: Verdict
     why: str
+
+
+def at_most(ours: Estimate, paper: float, *, within: float = 0.0) -> Verdict:
+    """The verdict where less is better.
+
+    BEATEN: the whole interval is below the paper's figure. REACHED: the mean is at most that figure times 1 + `within`,
+    which is for claims that the paper makes in words. One seed has no interval, so it beats nothing.
+    """
+    if ours.n > 1 and ours.high < paper:
+        return Verdict.BEATEN
+    return Verdict.REACHED if ours.mean <= paper * (1 + within) else Verdict.NOT_REACHED
+
+
+def at_least(ours: Estimate, paper: float) -> Verdict:
+    """The same where more is better."""
+    if ours.n > 1 and ours.low > paper:
+        return Verdict.BEATEN
+    return Verdict.REACHED if ours.mean >= paper else Verdict.NOT_REACHED
 
 
 class Experiment(Protocol):

@@ -57,6 +57,9 @@ def _run(plan: Mapping[Experiment, Sequence[Cell]], folder: Path, jobs: int) -> 
             jobs=jobs,
             on_done=lambda e, done, total: bar.update(tasks[e], completed=done, total=total),
             on_failure=lambda failure: bar.console.print(f"failed: {failure.text}", markup=False),
+            on_stale=lambda e, results: bar.console.print(
+                f"{e.name}: {results} kept results are stale, what computes them has changed: they run again"
+            ),
         )
     part = (
         ""

@@ -1,9 +1,10 @@
 """Runs the cells of experiments in worker processes and keeps every result, so that nothing is computed twice.
 
-A result lies in `<folder>/<experiment>/<digest>.json`. The digest covers the cell and the source of what computed it:
-the scheduling and simulator packages and those modules of `justitia_benchmarks.experiments` that the experiment's own
-module imports. So a change there runs again, a change of reports or of this file does not. Files are written whole or
-not at all: a run that is interrupted, even killed, goes on where it was.
+A result lies in `<folder>/<experiment>/<digest of the cell>.json` and holds the digest of the source that computed it:
+the scheduling and simulator packages with their data files, and those modules of `justitia_benchmarks.experiments` that
+the experiment's own module imports. A result of another source is stale: it is reported and computed again. A change of
+reports or of this file makes nothing stale. Files are written whole or not at all: a run that is interrupted, even
+killed, goes on where it was.
 
 A cell that fails is named, with its error, and the others go on. Its experiment has no report.
 """
@@ -46,10 +47,12 @@ class Outcome:
     rows: list[Row] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     computed: int = 0
+    stale: int = 0
 
 
 OnDone = Callable[[Experiment, int, int], None]
 OnFailure = Callable[[Failure], None]
+OnStale = Callable[[Experiment, int], None]
 
 
 def run_experiments(
@@ -59,23 +62,30 @@ def run_experiments(
     jobs: int,
     on_done: OnDone = lambda experiment, done, total: None,
     on_failure: OnFailure = lambda failure: None,
+    on_stale: OnStale = lambda experiment, results: None,
 ) -> list[Outcome]:
     """Compute what `folder` does not hold yet, `jobs` cells at a time; one outcome per experiment, in order."""
-    paths = {e: [folder / e.name / f"{digest(e, cell)}.json" for cell in cells] for e, cells in plan.items()}
+    paths = {e: [folder / e.name / f"{cell_digest(cell)}.json" for cell in cells] for e, cells in plan.items()}
     outcomes = {e: Outcome(e) for e in plan}
-    missing = [
-        (e, cell, path) for e, cells in plan.items() for cell, path in zip(cells, paths[e], strict=True)
-        if not path.exists()
-    ]  # fmt: skip
-    left = {e: sum(m[0] is e for m in missing) for e in plan}
+    missing: list[Task] = []
+    for e, cells in plan.items():
+        source = source_digest(e)
+        for cell, path in zip(cells, paths[e], strict=True):
+            if not path.exists() or json.loads(path.read_bytes())["source"] != source:
+                missing.append(Task(e, cell, source, path))
+        outcomes[e].stale = sum(task.experiment is e and task.path.exists() for task in missing)
+        if outcomes[e].stale:
+            on_stale(e, outcomes[e].stale)
+    left = {e: sum(task.experiment is e for task in missing) for e in plan}
     for e, cells in plan.items():
         on_done(e, len(cells) - left[e], len(cells))
-    for (e, cell, path), future in _computed(missing, jobs):
+    for task, future in _computed(missing, jobs):
+        e = task.experiment
         try:
-            write_bytes(path, future.result())
+            write_bytes(task.path, future.result())
             outcomes[e].computed += 1
         except Exception as error:
-            failure = Failure(e.name, cell, f"{type(error).__name__}: {error}")
+            failure = Failure(e.name, task.cell, f"{type(error).__name__}: {error}")
             outcomes[e].failures.append(failure)
             on_failure(failure)
         left[e] -= 1
@@ -88,21 +98,26 @@ def run_experiments(
     return list(outcomes.values())
 
 
-def digest(experiment: Experiment, cell: Cell) -> str:
-    """Names the cell's result: another one if the cell, or the source that computes it, is another."""
-    content = hashlib.sha256(_canonical([dict(cell.parameters), cell.seed]))
+def cell_digest(cell: Cell) -> str:
+    """Names the cell's result."""
+    return hashlib.sha256(_canonical([dict(cell.parameters), cell.seed])).hexdigest()[:20]
+
+
+def source_digest(experiment: Experiment) -> str:
+    """Another one if any file that decides what the experiment computes is another."""
+    content = hashlib.sha256()
     for path in source_files(type(experiment).__module__):
         content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return content.hexdigest()[:20]
 
 
 def source_files(module: str) -> list[Path]:
-    """The files that decide what the experiments of a module compute."""
+    """The files that decide what the experiments of a module compute: code, and data that code reads."""
     files: list[Path] = []
     for package in WHOLE_PACKAGES:
         spec = find_spec(package)
         for location in (spec and spec.submodule_search_locations) or []:
-            files += sorted(Path(location).rglob("*.py"))
+            files += sorted(p for p in Path(location).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     pending, seen = [module], set()
     while pending:
         spec = find_spec(name := pending.pop())
@@ -121,7 +136,14 @@ def _followed_imports(path: Path) -> Iterable[str]:
             yield node.module
 
 
-Task = tuple[Experiment, Cell, Path]
+@dataclass(frozen=True)
+class Task:
+    """A cell to compute, from which source, and where its result goes."""
+
+    experiment: Experiment
+    cell: Cell
+    source: str
+    path: Path
 
 
 def _computed(tasks: Sequence[Task], jobs: int) -> Iterable[tuple[Task, "Future[bytes]"]]:
@@ -129,9 +151,7 @@ def _computed(tasks: Sequence[Task], jobs: int) -> Iterable[tuple[Task, "Future[
     if not tasks:
         return
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {
-            pool.submit(run_cell, experiment, cell): (experiment, cell, path) for experiment, cell, path in tasks
-        }
+        futures = {pool.submit(run_cell, task.experiment, task.cell, task.source): task for task in tasks}
         try:
             for future in as_completed(futures):
                 yield futures[future], future
@@ -140,10 +160,10 @@ def _computed(tasks: Sequence[Task], jobs: int) -> Iterable[tuple[Task, "Future[
             raise
 
 
-def run_cell(experiment: Experiment, cell: Cell) -> bytes:
+def run_cell(experiment: Experiment, cell: Cell, source: str) -> bytes:
     """The content of the cell's file. Raises ValueError on figures that JSON cannot hold."""
     figures = dict(experiment.run(cell))
-    return _canonical({"parameters": dict(cell.parameters), "seed": cell.seed, "figures": figures})
+    return _canonical({"parameters": dict(cell.parameters), "seed": cell.seed, "source": source, "figures": figures})
 
 
 def _canonical(value: object) -> bytes:

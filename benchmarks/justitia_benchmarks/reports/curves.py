@@ -67,7 +67,7 @@ def draw(path: Path, panels: Sequence[Panel], ylabel: str, xlabel: str = "second
             lowest = max(row for row in range(rows) if row * columns + column < len(panels))
             grid[lowest, column].set_xlabel(xlabel)
         handles = [mpl.lines.Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), max(2, 2 * columns)))
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 8, 3 * columns))
         figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

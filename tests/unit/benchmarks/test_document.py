@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from justitia_benchmarks.document import write_document
-from justitia_benchmarks.experiment import Cell
+from justitia_benchmarks.experiment import Cell, Verdict
 from justitia_benchmarks.runner import Failure, Outcome
 from support.experiments import Squares
 
@@ -47,6 +47,12 @@ def test_nothing_of_an_earlier_document_stays(tmp_path: Path, outcome: Outcome) 
 def test_the_same_rows_give_the_same_document(tmp_path: Path, outcome: Outcome) -> None:
     first = write_document([outcome], tmp_path / "a").read_bytes()
     assert write_document([outcome], tmp_path / "b").read_bytes() == first
+
+
+def test_the_document_opens_with_the_command_and_how_to_read_it(tmp_path: Path, outcome: Outcome) -> None:
+    opening = write_document([outcome], tmp_path / "results").read_text().split("## Claims")[0]
+    assert "make reproduce" in opening
+    assert all(f"**{verdict.value}**" in opening for verdict in Verdict)
 
 
 def test_a_partial_run_says_that_it_is_one(tmp_path: Path, outcome: Outcome) -> None:

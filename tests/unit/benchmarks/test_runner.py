@@ -8,7 +8,7 @@ import pytest
 
 from justitia_benchmarks import runner
 from justitia_benchmarks.experiment import Cell, Experiment
-from justitia_benchmarks.runner import Outcome, digest, run_experiments, source_files
+from justitia_benchmarks.runner import Outcome, cell_digest, run_experiments, source_digest, source_files
 from support.experiments import Squares
 
 
@@ -71,14 +71,36 @@ def test_a_failing_cell_names_itself_and_the_others_finish(tmp_path: Path, marks
 def test_a_result_says_what_it_is_of(tmp_path: Path, marks: Path) -> None:
     squares = Squares(marks)
     run(squares, tmp_path / "out")
-    path = tmp_path / "out" / "squares" / f"{digest(squares, Cell({'x': 2}, 1))}.json"
-    assert json.loads(path.read_bytes()) == {"parameters": {"x": 2}, "seed": 1, "figures": {"square": 5}}
+    path = tmp_path / "out" / "squares" / f"{cell_digest(Cell({'x': 2}, 1))}.json"
+    source = source_digest(squares)
+    assert json.loads(path.read_bytes()) == {
+        "parameters": {"x": 2}, "seed": 1, "source": source, "figures": {"square": 5},
+    }  # fmt: skip
 
 
-def test_the_digest_depends_on_the_cell(marks: Path) -> None:
+def test_results_of_another_source_are_reported_as_stale_and_computed_again(
+    tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     squares = Squares(marks)
+    run(squares, tmp_path / "out")
+    monkeypatch.setattr(runner, "source_digest", lambda experiment: "another")
+    told: list[tuple[Experiment, int]] = []
+    [outcome] = run_experiments(
+        {squares: squares.cells(False)}, tmp_path / "out", jobs=1, on_stale=lambda e, results: told.append((e, results))
+    )
+    assert (outcome.stale, outcome.computed, told) == (6, 6, [(squares, 6)])
+    again = run(squares, tmp_path / "out")
+    assert (again.stale, again.computed) == (0, 0)
+    assert len(list((tmp_path / "out" / "squares").iterdir())) == 6
+
+
+def test_what_was_never_computed_is_not_stale(tmp_path: Path, marks: Path) -> None:
+    assert run(Squares(marks), tmp_path / "out").stale == 0
+
+
+def test_the_digest_depends_on_the_cell() -> None:
     cells = [Cell({"x": 1}, 0), Cell({"x": 2}, 0), Cell({"x": 1}, 1), Cell({"y": 1}, 0), Cell({"x": 1.0}, 0)]
-    assert len({digest(squares, cell) for cell in cells}) == len(cells)
+    assert len({cell_digest(cell) for cell in cells}) == len(cells)
 
 
 @pytest.mark.parametrize("changed", ["family", "shared"])
@@ -93,13 +115,12 @@ def test_the_digest_follows_the_source_of_the_experiment_and_of_what_it_imports_
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(runner, "FOLLOWED", "evaluations")
     experiment = type("Anything", (), {"__module__": "evaluations.family"})()
-    cell = Cell({"x": 1}, 0)
     try:
-        before = digest(experiment, cell)
+        before = source_digest(experiment)
         (package / "unrelated.py").write_text("y = 2\n")
-        assert digest(experiment, cell) == before
+        assert source_digest(experiment) == before
         (package / f"{changed}.py").write_text(sources[changed] + "# changed\n")
-        assert digest(experiment, cell) != before
+        assert source_digest(experiment) != before
     finally:
         sys.modules.pop("evaluations", None)
 
@@ -110,4 +131,17 @@ def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment
         for path in source_files("justitia_benchmarks.experiments.justitia.starvation")
     }
     assert {"justitia_scheduling/tiered.py", "justitia_simulator/engine.py", "justitia/serving.py"} <= names
+    assert {"data/conversation-arrivals.json", "data/lengths.json"} <= names
     assert "justitia_benchmarks/document.py" not in names
+
+
+def test_the_digest_follows_data_files(tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "recorded_data"
+    (package / "data").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "data" / "lengths.json").write_text("[1]")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(runner, "WHOLE_PACKAGES", ("recorded_data",))
+    before = source_digest(Squares(marks))
+    (package / "data" / "lengths.json").write_text("[2]")
+    assert source_digest(Squares(marks)) != before

@@ -1,73 +1,130 @@
 """How the paper's workload is served here.
 
-300 runs with exact class counts, arrivals shaped like Mooncake's in windows of 18, 9 and 6 minutes. Tenants are charged
-engine time, except under VTC: there each run is a client of its own and pays p + 2d, the paper's baseline. All other
-policies see one tenant.
+*Workload.* 300 runs with exact class counts; arrivals shaped like Mooncake's in windows of 18, 9 and 6 minutes, the
+paper's densities 1x, 2x and 3x. One more load, `u=2.5, no DM`, leaves out the three runs of document merging, which are
+most of the work, and stretches the arrivals of the others to that offered load u. Nothing is shared between prompts:
+the paper counts each prompt whole. The few prompts that would not fit the smallest KV space are cut to it.
 
-Engines: Llama-2-7B on an A10G, whose step times were validated against measured runs, and two of the paper's by a rule
-that was not: all step times × (parameters / 6.7e9) × (600 GB/s / memory bandwidth), KV space as the paper gives it (459
-blocks of 16 for 7B on an A100-PCIe-40GB) or what the weights leave of 90 % of the memory (32B on an H800-PCIe-80GB, 262
-kB per token). 13B on four V100 is left out: the rule knows nothing of tensor parallelism over PCIe.
+*Engines.* vLLM as the paper had it: prompts prefilled in steps of their own, optimistic admission, blocks of 16 tokens,
+KV swapped to the host where it runs out. Step times are those of `a100-40g-llama2-7b` (put together from measured
+parts, not validated end to end), for larger models by a rule that was not measured either:
+
+- linear layers: × parameters / 6.74e9 × 1,555 GB/s / memory bandwidth (of all GPUs together);
+- reading a KV token: × its bytes / 524,288 × the same ratio of bandwidths; swapping it: × bytes / 524,288 / GPUs;
+- overhead of a step: the same. What tensor parallelism spends between GPUs is left out.
+
+KV space: the paper gives it for 7B only, 459 blocks of 16, 7,344 tokens. 13B on four V100 has the same, since what 90 %
+of the memory leaves (33,700 tokens) is not contended in any window; 32B on an H800 has what 90 % leaves, 20,976.
+
+*Policies.* Tenants are charged engine time, except under VTC: there each run is a client of its own and pays p + 2d,
+the paper's baseline. All other policies see one tenant.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from msgspec.structs import replace
+import msgspec
 
 from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import Seconds, Tokens
+from justitia_scheduling.policy import Policy
 from justitia_scheduling.registry import build_policy
+from justitia_simulator.arrivals import offered_load, scaled_to_load
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import Prediction
-from justitia_simulator.profiles import EngineProfile, find_profile
+from justitia_simulator.profiles import EngineProfile, Preemption, find_profile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.suite import agent_suite, per_run
-from justitia_simulator.timing import Coefficients, SeparateTiming
-from justitia_simulator.workload import WorkloadRun
+from justitia_simulator.timing import LayerTiming
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun
 
+BASE = "a100-40g-llama2-7b"
 WINDOWS: dict[str, Seconds] = {"1x": 1080.0, "2x": 540.0, "3x": 360.0}
-BASE = "a10g-llama2-7b"
+WITHOUT_DM = "u=2.5, no DM"
+LOADS = (*WINDOWS, WITHOUT_DM)
+CONTENDED_LOAD = 2.5
+LARGEST_CLASS = "DM"
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Factor on the A10G's step times, and KV space in tokens."""
+    """`parameters` in 1e9, `bandwidth` in GB/s of all `gpus`, `kv_bytes` a token of KV takes, KV space in tokens."""
 
-    slower: float
+    parameters: float
+    bandwidth: float
+    kv_bytes: int
     kv_tokens: Tokens
+    gpus: int = 1
 
 
+REFERENCE = "7B"
 MODELS = {
-    "7B-A10G": ServedModel(1.0, 10_000),
-    "7B-A100": ServedModel(600 / 1555, 7_344),
-    "32B-H800": ServedModel(32.5 / 6.7 * 600 / 2039, 26_000),
+    REFERENCE: ServedModel(6.74, 1555, 524_288, 7_344),
+    "13B": ServedModel(13.0, 4 * 900, 819_200, 7_344, gpus=4),
+    "32B": ServedModel(32.8, 2039, 262_144, 20_976),
 }
 
 
 def profile_of(model: str) -> EngineProfile:
-    served, base = MODELS[model], find_profile(BASE)
-    assert isinstance(base.timing, SeparateTiming)
-    timing = SeparateTiming(
-        _scaled(base.timing.decode, served.slower),
-        _scaled(base.timing.prefill, served.slower),
-        base.timing.overhead * served.slower,
+    """The engine that serves the model, by the rule above."""
+    served, first, base = MODELS[model], MODELS[REFERENCE], find_profile(BASE)
+    assert isinstance(base.timing, LayerTiming)
+    layers = served.parameters / first.parameters * first.bandwidth / served.bandwidth
+    kv = served.kv_bytes / first.kv_bytes
+    timing = LayerTiming(
+        tuple((tokens, seconds * layers) for tokens, seconds in base.timing.layers),
+        base.timing.per_kv_token * kv * first.bandwidth / served.bandwidth,
+        base.timing.overhead,
     )
-    return replace(base, name=model, timing=timing, kv_tokens=served.kv_tokens, validated=False)
+    return msgspec.structs.replace(
+        base,
+        name=model,
+        timing=timing,
+        kv_tokens=served.kv_tokens,
+        token_budget=None,
+        preemption=Preemption.SWAP,
+        swap_per_token=base.swap_per_token * kv / served.gpus,
+    )
 
 
-def serve(
-    policy: str, workload: list[WorkloadRun], prediction: Prediction, model: str = "7B-A10G", label: str = ""
-) -> PolicyResults:
-    """Serve the workload under the policy, as the module says."""
+def suite(seed: int, load: str, count: int = 300, model: str = REFERENCE) -> list[WorkloadRun]:
+    """`count` runs at one of :data:`LOADS`; without document merging there are fewer."""
+    window = WINDOWS.get(load, WINDOWS["2x"]) * count / 300
+    runs = [as_served(run) for run in agent_suite(count, seed=seed, window=window)]
+    if load in WINDOWS:
+        return runs
     profile = profile_of(model)
-    runs, cost = (per_run(workload), WeightedTokens()) if policy == "vtc" else (workload, EngineTime(profile.charge))
-    engine = Engine(build_policy(policy, cost), profile, label=label or policy, prediction=prediction, sample_every=1e9)
-    return engine.serve(runs)
+    others = [run for run in runs if run.application != LARGEST_CLASS]
+    return scaled_to_load(others, CONTENDED_LOAD, profile.kv_tokens, iteration(profile))
 
 
-def suite(seed: int, density: str, count: int = 300) -> list[WorkloadRun]:
-    """`count` runs at the density's arrival rate."""
-    return agent_suite(count, seed=seed, window=WINDOWS[density] * count / 300)
+def load_of(workload: list[WorkloadRun], model: str) -> float:
+    """The offered load u."""
+    profile = profile_of(model)
+    return offered_load(workload, profile.kv_tokens, iteration(profile))
+
+
+def iteration(profile: EngineProfile) -> Seconds:
+    """A decode step, of at most 64 requests, that reads all KV."""
+    return profile.timing.step(0, 1, profile.kv_tokens)
+
+
+def serve(policy: str, workload: list[WorkloadRun], prediction: Prediction, model: str = REFERENCE) -> PolicyResults:
+    """Serve the workload under the policy, as the module says."""
+    runs = per_run(workload) if policy == "vtc" else workload
+    return serve_under([built(policy, model)], policy, runs, prediction, model)
+
+
+def built(policy: str, model: str = REFERENCE) -> Policy:
+    """The policy with the cost model that it has here."""
+    return build_policy(policy, WeightedTokens() if policy == "vtc" else EngineTime(profile_of(model).charge))
+
+
+def serve_under(
+    policies: list[Policy], label: str, workload: list[WorkloadRun], prediction: Prediction, model: str
+) -> PolicyResults:
+    """Serve the workload on one engine for each policy."""
+    engine = Engine(policies, profile_of(model), label=label, prediction=prediction, sample_every=1e9)
+    return engine.serve(workload)
 
 
 def jcts(results: PolicyResults) -> dict[str, Seconds]:
@@ -75,5 +132,14 @@ def jcts(results: PolicyResults) -> dict[str, Seconds]:
     return {run.run: run.jct for run in results.runs if run.jct is not None}
 
 
-def _scaled(times: Coefficients, factor: float) -> Coefficients:
-    return Coefficients(times.per_step * factor, times.per_token * factor, times.per_kv_token * factor)
+def as_served(run: WorkloadRun) -> WorkloadRun:
+    """The run with prompts of its own that fit every model's KV space."""
+    space = min(served.kv_tokens for served in MODELS.values())
+
+    def request(r: WorkloadRequest) -> WorkloadRequest:
+        output = min(r.output_tokens, space - 1)
+        return WorkloadRequest(min(r.prompt_tokens, space - output), output)
+
+    return replace(
+        run, stages=tuple(replace(stage, requests=tuple(map(request, stage.requests))) for stage in run.stages)
+    )
