@@ -1,6 +1,6 @@
 """All experiments, in the order of the document. One module per family; what several share lies beside them."""
 
 from justitia_benchmarks.experiment import Experiment
-from justitia_benchmarks.experiments import justitia, vtc
+from justitia_benchmarks.experiments import justitia, tiered, vtc
 
-EXPERIMENTS: tuple[Experiment, ...] = (*justitia.EXPERIMENTS, *vtc.EXPERIMENTS)
+EXPERIMENTS: tuple[Experiment, ...] = (*justitia.EXPERIMENTS, *vtc.EXPERIMENTS, *tiered.EXPERIMENTS)
