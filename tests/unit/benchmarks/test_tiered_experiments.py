@@ -5,12 +5,16 @@ from pathlib import Path
 import pytest
 
 from justitia_benchmarks.experiment import Cell, Verdict
+from justitia_benchmarks.experiments.tiered.charges import CHARGES, TENANTS, Charges, Metered, both, half
 from justitia_benchmarks.experiments.tiered.completion import Completion
+from justitia_benchmarks.experiments.tiered.flood import FLOODERS, LIGHT, OVERLOAD, WEIGHTS, Flood, flood
 from justitia_benchmarks.experiments.tiered.gaps import largest_part_of_bound
 from justitia_benchmarks.experiments.tiered.serving import (
     LIARS,
     PROFILE,
     THOROUGH_LIARS,
+    TRACE_LOAD,
+    TRACES,
     agents,
     contender,
     full_iteration,
@@ -18,10 +22,13 @@ from justitia_benchmarks.experiments.tiered.serving import (
     liars_of,
     serve,
     told,
+    trace_shaped,
 )
 from justitia_benchmarks.reports.tiered import NO_WORSE, no_worse
 from justitia_benchmarks.statistics import Estimate
-from justitia_simulator.arrivals import offered_load
+from justitia_scheduling.tiered import TieredJustitia
+from justitia_simulator.arrivals import full_engine_seconds, offered_load
+from justitia_simulator.engine import Engine
 from justitia_simulator.records import PolicyResults, ServiceSample
 
 WORKLOAD = agents(60, 1, 2.5, {"t1": 1.0})
@@ -92,9 +99,73 @@ def test_no_worse_is_decided_by_the_upper_end(high: float, verdict: Verdict) -> 
 
 def test_the_report_of_a_quick_run_compares_vtc_with_itself_as_one(tmp_path: Path) -> None:
     experiment = Completion()
-    cells = [c for c in experiment.cells(True) if "kappa" not in c.parameters]
-    small = [Cell({**c.parameters, "runs": 20}, c.seed) for c in cells]
+    small = [Cell({**c.parameters, "runs": 15}, c.seed) for c in experiment.cells(True)]
     claims = experiment.report([(c, experiment.run(c)) for c in small], tmp_path)
     assert all(claim.paper and claim.why for claim in claims)
-    line = next(row for row in (tmp_path / "1-one.md").read_text().splitlines() if row.startswith("| vtc"))
+    assert {p.suffix for p in tmp_path.iterdir()} == {".md", ".png"}
+    line = next(row for row in (tmp_path / "01-one.md").read_text().splitlines() if row.startswith("| vtc"))
     assert line.count("1.00 (1.00 to 1.00") == 5
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_trace_asks_for_more_than_the_engine_has_by_the_wanted_part(name: str) -> None:
+    runs = trace_shaped(name, 400, 1, {"a": 1.0, "b": 1.0})
+    work = full_engine_seconds([request for run in runs for request in run.requests], PROFILE)
+    assert work / max(run.arrival for run in runs) == pytest.approx(TRACE_LOAD, rel=0.05)
+    assert len({run.id for run in runs}) == 400
+
+
+def test_flooders_ask_for_more_than_their_share_and_the_light_tenant_for_little() -> None:
+    runs = flood(1, 300.0)
+    work = {t: full_engine_seconds([q for r in runs if r.tenant == t for q in r.requests], PROFILE) for t in WEIGHTS}
+    for tenant, weight in FLOODERS.items():
+        assert work[tenant] == pytest.approx(OVERLOAD * 300 * weight / 3, rel=0.1)
+    assert work[LIGHT] < 30
+    assert [run.arrival for run in runs] == sorted(run.arrival for run in runs)
+    assert len({run.id for run in runs}) == len(runs)
+
+
+def test_without_a_burst_shares_are_strict_and_under_srjf_they_are_not(tmp_path: Path) -> None:
+    experiment = Flood()
+    cells = [
+        Cell({**c.parameters, "seconds": 320.0}, 0)
+        for c in experiment.cells(True)
+        if c.seed == 0 and c.parameters.get("beta", "3.0") == "3.0"
+    ]
+    rows = [(cell, experiment.run(cell)) for cell in cells]
+    errors = {cell.text: figures["error_60"] for cell, figures in rows}
+    strict = next(e for text, e in errors.items() if "burst=0.0" in text)
+    srjf = next(e for text, e in errors.items() if "srjf" in text)
+    assert isinstance(strict, dict)
+    assert isinstance(srjf, dict)
+    assert strict["p95"] < 0.05 < srjf["p95"]
+    assert all(claim.why for claim in experiment.report(rows, tmp_path))
+    assert {p.suffix for p in tmp_path.iterdir()} == {".md", ".png"}
+
+
+def test_the_meter_counts_the_engine_s_time_whatever_is_charged() -> None:
+    workload = both(0)[:40]
+    seconds = []
+    for charged in CHARGES.values():
+        meter = Metered(charged, 1e9)
+        results = Engine(TieredJustitia(meter), PROFILE, label="x", prediction=told("true", 0)).serve(workload)
+        seconds.append(sum(meter.taken.values()))
+        assert max(run.finished or 0.0 for run in results.runs) >= seconds[-1]
+    assert seconds == pytest.approx([seconds[0]] * 3, rel=0.2)
+
+
+def test_the_meter_stops_after_its_seconds() -> None:
+    meter = Metered(CHARGES["p + 2d"], 5.0)
+    Engine(TieredJustitia(meter), PROFILE, label="x", prediction=told("true", 0)).serve(both(0)[:40])
+    assert 4.0 < sum(meter.taken.values()) < 8.0
+
+
+def test_half_an_engine_takes_twice_as_long() -> None:
+    assert half(PROFILE).timing.step(500, 7, 4000) == pytest.approx(2 * PROFILE.timing.step(500, 7, 4000))
+
+
+def test_charges_are_reported_by_tenant(tmp_path: Path) -> None:
+    shares = {"share": 0.5, "slowdown": 1.0}
+    rows = [(Cell({"charge": charge}, seed), dict.fromkeys(TENANTS, shares)) for charge in CHARGES for seed in (0, 1)]
+    assert Charges().report(rows, tmp_path) == []
+    assert (tmp_path / "1-charges.md").read_text().count("0.500 (0.500 to 0.500, n = 2)") == 6

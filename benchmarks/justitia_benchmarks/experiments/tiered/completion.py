@@ -1,10 +1,12 @@
-"""Completion times of agent runs: one tenant, and four of weights 1 to 4.
+"""Completion times of agent runs, of one tenant and of four of weights 1 to 4, and of requests as in traces.
 
 - `one`, `half`: one tenant at an offered load of 2.5 and of 0.5;
-- `equal`, `weighted`: four tenants at 2.5, asking for the same, or in proportion to their weights.
+- `equal`, `weighted`: four tenants at 2.5, asking for the same, or in proportion to their weights;
+- `azure-conversation`, `azure-code`, `mooncake`: four tenants that ask for the same, single requests, fewer seeds.
 
 A cell is one policy told one thing. It keeps every run's completion time, so that policies are compared in the report
-and baselines are served once. `knobs` are kappa and theta, with fewer seeds, one tenant.
+and baselines are served once. Kappa and theta are varied with one tenant, the gate's burst B (engine seconds per unit
+of weight) with four, over fewer seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +19,19 @@ from justitia_benchmarks.experiments.tiered.serving import (
     LIARS,
     PARTS,
     THOROUGH_LIARS,
+    TRACES,
     agents,
     contender,
     jcts,
     liars_of,
     serve,
     told,
+    trace_shaped,
 )
-from justitia_benchmarks.reports import tiered as reports
+from justitia_benchmarks.reports.tiered import Measured, completion
+from justitia_benchmarks.reports.tiered_fronts import fronts
 from justitia_scheduling.tiered import KAPPA, THETA, TieredJustitia
+from justitia_simulator.workload import WorkloadRun
 
 WEIGHTS = {"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}
 SCENARIOS: Mapping[str, tuple[float, Mapping[str, float], Mapping[str, float]]] = {
@@ -38,6 +44,9 @@ SCENARIOS: Mapping[str, tuple[float, Mapping[str, float], Mapping[str, float]]] 
 
 TOLD = ("true", "noisy:3", "mean", "none", LIARS)
 KAPPAS, THETAS = (1.0, 2.0, 3.0, KAPPA, 10.0), (1.5, THETA, 3.0)
+REQUESTS_PER_RUN = 4
+"""Requests of a trace where there would be one run of an agent."""
+BURSTS = (0.0, 60.0, 400.0)
 SEEDS, FRONT_SEEDS, QUICK_SEEDS = 20, 3, 2
 
 
@@ -49,16 +58,15 @@ class Completion:
     paper = "ours"
 
     def cells(self, quick: bool) -> Sequence[Cell]:
-        count, front = (100, QUICK_SEEDS) if quick else (300, FRONT_SEEDS)
+        count, front = (60, QUICK_SEEDS) if quick else (300, FRONT_SEEDS)
         plan = [(range(QUICK_SEEDS if quick else SEEDS), p) for p in _compared()]
         plan += [(range(front), p) for p in _varied((1.0, KAPPA) if quick else KAPPAS, (THETA,) if quick else THETAS)]
         return [Cell(p | {"runs": count}, seed) for seeds, p in plan for seed in seeds]
 
     def run(self, cell: Cell) -> Figures:
         p = cell.parameters
-        load, demand, weights = SCENARIOS[str(p["scenario"])]
-        workload = agents(int(p["runs"]), cell.seed, load, demand)
-        settings = {name: float(p[name]) for name in ("kappa", "theta") if name in p}
+        workload, weights = workload_of(str(p["scenario"]), int(p["runs"]), cell.seed)
+        settings = {name: float(p[name]) for name in ("kappa", "theta", "burst") if name in p}
         policy = contender(str(p["policy"]), **settings)
         prediction = told(str(p["prediction"]), cell.seed)
         results = serve(policy, workload, prediction, weights, sample_every=1.0 if weights else 1e9)
@@ -75,7 +83,17 @@ class Completion:
         }
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
-        return reports.completion(rows, folder)
+        measured = Measured.of_rows(rows)
+        fronts(measured, folder)
+        return completion(measured, folder)
+
+
+def workload_of(scenario: str, count: int, seed: int) -> tuple[list[WorkloadRun], Mapping[str, float]]:
+    """The runs, and the tenants' weights."""
+    if scenario in TRACES:
+        return trace_shaped(scenario, REQUESTS_PER_RUN * count, seed, dict.fromkeys(WEIGHTS, 1.0)), WEIGHTS
+    load, demand, weights = SCENARIOS[scenario]
+    return agents(count, seed, load, demand), weights
 
 
 def _compared() -> Iterable[dict[str, Parameter]]:
@@ -88,7 +106,14 @@ def _compared() -> Iterable[dict[str, Parameter]]:
 
 
 def _varied(kappas: Sequence[float], thetas: Sequence[float]) -> Iterable[dict[str, Parameter]]:
-    """What the defaults and the parts buy."""
+    """Traces, and what the defaults and the parts buy."""
+    for scenario in TRACES:
+        for policy in ("vtc", "srjf", "justitia"):
+            yield {"scenario": scenario, "policy": policy, "prediction": "true"}
+        for prediction in ("true", "mean", "none"):
+            yield {"scenario": scenario, "policy": DEFAULT, "prediction": prediction}
+    for burst in BURSTS:
+        yield {"scenario": "equal", "policy": DEFAULT, "prediction": "true", "burst": burst}
     for prediction in TOLD:
         for policy in (*PARTS, "justitia", DEFAULT):
             if (policy, prediction) not in {("justitia", "true"), *((DEFAULT, told) for told in TOLD[:4])}:

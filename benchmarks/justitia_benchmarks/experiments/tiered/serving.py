@@ -7,6 +7,10 @@ optimistic admission, preempted requests are recomputed. Requests that would not
 profile that reads all of M and decodes as many requests as fill it on average, `M * sum(d) / sum(C)`. Prefill, which
 this engine does in steps of its own, is not in u.
 
+*Traces.* Single requests shaped like Azure's conversation and code traces (lengths and bursts), or like Mooncake's
+conversations (their arrivals, with Azure's lengths: Mooncake's prompts are longer than M). Arrivals are stretched until
+the full engine, prefill included, has 1.2 times the window's work.
+
 *Policies.* `vtc` is fair sharing on two levels, by weight between tenants and evenly between a tenant's runs, charged
 p + 2d: with one tenant, VTC with a client for each run. All others charge tenants engine time. `srjf` is told the
 truth; it knows no weights. The parts of tiered Justitia are taken away one at a time:
@@ -18,6 +22,7 @@ truth; it knows no weights. The parts of tiered Justitia are taken away one at a
 """
 
 import math
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -28,9 +33,10 @@ from justitia_scheduling.model import KVTokenTime, RunId, Seconds, Tokens
 from justitia_scheduling.policy import OpenRequest, Policy
 from justitia_scheduling.registry import build_policy
 from justitia_scheduling.runcost import RunCosts
-from justitia_scheduling.tiered import KAPPA, THETA, TieredJustitia
-from justitia_simulator.arrivals import scaled_to_load
+from justitia_scheduling.tiered import BETA, KAPPA, THETA, TieredJustitia
+from justitia_simulator.arrivals import azure_arrivals, conversation_arrivals, full_engine_seconds, scaled_to_load
 from justitia_simulator.engine import Engine
+from justitia_simulator.mixes import CODE, CONVERSATION, Kind, single_requests
 from justitia_simulator.prediction import Prediction, Told, find_prediction
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.records import PolicyResults
@@ -41,6 +47,13 @@ PROFILE = find_profile("a10g-llama2-7b-vllm")
 DEFAULT = "tiered-justitia"
 LIARS = "liars:0.05:1000"
 THOROUGH_LIARS = f"{LIARS}, outputs too"
+TRACES: Mapping[str, tuple[Kind, Callable[[Seconds, int, random.Random], list[Seconds]]]] = {
+    "azure-conversation": (CONVERSATION, lambda window, n, rng: azure_arrivals("conversation", n / window, n, rng)),
+    "azure-code": (CODE, lambda window, n, rng: azure_arrivals("code", n / window, n, rng)),
+    "mooncake": (CONVERSATION, lambda window, n, rng: conversation_arrivals(n, window, rng)),
+}
+"""Lengths of the requests, and so many moments in a window."""
+TRACE_LOAD = 1.2
 PARTS = ("no-prompt-work", "attained-only", "no-revision", "no-stretch")
 
 
@@ -68,8 +81,10 @@ class AttainedOnly(TieredJustitia):
         self._costs = AttainedCosts(THETA)
 
 
-def contender(name: str, *, kappa: float = KAPPA, theta: float = THETA) -> Policy:
-    """A fresh policy of that name; kappa and theta are those of tiered Justitia."""
+def contender(
+    name: str, *, kappa: float = KAPPA, theta: float = THETA, beta: float = BETA, burst: float | None = None
+) -> Policy:
+    """A fresh policy of that name; the settings are those of tiered Justitia."""
     charge = EngineTime(PROFILE.charge)
     own: dict[str, Callable[[], Policy]] = {
         "vtc": lambda: TwoLevelVTC(WeightedTokens()),
@@ -77,7 +92,7 @@ def contender(name: str, *, kappa: float = KAPPA, theta: float = THETA) -> Polic
         "attained-only": AttainedOnly,
         "no-revision": lambda: TieredJustitia(charge, theta=math.inf),
         "no-stretch": lambda: TieredJustitia(charge, kappa=1.0),
-        DEFAULT: lambda: TieredJustitia(charge, kappa=kappa, theta=theta),
+        DEFAULT: lambda: TieredJustitia(charge, kappa=kappa, theta=theta, beta=beta, burst=burst),
     }
     return own[name]() if name in own else build_policy(name, charge)
 
@@ -110,6 +125,17 @@ def agents(count: int, seed: int, load: float, tenants: Mapping[str, float]) -> 
     window = 540.0 * count / 300
     runs = [as_served(run) for run in agent_suite(count, seed=seed, window=window, tenants=tenants)]
     return scaled_to_load(runs, load, PROFILE.kv_tokens, full_iteration(runs))
+
+
+def trace_shaped(name: str, count: int, seed: int, tenants: Mapping[str, float]) -> list[WorkloadRun]:
+    """`count` requests of one of :data:`TRACES`, drawn onto the tenants in proportion to their part of the demand."""
+    kind, arrivals = TRACES[name]
+    rng = random.Random(f"{seed}/{name}")
+    requests = [kind.draw(rng) for _ in range(count)]
+    owners = rng.choices(list(tenants), list(tenants.values()), k=count)
+    window = full_engine_seconds(requests, PROFILE) / TRACE_LOAD
+    moments = arrivals(window, count, rng)
+    return [as_served(run) for run in single_requests(list(zip(moments, owners, requests, strict=True)), kind.lengths)]
 
 
 def full_iteration(workload: Sequence[WorkloadRun]) -> Seconds:
