@@ -161,7 +161,8 @@ def _four_tenants(m: Measured) -> list[Claim]:
                 "≤ 1",
                 mean_interval(gaps),
                 Verdict.REACHED if max(gaps) <= 1 else Verdict.NOT_REACHED,
-                f"Reached means in all seeds; the widest is {digits(max(gaps))}. Samples 1 s apart; "
+                f"Reached means in all seeds; the widest is {digits(max(gaps))}: the bound is loose, since U takes "
+                "every step of the longest output to be as long as the longest prefill. Samples 1 s apart; "
                 f"{_text(preempted)} preemptions a seed, whose recomputed tokens are charged to nobody.",
             )
         )

@@ -6,7 +6,7 @@ sends one short chat request every 10 s by a Poisson process. True costs.
 
 Errors of shares are those of `justitia_simulator.shares` in engine seconds, for windows of 60 s and of 300 s; under
 `vtc` in its own unit. `burst` is B in engine seconds per unit of weight; without it B is the default, min(U/4, 20 s).
-U is some 1,500 s here: it counts on the longest output and the longest step, a prefill, at once.
+U is thousands of seconds here: it takes every step of the longest output to be as long as the longest prefill.
 """
 
 import math
