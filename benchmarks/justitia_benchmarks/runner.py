@@ -1,10 +1,10 @@
 """Runs the cells of experiments in worker processes and keeps every result, so that nothing is computed twice.
 
 A result lies in `<folder>/<experiment>/<digest of the cell>.json` and holds the digest of the source that computed it:
-the scheduling and simulator packages with their data files, and those modules of `justitia_benchmarks.experiments` that
-the experiment's own module imports. A result of another source is stale: it is reported and computed again. A change of
-reports or of this file makes nothing stale. Files are written whole or not at all: a run that is interrupted, even
-killed, goes on where it was.
+the scheduling and simulator packages with their data files, and those modules of `justitia_benchmarks.experiments`,
+and the baselines, that the experiment's own module imports. A result of another source is stale: it is reported and
+computed again. A change of reports or of this file makes nothing stale. Files are written whole or not at all: a run
+that is interrupted, even killed, goes on where it was.
 
 A cell that fails is named, with its error, and the others go on. Its experiment has no report.
 """
@@ -23,7 +23,7 @@ from justitia_benchmarks.experiment import Cell, Experiment, Row
 from justitia_simulator.files import write_bytes
 
 WHOLE_PACKAGES = ("justitia_scheduling", "justitia_simulator")
-FOLLOWED = "justitia_benchmarks.experiments"
+FOLLOWED = ("justitia_benchmarks.experiments.", "justitia_benchmarks.baselines")
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ def source_files(module: str) -> list[Path]:
 
 
 def _followed_imports(path: Path) -> Iterable[str]:
-    """Modules beside the experiments that the file imports: `from package.module import name`."""
+    """Modules that decide figures and that the file imports: `from package.module import name`."""
     for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(FOLLOWED + "."):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(FOLLOWED):
             yield node.module
 
 

@@ -135,6 +135,13 @@ def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment
     assert "justitia_benchmarks/document.py" not in names
 
 
+def test_the_digest_follows_the_baselines_of_an_experiment_that_has_some() -> None:
+    assert any(p.name == "baselines.py" for p in source_files("justitia_benchmarks.experiments.tiered.completion"))
+    assert not any(
+        p.name == "baselines.py" for p in source_files("justitia_benchmarks.experiments.justitia.starvation")
+    )
+
+
 def test_the_digest_follows_data_files(tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "recorded_data"
     (package / "data").mkdir(parents=True)
