@@ -11,8 +11,9 @@ seconds by what a token takes of a step's time, kept apart for prefill and decod
 
     tau = moving average of seconds / moving average of tokens,   a step's seconds split evenly over its tokens
 
-so that the seconds of all tokens sum to the time the engine was busy. Where no step's duration has been seen, tau
-comes from the cost model's coefficients if it has them, else from those of a Llama-7B on an A10G.
+so that the seconds of all tokens sum to the time the engine was busy. Steps reported as one count as so many. Where no
+step's duration has been seen, tau comes from the cost model's coefficients if it has them, else from those of a
+Llama-7B on an A10G.
 """
 
 import math
@@ -39,9 +40,11 @@ class _Average:
     seconds: Seconds = 0.0
     tokens: float = 0.0
 
-    def observe(self, seconds: Seconds, tokens: Tokens) -> None:
-        self.seconds += SMOOTHING * (seconds - self.seconds)
-        self.tokens += SMOOTHING * (tokens - self.tokens)
+    def observe(self, seconds: Seconds, tokens: Tokens, steps: int) -> None:
+        """So many steps alike."""
+        part = 1 - (1 - SMOOTHING) ** steps
+        self.seconds += part * (seconds / steps - self.seconds)
+        self.tokens += part * (tokens / steps - self.tokens)
 
 
 @dataclass(slots=True)
@@ -57,10 +60,11 @@ class TokenTime:
         prefilled = sum(p.prefilled + p.recomputed for p in step.progress)
         if not step.duration or not decoded + prefilled:
             return
+        steps = max(1, *(p.produced for p in step.progress))
         each = step.duration / (decoded + prefilled)
         for average, tokens in ((self._prefill, prefilled), (self._decode, decoded)):
             if tokens:
-                average.observe(each * tokens, tokens)
+                average.observe(each * tokens, tokens, steps)
 
     def prefill(self) -> Seconds:
         seen = self._prefill

@@ -382,7 +382,7 @@ def test_a_standby_tells_that_it_is_alive(
     standby = OperatorProcess(kubectl.kubeconfig, SYSTEM, tmp_path / "log", JUSTITIA_LIVENESS_ENDPOINT=url)
     try:
         eventually(lambda: standby.entries("watching"))
-        with urllib.request.urlopen(url, timeout=5) as response:
+        with eventually(lambda: urllib.request.urlopen(url, timeout=5)) as response:
             assert response.status == 200
     finally:
         standby.kill()

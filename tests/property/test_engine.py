@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from justitia_scheduling import boost
 from justitia_scheduling.cost import EngineTime, KVTokenTimeCost
 from justitia_scheduling.model import RequestId, Step
 from justitia_scheduling.policy import Policy
@@ -25,8 +26,10 @@ from justitia_simulator.timing import Coefficients, LinearTiming, SeparateTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 CAPACITY = 120
-WHOLE = SeparateTiming(Coefficients(0.1, 0.01, 0.001), Coefficients(0.3, 0.01), 0.05)
-MIXED = LinearTiming(0.1, 0.01, 0.02, 0.001)
+# Binary fractions: sums of steps are exact, and an arrival that falls on a step's end does so however they are added.
+TICK = 2**-10
+WHOLE = SeparateTiming(Coefficients(100 * TICK, 10 * TICK, TICK), Coefficients(300 * TICK, 10 * TICK), 50 * TICK)
+MIXED = LinearTiming(100 * TICK, 10 * TICK, 20 * TICK, TICK)
 OPTIMISTIC, SWAP = Admission.OPTIMISTIC, Preemption.SWAP
 PROFILES = {
     p.name: p
@@ -34,18 +37,19 @@ PROFILES = {
         EngineProfile("whole prompts, reserving", WHOLE, CAPACITY, max_requests=4, prefix_cache=True),
         EngineProfile("whole prompts, peak", WHOLE, CAPACITY, admission=Admission.PEAK, decode_steps_per_admission=10),
         EngineProfile("whole prompts, optimistic", WHOLE, CAPACITY, 4, OPTIMISTIC),
-        EngineProfile("whole prompts, swapping", WHOLE, CAPACITY, 4, OPTIMISTIC, None, 5, SWAP, 0.01),
+        EngineProfile("whole prompts, swapping", WHOLE, CAPACITY, 4, OPTIMISTIC, None, 5, SWAP, 10 * TICK),
         EngineProfile("mixed, reserving", MIXED, CAPACITY, 4, token_budget=16),
         EngineProfile("mixed, optimistic", MIXED, CAPACITY, 4, OPTIMISTIC, 16, 6, prefix_cache=True),
-        EngineProfile("mixed, swapping", MIXED, CAPACITY, 1, OPTIMISTIC, 3, preemption=SWAP, swap_per_token=0.01),
+        EngineProfile("mixed, swapping", MIXED, CAPACITY, 1, OPTIMISTIC, 3, preemption=SWAP, swap_per_token=10 * TICK),
     )
 }
 
 REQUEST = st.builds(
     WorkloadRequest, st.integers(1, 60), st.integers(1, 60), st.sampled_from([None, "a", "b"]), st.integers(0, 40)
 )
-STAGE = st.builds(Stage, st.lists(REQUEST, min_size=1, max_size=3).map(tuple), st.sampled_from([0.0, 0.7]))
-RUN = st.tuples(st.lists(STAGE, min_size=1, max_size=3), st.sampled_from("tuv"), st.floats(0, 20))
+STAGE = st.builds(Stage, st.lists(REQUEST, min_size=1, max_size=3).map(tuple), st.sampled_from([0.0, 700 * TICK]))
+ARRIVAL = st.integers(0, 20_000).map(lambda ticks: ticks * TICK)
+RUN = st.tuples(st.lists(STAGE, min_size=1, max_size=3), st.sampled_from("tuv"), ARRIVAL)
 
 
 @st.composite
@@ -176,17 +180,20 @@ def test_the_witness_sees_an_engine_that_holds_more_than_it_may() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(runs=workloads())
 def test_jumping_over_decode_steps_is_the_same_as_taking_them(
     name: str, profile: EngineProfile, runs: list[WorkloadRun]
 ) -> None:
-    """Where everybody waiting is looked at after every step; costs are told, so that no estimate is revised midway."""
+    """Where everybody waiting is looked at after every step; costs are told, so that no estimate is revised midway, and
+    what a token takes is not learnt, which the boosted policies do from steps of unequal duration.
+    """
     outcomes = []
     for longest in (10_000, 1):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(replica, "LONGEST_JUMP", longest)
             patch.setattr(replica, "LONGEST_JUMP_WHILE_WAITING", 1)
+            patch.setattr(boost, "SMOOTHING", 0.0)
             outcomes.append(serve(runs, profile, build_policy(name, KVTokenTimeCost()))[0].requests)
     jumped, stepped = (
         sorted(requests, key=lambda r: (r.run, r.stage, r.finished, r.admitted)) for requests in outcomes
@@ -194,4 +201,4 @@ def test_jumping_over_decode_steps_is_the_same_as_taking_them(
     assert len(jumped) == len(stepped)
     for a, b in zip(jumped, stepped, strict=True):
         assert (a.run, a.preemptions) == (b.run, b.preemptions)
-        assert (a.admitted, a.first_token, a.finished) == pytest.approx((b.admitted, b.first_token, b.finished))
+        assert (a.admitted, a.first_token, a.finished) == (b.admitted, b.first_token, b.finished)

@@ -32,7 +32,7 @@ def eventually(check: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T:
             if found:
                 return found
             failure: Exception = TimeoutError(f"still {found!r} after {seconds} s")
-        except (AssertionError, LookupError, subprocess.CalledProcessError) as error:
+        except (AssertionError, LookupError, OSError, subprocess.CalledProcessError) as error:
             failure = error
         if time.monotonic() > deadline:
             raise failure
