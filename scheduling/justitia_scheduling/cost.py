@@ -29,29 +29,10 @@ class Work(NamedTuple):
     cached: Tokens = 0
 
     @property
-    def context(self) -> Tokens:
-        return self.prompt_tokens + self.produced_before
-
-    @property
-    def tokens(self) -> Tokens:
-        p = self.progress
-        return p.prefilled + p.produced + p.recomputed
-
-    @property
-    def iterations(self) -> int:
-        """How many steps alike this stands for: a step yields one token, so as many as tokens were produced."""
-        return self.progress.produced or 1
-
-    @property
-    def kv_read(self) -> Tokens:
-        """KV tokens read in those steps, each of which leaves one more."""
-        n = self.progress.produced or 1
-        return n * (self.prompt_tokens + self.produced_before) + n * (n - 1) // 2
-
-    @property
     def useful_fraction(self) -> float:
-        recomputed = self.progress.recomputed
-        return 1.0 - recomputed / self.tokens if recomputed else 1.0
+        """The part of the tokens processed that had not been processed before."""
+        _, prefilled, produced, recomputed = self.progress
+        return 1.0 - recomputed / (prefilled + produced + recomputed) if recomputed else 1.0
 
     @property
     def kv_token_time(self) -> int:
@@ -200,7 +181,8 @@ class StepTime:
 class EngineTime:
     """Charges engine seconds: observed durations split, or estimated ones where steps are not seen.
 
-    Tokens processed again after a preemption weigh in the split and are charged to nobody.
+    Tokens processed again after a preemption weigh in the split and are charged to nobody. A step yields one token, so
+    progress of several output tokens stands for as many steps alike, each of which leaves one more token to read.
     """
 
     unit = "engine seconds"
@@ -227,13 +209,20 @@ class EngineTime:
         n = len(work) if duration is not None else max(running, len(work))
         t = self.step_time
         per_step, per_token, per_kv_token = t.per_step / n, t.per_token, t.per_kv_token
-        parts = [per_step * w.iterations + per_token * w.tokens + per_kv_token * w.kv_read for w in work]
+        parts: list[float] = []
+        longest, recomputed = 1, 0
+        for (_, prefilled, produced, again), prompt, before, _ in work:
+            steps = produced or 1
+            kv_read = steps * (prompt + before) + steps * (steps - 1) // 2
+            parts.append(per_step * steps + per_token * (prefilled + produced + again) + per_kv_token * kv_read)
+            longest, recomputed = max(longest, steps), recomputed + again
         total = sum(parts)
-        if duration is None or total == 0:
-            scale = 1.0
-        else:
+        scale = 1.0
+        if duration is not None and total:
             scale = duration / total
-            self._longest_step = max(self._longest_step, duration / max(w.iterations for w in work))
+            self._longest_step = max(self._longest_step, duration / longest)
+        if not recomputed:
+            return [part * scale for part in parts]
         return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]
 
     def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:

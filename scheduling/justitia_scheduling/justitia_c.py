@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from justitia_scheduling.cost import Work
 from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.model import Run
+from justitia_scheduling.model import KVTokenTime, Run
 
 OUTPUT_WEIGHT = 2.0
 
@@ -26,5 +26,5 @@ class JustitiaC(Justitia):
             return None
         return run.predicted_prompt + OUTPUT_WEIGHT * run.predicted_output
 
-    def run_cost(self, work: Work) -> float:
+    def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         return work.progress.prefilled + OUTPUT_WEIGHT * work.progress.produced

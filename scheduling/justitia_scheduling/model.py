@@ -6,7 +6,7 @@ KV held times iterations held: the unit of a run's cost C and of virtual time V.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 TenantId = NewType("TenantId", str)
 ApplicationId = NewType("ApplicationId", str)
@@ -48,8 +48,7 @@ class Request:
     predicted_output: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """What one step did for one request.
 
     `prefilled` counts prompt tokens processed, `produced` new output tokens, each token once in a request's

@@ -219,21 +219,25 @@ class Policy(ABC):
 
     def stepped(self, step: Step, now: Seconds) -> None:
         """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
-        requests = [self._in(p.request, Status.RUNNING) for p in step.progress]
+        running, service = self.running, self.service
+        requests = [running.get(p.request) or self._in(p.request, Status.RUNNING) for p in step.progress]
         work = [
             Work(p, r.request.prompt_tokens, r.produced, r.cached) for p, r in zip(step.progress, requests, strict=True)
         ]
-        charges = self.cost_model.step(work, step.duration, len(self.running))
+        charges = self.cost_model.step(work, step.duration, len(running))
         delivered: dict[RunId, float] = {}
-        for request, progress, done, charge in zip(requests, step.progress, work, charges, strict=True):
-            request.prefilled += progress.prefilled
-            request.produced += progress.produced
-            self._charge(request, charge)
+        for request, done, charge in zip(requests, work, charges, strict=True):
+            request.prefilled += done.progress.prefilled
+            request.produced += done.progress.produced
+            if charge:
+                service[request.tenant] += charge
+                self.on_charged(request, charge)
             run = request.run
-            run.kv_token_time += done.kv_token_time
-            if increment := self.run_cost(done):
+            kv_token_time = done.kv_token_time
+            run.kv_token_time += kv_token_time
+            if increment := self.run_cost(done, kv_token_time):
                 run.attained += increment
-                delivered[run.run.id] = delivered.get(run.run.id, 0.0) + increment
+                delivered[run.id] = delivered.get(run.id, 0.0) + increment
         if delivered:
             self.on_delivered(delivered, now)
         self.on_stepped(step, now)
@@ -268,9 +272,9 @@ class Policy(ABC):
 
     # What a policy overrides.
 
-    def run_cost(self, work: Work) -> float:
+    def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         """What this work adds to the cost of its run: KV token-time, unless the policy says otherwise."""
-        return work.kv_token_time
+        return kv_token_time
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
 

@@ -54,9 +54,6 @@ class _LongestOutput:
     current: Tokens = 1
     previous: Tokens = 1
 
-    def observe(self, produced: Tokens) -> None:
-        self.current = max(self.current, produced)
-
     def count(self) -> bool:
         """One more request; whether outputs have been forgotten with it."""
         self.seen += 1
@@ -136,9 +133,9 @@ class TieredJustitia(Policy):
         clock = self.virtual_time
         return clock.start(run) + self.kappa * self._costs[run] / clock.weight(run)
 
-    def run_cost(self, work: Work) -> float:
+    def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         prefilled = work.progress.prefilled
-        return work.kv_token_time + (prefilled * self._prompt_work if prefilled else 0.0)
+        return kv_token_time + prefilled * self._prompt_work if prefilled else kv_token_time
 
     @property
     def _prompt_work(self) -> KVTokenTime:
@@ -172,7 +169,7 @@ class TieredJustitia(Policy):
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
-        self._longest_output.observe(request.produced)
+        self._longest_output.current = max(self._longest_output.current, request.produced)
         self._charge_per_cost.add_upper(request.run.run.application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
@@ -184,7 +181,9 @@ class TieredJustitia(Policy):
         self.virtual_time.advance(sum(delivered.values()))
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
+        """The gate's heaps are put right here, while the engine computes, and not when the host waits for an answer."""
         self._derive_burst()
+        self.gate.best(self._burst)
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)

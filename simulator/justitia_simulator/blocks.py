@@ -27,12 +27,16 @@ class _Prefix:
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """What one request holds. Its first `shareable` blocks are the prefix's; `cached` tokens were there before it."""
+    """What one request holds. Its first `shareable` blocks are the prefix's; `cached` tokens were there before it.
+
+    There is `room` for so many tokens in the blocks it has.
+    """
 
     prefix: _Prefix | None
     shareable: int
     cached: Tokens
     own: int = 0
+    room: Tokens = 0
 
 
 class BlockPool:
@@ -83,23 +87,22 @@ class BlockPool:
 
     def grow(self, holding: Holding, tokens: Tokens) -> bool:
         """Hold that many tokens, no fewer than before. False, and nothing changes, if there are not enough blocks."""
+        if tokens <= holding.room:
+            return True
         blocks = self.blocks(tokens)
-        shared = 0
-        prefix = holding.prefix
+        prefix, shared, extension = holding.prefix, 0, 0
         if prefix is not None:
             shared = min(blocks, holding.shareable)
             extension = max(0, shared - prefix.blocks)
-        else:
-            extension = 0
         needed = blocks - shared - holding.own + extension
-        if needed <= 0:
-            return True
         if needed > self.free:
             return False
-        self._take(needed)
-        holding.own = blocks - shared
-        if prefix is not None:
-            prefix.blocks += extension
+        if needed > 0:
+            self._take(needed)
+            holding.own = blocks - shared
+            if prefix is not None:
+                prefix.blocks += extension
+        holding.room = blocks * self.block_size
         return True
 
     def further_steps(self, held: Sequence[Tokens], limit: int) -> int:

@@ -87,13 +87,9 @@ class _Plan:
     """The tokens of the next step, by request; `left` more may join."""
 
     left: Tokens
-    tokens: dict[RequestId, Tokens] = field(default_factory=dict)
+    tokens: dict[Inference, Tokens] = field(default_factory=dict)
 
-    def put(self, request: RequestId, tokens: Tokens) -> None:
-        self.tokens[request] = tokens
-        self.left -= tokens
-
-    def drop(self, request: RequestId) -> None:
+    def drop(self, request: Inference) -> None:
         self.left += self.tokens.pop(request, 0)
 
 
@@ -187,15 +183,14 @@ class Replica:
         for request in step.decoding:
             request.produced += steps
             request.computed += steps
-        if steps > 1:
-            for request in step.decoding:
+            if steps > 1:
                 self._grow(request, request.computed)
         for request, tokens in step.prefill:
             progress.append(self._prefilled(request, tokens, now))
         if step.decoding:
             self._to_look = max(self._to_look - steps, 0)
         self.policy.stepped(Step(progress, step.duration), now)
-        done = [r for r in self.running.values() if not r.remaining]
+        done = [r for r in self.running.values() if r.produced == r.work.output_tokens]
         for request in done:
             assert request.holding is not None
             self.pool.release(request.holding, request.computed)
@@ -224,9 +219,8 @@ class Replica:
             self._admit(plan, now)
             if plan.tokens:
                 self._to_look = self.profile.decode_steps_per_admission
-            for request in [self.running[r] for r in plan.tokens]:
-                if request.decoding:
-                    plan.drop(request.id)
+            for request in [r for r in plan.tokens if r.decoding]:
+                plan.drop(request)
             if plan.tokens:
                 return plan
         if self._plan_running(plan, now):
@@ -244,7 +238,7 @@ class Replica:
         """Give running requests their tokens. True if one was preempted for it."""
         preempted = False
         batch = list(self.running.values())
-        for request in [r for r in batch if r.decoding] + [r for r in batch if not r.decoding]:
+        for request in [r for r in batch if r.computed > r.target] + [r for r in batch if r.computed <= r.target]:
             while plan.left and request.id in self.running and not self._allot(plan, request):
                 preempted = True
                 victim = self.policy.victim()
@@ -263,7 +257,8 @@ class Replica:
             after = request.computed + tokens + (tokens == missing)
         if not self._grow(request, after):
             return False
-        plan.put(request.id, tokens)
+        plan.tokens[request] = tokens
+        plan.left -= tokens
         return True
 
     def _admit(self, plan: _Plan, now: Seconds) -> None:
@@ -323,7 +318,7 @@ class Replica:
         request = self.running.pop(name)
         assert request.holding is not None
         self.pool.release(request.holding, request.computed)
-        plan.drop(name)
+        plan.drop(request)
         request.preemptions += 1
         request.processed = max(request.processed, request.computed)
         match self.profile.preemption:
@@ -335,10 +330,9 @@ class Replica:
         self.policy.preempted(name, now)
 
     def _begin(self, plan: _Plan, now: Seconds, until: Seconds) -> None:
-        batch = [self.running[r] for r in plan.tokens]
-        decoding = [r for r in batch if r.decoding]
-        prefill = [(r, plan.tokens[r.id]) for r in batch if not r.decoding]
-        prefilled, kv_read = sum(tokens for _, tokens in prefill), sum(r.computed for r in batch)
+        decoding = [r for r in plan.tokens if r.computed > r.target]
+        prefill = [(r, tokens) for r, tokens in plan.tokens.items() if r.computed <= r.target]
+        prefilled, kv_read = sum([tokens for _, tokens in prefill]), sum([r.computed for r in plan.tokens])
         step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, self._delay)
         self._delay = 0.0
         steps = 1
@@ -351,7 +345,7 @@ class Replica:
         limit = LONGEST_JUMP
         if self.waiting:
             limit = LONGEST_JUMP_WHILE_WAITING if self._looked else max(self._to_look, 1)
-        limit = min(limit, *(r.remaining for r in step.decoding))
+        limit = min(limit, *[r.work.output_tokens - r.produced for r in step.decoding])
         if step.start + self._duration(step, limit) > until:
             inside = range(2, limit + 1)
             limit = 1 + bisect_right(inside, until, key=lambda steps: step.start + self._duration(step, steps))
@@ -369,8 +363,9 @@ class Replica:
         self.end = step.start + step.duration
 
     def _grow(self, request: Inference, tokens: Tokens) -> bool:
-        assert request.holding is not None
-        return self.pool.grow(request.holding, tokens)
+        holding = request.holding
+        assert holding is not None
+        return tokens <= holding.room or self.pool.grow(holding, tokens)
 
     @property
     def busy(self) -> bool:

@@ -180,7 +180,7 @@ def test_the_witness_sees_an_engine_that_holds_more_than_it_may() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(runs=workloads())
 def test_jumping_over_decode_steps_is_the_same_as_taking_them(
     name: str, profile: EngineProfile, runs: list[WorkloadRun]
