@@ -18,8 +18,9 @@ demo: .venv/.synced ## The main job on this machine; MODEL=FOLDER_OR_NAME for a 
 reproduce: .venv/.synced ## The papers' evaluations again, into docs/results; QUICK=1 for a look, REPRODUCE_ARGS= for its options
 	$(PYTHON_BIN) -m justitia_benchmarks $(if $(QUICK),--quick) $(REPRODUCE_ARGS)
 
-benchmark: .venv/.synced ## How long each policy takes for a decision, against the length of the queue
-	$(PYTHON_BIN) -m justitia_benchmarks.speed $(BENCHMARK_ARGS)
+benchmark: .venv/.synced ## How long each policy takes for a decision, and how fast the simulator is; into docs/results
+	$(PYTHON_BIN) -m justitia_benchmarks.speed --out docs/results/speed.md $(BENCHMARK_ARGS)
+	$(PYTHON_BIN) -m justitia_benchmarks.simulation_speed --out docs/results/simulation-speed.md
 
 test: pytest ## All checks: format, lint, types, import contracts, every test
 
