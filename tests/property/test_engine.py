@@ -173,7 +173,7 @@ def test_everything_is_served_once_in_the_space_there_is(
 
 @pytest.mark.parametrize(
     ("profile", "outputs", "preempts"),
-    [("whole prompts, reserving", 8, False), ("whole prompts, optimistic", 30, True), ("mixed, swapping", 30, False)],
+    [("whole prompts, reserving", 8, False), ("whole prompts, optimistic", 30, True), ("mixed, swapping", 30, True)],
 )
 def test_the_witness_sees_an_engine_that_holds_more_than_it_may(profile: str, outputs: int, preempts: bool) -> None:
     runs = [WorkloadRun(f"r{i}", "t", "a", 0.0, (Stage((WorkloadRequest(50, outputs),)),)) for i in range(2)]  # type: ignore[arg-type]
