@@ -14,13 +14,13 @@ import numpy as np
 
 from justitia_benchmarks.comparison import later
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
+from justitia_benchmarks.experiments.agent_runs import jcts
 from justitia_benchmarks.experiments.justitia.serving import (
     LOADS,
     MODELS,
     REFERENCE,
     WINDOWS,
     WITHOUT_DM,
-    jcts,
     load_of,
     serve,
     suite,
