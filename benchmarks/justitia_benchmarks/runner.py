@@ -1,10 +1,10 @@
 """Runs the cells of experiments in worker processes and keeps every result, so that nothing is computed twice.
 
 A result lies in `<folder>/<experiment>/<digest of the cell>.json` and holds the digest of the source that computed it:
-the scheduling and simulator packages with their data files, and those modules of `justitia_benchmarks.experiments`,
-and the baselines, that the experiment's own module imports. A result of another source is stale: it is reported and
-computed again. A change of reports or of this file makes nothing stale. Files are written whole or not at all: a run
-that is interrupted, even killed, goes on where it was.
+the scheduling and simulator packages with their data files, the experiment's own module, and every module of
+`justitia_benchmarks` that it imports, or that such a module does, but for two that decide no figures: the reports,
+which only draw, and `experiment.py`, the interface. A result of another source is stale: it is reported and computed
+again. Files are written whole or not at all: a run that is interrupted, even killed, goes on where it was.
 
 A cell that fails is named, with its error, and the others go on. Its experiment has no report.
 """
@@ -23,7 +23,8 @@ from justitia_benchmarks.experiment import Cell, Experiment, Row
 from justitia_simulator.files import write_bytes
 
 WHOLE_PACKAGES = ("justitia_scheduling", "justitia_simulator")
-FOLLOWED = ("justitia_benchmarks.experiments.", "justitia_benchmarks.baselines")
+FOLLOWED_PACKAGE = "justitia_benchmarks"
+NOT_FOLLOWED = ("reports", "experiment")
 
 
 @dataclass(frozen=True)
@@ -120,20 +121,37 @@ def source_files(module: str) -> list[Path]:
             files += sorted(p for p in Path(location).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     pending, seen = [module], set()
     while pending:
-        spec = find_spec(name := pending.pop())
-        if name in seen or spec is None or spec.origin is None:
+        path = _file_of(name := pending.pop())
+        if name in seen or path is None:
             continue
         seen.add(name)
-        files.append(Path(spec.origin))
-        pending += _followed_imports(Path(spec.origin))
+        files.append(path)
+        pending += filter(_followed, _imports(path))
     return files
 
 
-def _followed_imports(path: Path) -> Iterable[str]:
-    """Modules that decide figures and that the file imports: `from package.module import name`."""
+def _file_of(name: str) -> Path | None:
+    """Where the module is, None if the name is not a module's."""
+    try:
+        spec = find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def _imports(path: Path) -> Iterable[str]:
+    """The names that may be of modules: `a.b` of `import a.b`; `a.b` and `a.b.c` of `from a.b import c`."""
     for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(FOLLOWED):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _followed(name: str) -> bool:
+    package, *inside = name.split(".")
+    return package == FOLLOWED_PACKAGE and bool(inside) and inside[0] not in NOT_FOLLOWED
 
 
 @dataclass(frozen=True)

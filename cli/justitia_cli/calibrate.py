@@ -45,7 +45,7 @@ class Check:
 
 def calibrate_command(  # noqa: PLR0917
     base_url: Annotated[str, typer.Option(help="OpenAI base URL of the engine, or of its gateway, ending in /v1")],
-    out: Annotated[Path, typer.Option(help="The profile, for `justitia simulate --engine`")],
+    out: Annotated[Path, typer.Option(help="Profile to write (.json), for `justitia simulate --engine`")],
     api_key: Annotated[str, typer.Option(help="Key, where the endpoint wants one")] = "none",
     model: Annotated[str | None, typer.Option(help="Model name; the endpoint's only model unless given")] = None,
     kv_tokens: Annotated[

@@ -1,7 +1,7 @@
 """What commands share: one-line errors with an exit code, and options of the form NAME=VALUE."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -13,6 +13,9 @@ from typer.core import TyperGroup
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+
+WRONG_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""What the user names and is not there, is of another kind, or is not theirs; a full disk is no mistake of theirs."""
 
 output = Console()
 errors = Console(stderr=True, soft_wrap=True)
@@ -58,18 +61,30 @@ def mistakes() -> Iterator[None]:
     except ValueError as error:
         fail(str(error), EXIT_USAGE)
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        code = EXIT_USAGE if isinstance(error, WRONG_PATHS) else EXIT_FAILED
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), code)
 
 
 def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
-    """`["t1=3"]` as {"t1": "3"}. Raises ValueError that names the option."""
+    """`["t1=3"]` as {"t1": "3"}, each name once. Raises ValueError that names the option."""
     pairs = {}
     for value in values:
         name, separator, text = value.partition("=")
         if not (name and separator and text):
             raise ValueError(f"{option} {value!r}: expected NAME=VALUE")
+        if name in pairs:
+            raise ValueError(f"{option} {value}: {name!r} is given twice")
         pairs[name] = text
     return pairs
+
+
+def parse_weights_of(tenants: Collection[str], values: Sequence[str]) -> dict[str, float]:
+    """The weights that `--weight` gives to tenants of the workload. Raises ValueError if it names another."""
+    weights = parse_weights(values)
+    for tenant in weights:
+        if tenant not in tenants:
+            raise ValueError(f"--weight {tenant}: no such tenant in the workload: it has {', '.join(sorted(tenants))}")
+    return weights
 
 
 def parse_weights(values: Sequence[str], option: str = "--weight") -> dict[str, float]:

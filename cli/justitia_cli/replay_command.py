@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output, parse_pairs, parse_weights
+from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output, parse_pairs, parse_weights_of
 from justitia_cli.replay import Replay, ReplayProgress, Target
 from justitia_cli.tables import print_json, print_summary
 from justitia_simulator.records import PolicyResults
@@ -50,7 +50,7 @@ def replay_command(  # noqa: PLR0917
             seed=seed,
             time_scale=time_scale,
         )
-        weights = parse_weights(weight)
+        weights = parse_weights_of({run.tenant for run in runs}, weight)
         with Progress(
             TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(), console=errors, transient=True, disable=not errors.is_terminal,

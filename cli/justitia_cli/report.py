@@ -39,7 +39,7 @@ th { font-weight: 600; color: var(--faint); } td.text, th.text { text-align: lef
 
 
 def report_command(
-    folders: Annotated[list[Path], typer.Argument(help="Result folders")],
+    folders: Annotated[list[Path], typer.Argument(help="Result folders, of simulate or replay")],
     out: Annotated[Path, typer.Option(help="HTML file to write")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the report")] = "Policies on one workload",
     json: Annotated[bool, typer.Option("--json", help="Print the summaries as JSON instead of tables")] = False,

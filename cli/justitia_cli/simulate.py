@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from justitia_cli.console import errors, mistakes, output, parse_weights
+from justitia_cli.console import errors, mistakes, output, parse_weights_of
 from justitia_cli.tables import print_json, print_summary
 from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, ProfiledCost, WeightedTokens
-from justitia_scheduling.registry import DEFAULT_POLICY, build_policy
+from justitia_scheduling.registry import DEFAULT_POLICY, POLICIES, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import FORMS, find_prediction
 from justitia_simulator.profiles import EngineProfile, find_profile, in_chunks
@@ -28,7 +28,9 @@ SARATHI_BUDGET = 512
 def simulate_command(  # noqa: PLR0917
     workload: Annotated[Path, typer.Argument(help="Workload file (.jsonl, .jsonl.gz)")],
     out: Annotated[Path, typer.Option(help="Folder for the result files; policies already there stay")],
-    policy: Annotated[list[str], typer.Option(help="Policy, repeatable")] = [DEFAULT_POLICY],  # noqa: B006
+    policy: Annotated[list[str], typer.Option(help=f"Policy, repeatable: {', '.join(sorted(POLICIES))}")] = [  # noqa: B006
+        DEFAULT_POLICY
+    ],
     engine: Annotated[str, typer.Option(help="Engine profile: a name or a .json file")] = "a10g-llama2-7b",
     kv_tokens: Annotated[
         int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; the profile's unless given")
@@ -41,7 +43,8 @@ def simulate_command(  # noqa: PLR0917
         typer.Option(
             min=0,
             max=10**9,
-            help="Tokens of a step that mixes prompts with decoding; 0: the profile's, else 512 for sarathi",
+            help="Tokens of a step, in which prompts are mixed with decoding; 0: as the profile says, and where it "
+            "says nothing prompts have steps of their own, but for sarathi, which has 512",
         ),
     ] = 0,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
@@ -58,7 +61,7 @@ def simulate_command(  # noqa: PLR0917
     with mistakes():
         runs = load_workload(workload)
         profile = find_profile(engine)
-        weights = parse_weights(weight)
+        weights = parse_weights_of({run.tenant for run in runs}, weight)
         told = find_prediction(prediction, seed)
         policies = {
             name: [build_policy(name, build_cost_model(cost_model, profile)) for _ in range(engines)] for name in policy

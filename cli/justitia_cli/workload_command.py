@@ -40,17 +40,21 @@ def workload() -> None: ...
 @app.command("demo")
 def demo_command(  # noqa: PLR0917
     out: Annotated[Path, typer.Option(help="File to write (.jsonl or .jsonl.gz)")],
-    trace: Annotated[Path, typer.Option(help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens")] = Path(
-        "examples/traces/azure2023-conversation.csv"
-    ),
+    trace: Annotated[
+        Path, typer.Option(help="Azure CSV: TIMESTAMP,ContextTokens,GeneratedTokens; looked for from this folder")
+    ] = Path("examples/traces/azure2023-conversation.csv"),
     seed: Annotated[int, typer.Option(help="Another seed, another part of the trace")] = 1,
-    flood_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of research and batch")] = 60,
+    flood_seconds: Annotated[
+        float, typer.Option(min=1, max=1e6, help="Arrival window of research and batch, seconds")
+    ] = 60,
     research_work: Annotated[
-        float, typer.Option(min=1, max=1e9, help="Weighted tokens (prompt + 2 * output)")
+        float, typer.Option(min=1, max=1e9, help="What research asks for, weighted tokens (prompt + 2 * output)")
     ] = 150_000,
-    batch_work: Annotated[float, typer.Option(min=1, max=1e9, help="Weighted tokens")] = 150_000,
-    support_work: Annotated[float, typer.Option(min=1, max=1e9, help="Weighted tokens")] = 30_000,
-    support_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of support")] = 60,
+    batch_work: Annotated[float, typer.Option(min=1, max=1e9, help="What batch asks for, weighted tokens")] = 150_000,
+    support_work: Annotated[
+        float, typer.Option(min=1, max=1e9, help="What support asks for, weighted tokens")
+    ] = 30_000,
+    support_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of support, seconds")] = 60,
 ) -> None:
     """Two tenants flood with multi-request runs, a light one chats; arrivals and lengths are the trace's."""
     with mistakes():
@@ -80,24 +84,36 @@ def agents_command(  # noqa: PLR0917
     ] = [],  # noqa: B006
     each_run_a_tenant: Annotated[bool, typer.Option("--per-run", help="Each run is a tenant of its own")] = False,
     load: Annotated[
-        float | None, typer.Option(min=0.001, max=1000, help="Stretch the window until this load u is offered")
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=1000,
+            help="Stretch the window to this offered load: engine time of the runs, its KV full, over the window",
+        ),
     ] = None,
     engine: Annotated[str, typer.Option(help="Engine profile that --load refers to: a name or a .json file")] = (
         "a10g-llama2-7b"
     ),
     kv_tokens: Annotated[
-        int | None, typer.Option(min=1, max=10**9, help="Its KV space in tokens, where not the profile's")
+        int | None,
+        typer.Option(
+            min=1, max=10**9, help="KV space of that engine in tokens, with --load; the profile's unless given"
+        ),
     ] = None,
     seed: Seed = 1,
 ) -> None:
     """Agent runs of ten classes: 72 % small, 26 % medium, 2 % large; arrivals like a conversation trace's."""
     with mistakes():
         tenants = parse_weights(tenant, "--tenant") or ONE_TENANT
+        profile = find_profile(engine)
+        if kv_tokens is not None and load is None:
+            raise ValueError(
+                f"--kv-tokens {kv_tokens}: it is the engine's that --load refers to, and that is not given"
+            )
         runs = agent_suite(count, seed=seed, window=window, tenants=tenants)
         if each_run_a_tenant:
             runs = per_run(runs)
         if load is not None:
-            profile = find_profile(engine)
             profile = msgspec.structs.replace(profile, kv_tokens=kv_tokens or profile.kv_tokens)
             seconds = full_engine_seconds([r for run in runs for r in run.requests], profile)
             iterations = sum(run.cost for run in runs) / profile.kv_tokens

@@ -11,25 +11,18 @@ It starves: among endless short requests one that has received a quantum may nev
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds, Tokens
-from justitia_scheduling.policy import OpenRequest, Policy, Status
-from justitia_scheduling.requestqueue import RequestQueue
+from justitia_scheduling.policy import OpenRequest, Status
+from justitia_scheduling.requestorder import RequestOrder
 
 QUANTUM: Tokens = 256
 
 
-class MLFQ(Policy):
+class MLFQ(RequestOrder):
     """Order key: (attained service, arrival). Asking who gives way looks at each running request once."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self._queue = RequestQueue()
         self._at_admission: dict[RequestId, Tokens] = {}
-
-    def head(self) -> RequestId | None:
-        return self._queue.head()
-
-    def order(self) -> list[RequestId]:
-        return self._queue.order()
 
     def gives_way(self) -> RequestId | None:
         first = self._queue.first()
@@ -46,7 +39,7 @@ class MLFQ(Policy):
         self._queue.push(request, request.processed)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        self._queue.remove(request)
+        super().on_left_queue(request, now)
         if request.status is Status.RUNNING:
             self._at_admission[request.id] = request.processed
 

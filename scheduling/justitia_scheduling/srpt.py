@@ -13,26 +13,19 @@ It starves: among endless short requests a long one never runs.
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.lengths import OutputLengths
 from justitia_scheduling.model import RequestId, Seconds
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.requestqueue import RequestQueue
+from justitia_scheduling.policy import OpenRequest
+from justitia_scheduling.requestorder import RequestOrder
 
 LATE = 0.6
 """The part of its predicted output after which a request is not preempted for another."""
 
 
-class SRPT(Policy):
+class SRPT(RequestOrder):
     """Order key: (remaining work, arrival). Asking who gives way looks at each running request once."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._lengths = OutputLengths()
-        self._queue = RequestQueue()
-
-    def head(self) -> RequestId | None:
-        return self._queue.head()
-
-    def order(self) -> list[RequestId]:
-        return self._queue.order()
 
     def gives_way(self) -> RequestId | None:
         first = self._queue.first()
@@ -46,9 +39,6 @@ class SRPT(Policy):
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self._queue.push(request, request.request.prompt_tokens + self._to_produce(request))
-
-    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        self._queue.remove(request)
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         if finished:

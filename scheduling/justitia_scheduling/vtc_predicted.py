@@ -28,7 +28,7 @@ from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds, TenantId, Tokens
-from justitia_scheduling.policy import OpenRequest, Status
+from justitia_scheduling.policy import OpenRequest
 from justitia_scheduling.vtc import VTC
 
 RECENT_OUTPUTS = 5
@@ -76,15 +76,9 @@ class PredictedVTC(VTC):
         if charge:
             super().on_charged(request, charge)
 
-    def finished(self, request_id: RequestId, now: Seconds) -> None:
-        request = self._in(request_id, Status.RUNNING)
-        super().finished(request_id, now)
-        self._recent.setdefault(request.tenant, deque(maxlen=RECENT_OUTPUTS)).append(request.produced)
-        self._settle(request)
-
-    def aborted(self, request_id: RequestId, now: Seconds) -> None:
-        request = self._in(request_id)
-        super().aborted(request_id, now)
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        if finished:
+            self._recent.setdefault(request.tenant, deque(maxlen=RECENT_OUTPUTS)).append(request.produced)
         self._settle(request)
 
     def _settle(self, request: OpenRequest) -> None:

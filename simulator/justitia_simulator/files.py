@@ -1,5 +1,6 @@
 """Files that are there whole or not at all: written beside their place, then renamed into it."""
 
+import errno
 import gzip
 import os
 from collections.abc import Iterable
@@ -8,7 +9,9 @@ from tempfile import NamedTemporaryFile
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace the file at once; its folder is made if missing."""
+    """Replace the file at once; its folder is made if missing. Raises IsADirectoryError if a folder has its name."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:

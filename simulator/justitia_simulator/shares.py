@@ -2,12 +2,14 @@
 
 In each window of a given length that starts at a sample, take the tenants that were backlogged throughout: a request
 of theirs waited at every sample in it. With two or more, a tenant's share is what it was charged in the window over
-what they were all charged; due is its weight over theirs. The window's error is the largest |share - due| among them,
-and its gap the largest difference between two of them of service per weight, in the cost model's unit.
+what they were all charged; due is its weight over theirs. The window's error is the largest |share - due| among them.
+
+The gap of two tenants is how far apart, in service per weight, they got while both were backlogged: over a row of
+samples that find both waiting the range of `W_f / weight_f - W_g / weight_g`, W what a tenant was charged.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +20,18 @@ from justitia_simulator.records import PolicyResults
 Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ShareErrors:
-    """One value per window in which several tenants were backlogged."""
+def share_errors(results: PolicyResults, window: Seconds) -> Array:
+    """The error of each window in which several tenants were backlogged.
 
-    error: Array
-    gap: Array
-
-
-def share_errors(results: PolicyResults, window: Seconds) -> ShareErrors:
-    """Raises ValueError if the samples are further apart than the window is long."""
+    Raises ValueError if the samples are further apart than the window is long.
+    """
     times, service, queued = _columns(results)
     if len(times) > 1 and window < times[1] - times[0]:
         raise ValueError(f"windows of {window} s, but samples lie {times[1] - times[0]} s apart")
-    weights = np.array([results.weights.get(tenant, 1.0) for tenant in service])
+    weights = np.array([_weight(results, tenant) for tenant in service])
     amounts = np.array([service[t] for t in service])
     unbroken = np.array([_waiting_since(times, queued[t]) for t in service])
-    errors, gaps = [], []
+    errors = []
     for end, start in enumerate(np.searchsorted(times, times - window, side="left")):
         if times[end] - times[0] < window:
             continue
@@ -43,10 +40,25 @@ def share_errors(results: PolicyResults, window: Seconds) -> ShareErrors:
         if inside.sum() < 2 or not got.sum():
             continue
         due = weights[inside] / weights[inside].sum()
-        per_weight = got / weights[inside]
         errors.append(np.abs(got / got.sum() - due).max())
-        gaps.append(per_weight.max() - per_weight.min())
-    return ShareErrors(np.array(errors), np.array(gaps))
+    return np.array(errors)
+
+
+def widest_gaps(results: PolicyResults) -> Mapping[tuple[str, str], float]:
+    """The widest gap of each pair of tenants, in the cost model's unit; 0 if they never waited together."""
+    _, service, queued = _columns(results)
+    widest = dict.fromkeys(combinations(service, 2), 0.0)
+    for f, g in widest:
+        difference = service[f] / _weight(results, f) - service[g] / _weight(results, g)
+        both = (queued[f] > 0) & (queued[g] > 0)
+        edges = np.flatnonzero(both[1:] != both[:-1]) + 1
+        rows = zip(np.split(difference, edges), np.split(both, edges), strict=True)
+        widest[f, g] = max((float(np.ptp(row)) for row, waiting in rows if waiting.any()), default=0.0)
+    return widest
+
+
+def _weight(results: PolicyResults, tenant: str) -> float:
+    return results.weights.get(tenant, 1.0)
 
 
 def _columns(results: PolicyResults) -> tuple[Array, Mapping[str, Array], Mapping[str, Array]]:

@@ -61,10 +61,9 @@ def load_trace(path: Path) -> list[TraceRequest]:
                 # Seven digits of a second: the datetime parser takes six.
                 moment = datetime.fromisoformat(row["TIMESTAMP"][:26])
                 requests.append((moment, int(row["ContextTokens"]), int(row["GeneratedTokens"])))
-            except (KeyError, TypeError, ValueError) as error:
-                raise TraceError(
-                    f"{path}:{rows.line_num}: expected TIMESTAMP,ContextTokens,GeneratedTokens: {error!r}"
-                ) from None
+            except (KeyError, TypeError, ValueError):
+                columns = "TIMESTAMP,ContextTokens,GeneratedTokens: a time and two whole numbers"
+                raise TraceError(f"{path}:{rows.line_num}: expected {columns}") from None
     if not requests:
         raise TraceError(f"{path}:1: no requests in the file")
     requests.sort(key=lambda r: r[0])

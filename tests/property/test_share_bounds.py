@@ -23,6 +23,7 @@ from justitia_scheduling.model import RequestId, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.vtc import VTC
+from support import backlog
 from support.preempting_engine import PreemptingEngine
 from support.reserving_engine import Job, ReservingEngine
 
@@ -30,20 +31,8 @@ CAPACITY = 64
 TENANTS = [TenantId(f"t{i}") for i in range(3)]
 COSTS = [KVTokenTimeCost(), WeightedTokens()]
 
-jobs = st.lists(
-    st.builds(
-        Job,
-        tenant=st.sampled_from(TENANTS),
-        prompt=st.integers(1, 30),
-        output=st.integers(1, 30),
-        arrival=st.integers(0, 60),
-        predicted=st.none() | st.floats(1, 1e6),
-        run=st.none(),
-    ),
-    min_size=10,
-    max_size=80,
-)
-weights = st.fixed_dictionaries({tenant: st.floats(0.25, 4) for tenant in TENANTS})
+jobs = backlog.jobs(TENANTS, st.none() | st.floats(1, 1e6))
+weights = backlog.weights(TENANTS)
 
 
 def largest_in_engine(cost: CostModel, workload: list[Job]) -> float:
@@ -64,28 +53,13 @@ def excess(
     host: type[ReservingEngine] = ReservingEngine,
 ) -> float:
     """How far the bounds were overstepped at the worst moment; 0 or less where they held."""
-    for tenant, w in weight.items():
-        policy.set_weight(tenant, w, 0)
-    engine = host(policy, CAPACITY, workload)
-    since: dict[frozenset[TenantId], dict[TenantId, float]] = {}
-    worst = -math.inf
-    while not engine.done:
-        engine.tick()
-        waiting = engine.backlogged()
-        served = {tenant: policy.service.get(tenant, 0.0) / weight[tenant] for tenant in TENANTS}
-        for f in TENANTS:
-            for g in TENANTS:
-                pair = frozenset((f, g))
-                if f == g or not pair <= waiting:
-                    since.pop(pair, None)
-                    continue
-                start = since.setdefault(pair, dict(served))
-                gap = (served[f] - start[f]) - (served[g] - start[g])
-                worst = max(worst, gap - allowed(f) - allowed(g))
-                counters = getattr(policy, "counters", None)
-                if counters is not None:
-                    worst = max(worst, counters[f] - counters[g] - allowed(f))
-    return worst
+    return max(
+        (
+            max(gap.service - allowed(gap.ahead) - allowed(gap.behind), gap.counter - allowed(gap.ahead))
+            for gap in backlog.gaps(policy, CAPACITY, workload, weight, host)
+        ),
+        default=-math.inf,
+    )
 
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)

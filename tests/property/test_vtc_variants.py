@@ -19,6 +19,7 @@ from justitia_scheduling.model import TenantId
 from justitia_scheduling.policy import OpenRequest, Policy
 from justitia_scheduling.vtc import VTC
 from justitia_scheduling.vtc_predicted import OracleVTC, PredictedVTC
+from support import backlog
 from support.backlog import Gap, gaps
 from support.reserving_engine import Job, ReservingEngine
 
@@ -29,20 +30,8 @@ TOKENS = WeightedTokens()
 U = 2.0 * CAPACITY
 EPSILON = 1e-6
 
-jobs = st.lists(
-    st.builds(
-        Job,
-        tenant=st.sampled_from(TENANTS),
-        prompt=st.integers(1, 30),
-        output=st.integers(1, 30),
-        arrival=st.integers(0, 60),
-        predicted=st.none(),
-        run=st.none(),
-    ),
-    min_size=10,
-    max_size=80,
-)
-weights = st.fixed_dictionaries({tenant: st.floats(0.25, 4) for tenant in TENANTS})
+jobs = backlog.jobs(TENANTS, st.none())
+weights = backlog.weights(TENANTS)
 
 
 def flood(tenant: TenantId, count: int, prompt: int, *outputs: int, arrival: int = 0) -> list[Job]:

@@ -1,8 +1,11 @@
-"""How far tenants that wait get from one another."""
+"""How far tenants that wait get from one another, and the histories that such tests serve."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from justitia_scheduling.model import TenantId
 from justitia_scheduling.policy import Policy
@@ -21,11 +24,38 @@ class Gap:
     counter: float
 
 
-def gaps(policy: Policy, capacity: int, workload: Sequence[Job], weight: Mapping[TenantId, float]) -> Iterator[Gap]:
+def jobs(tenants: Sequence[TenantId], predicted: SearchStrategy[float | None]) -> SearchStrategy[list[Job]]:
+    """Single requests of these tenants, the predicted cost of each drawn."""
+    return st.lists(
+        st.builds(
+            Job,
+            tenant=st.sampled_from(tenants),
+            prompt=st.integers(1, 30),
+            output=st.integers(1, 30),
+            arrival=st.integers(0, 60),
+            predicted=predicted,
+            run=st.none(),
+        ),
+        min_size=10,
+        max_size=80,
+    )
+
+
+def weights(tenants: Sequence[TenantId]) -> SearchStrategy[dict[TenantId, float]]:
+    return st.fixed_dictionaries({tenant: st.floats(0.25, 4) for tenant in tenants})
+
+
+def gaps(
+    policy: Policy,
+    capacity: int,
+    workload: Sequence[Job],
+    weight: Mapping[TenantId, float],
+    host: type[ReservingEngine] = ReservingEngine,
+) -> Iterator[Gap]:
     """Serve the workload to its end; after every iteration, the gaps of all ordered pairs of tenants that wait."""
     for tenant, w in weight.items():
         policy.set_weight(tenant, w, 0)
-    engine = ReservingEngine(policy, capacity, workload)
+    engine = host(policy, capacity, workload)
     counters = getattr(policy, "counters", None)
     since: dict[tuple[TenantId, TenantId], float] = {}
     while not engine.done:

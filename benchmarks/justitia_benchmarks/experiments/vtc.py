@@ -60,12 +60,7 @@ class Service:
         policies: dict[str, tuple[str, ...]] = {"real": REAL, "overload": BACKLOGGED, "overload-multi": BACKLOGGED}
         policies |= {"overload-weighted": ("fcfs", "vtc", "vtc-weighted", "drr-weighted")}
         policies |= {name: SHAPES for name in VTC_NAMES if name not in policies}
-        return [
-            Cell({"workload": workload, "policy": policy}, seed)
-            for seed in (QUICK_SEEDS if quick else SEEDS)
-            for workload, names in policies.items()
-            for policy in names
-        ]
+        return served_under(policies, quick)
 
     def run(self, cell: Cell) -> Figures:
         workload, policy = str(cell.parameters["workload"]), str(cell.parameters["policy"])
@@ -91,12 +86,7 @@ class Profiled:
             "real": ("fcfs", "lcf", "vtc", "vtc-predicted", "vtc-oracle"),
             "overload": ("fcfs", "vtc", "vtc-oracle"),
         }
-        return [
-            Cell({"workload": workload, "policy": policy}, seed)
-            for seed in (QUICK_SEEDS if quick else SEEDS)
-            for workload, names in policies.items()
-            for policy in names
-        ]
+        return served_under(policies, quick)
 
     def run(self, cell: Cell) -> Figures:
         workload, policy = str(cell.parameters["workload"]), str(cell.parameters["policy"])
@@ -146,6 +136,16 @@ class Space:
 
 
 EXPERIMENTS: Sequence[Experiment] = (Service(), Profiled(), Space())
+
+
+def served_under(policies: Mapping[str, Sequence[str]], quick: bool) -> list[Cell]:
+    """A cell for each seed, workload and policy that serves it."""
+    return [
+        Cell({"workload": workload, "policy": policy}, seed)
+        for seed in (QUICK_SEEDS if quick else SEEDS)
+        for workload, names in policies.items()
+        for policy in names
+    ]
 
 
 def requests_of(workload: str, seed: int) -> list[WorkloadRun]:

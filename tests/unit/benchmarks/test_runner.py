@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -103,26 +104,48 @@ def test_the_digest_depends_on_the_cell() -> None:
     assert len({cell_digest(cell) for cell in cells}) == len(cells)
 
 
-@pytest.mark.parametrize("changed", ["family", "shared"])
-def test_the_digest_follows_the_source_of_the_experiment_and_of_what_it_imports_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
-) -> None:
+SOURCES = {
+    "__init__": "",
+    "experiment": "",
+    "reports": "",
+    "family": "import evaluations.plainly\nfrom evaluations import reports, wholly\nfrom evaluations.shared import x\n"
+    "from evaluations.experiment import y\nclass E: pass\n",
+    "plainly": "",
+    "wholly": "",
+    "shared": "from evaluations.indirectly import x\n",
+    "indirectly": "x = 1\n",
+    "unrelated": "",
+}
+
+
+@pytest.fixture
+def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package that stands for the harness's own."""
     package = tmp_path / "evaluations"
     package.mkdir()
-    sources = {"__init__": "", "family": "from evaluations.shared import x\nclass E: pass\n", "shared": "x = 1\n"}
-    for name, text in {**sources, "unrelated": "y = 1\n"}.items():
+    for name, text in SOURCES.items():
         (package / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(runner, "FOLLOWED", "evaluations")
+    monkeypatch.setattr(runner, "FOLLOWED_PACKAGE", "evaluations")
+    yield package
+    for name in [name for name in sys.modules if name.split(".")[0] == "evaluations"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("changed", "stale"),
+    [
+        *((name, True) for name in ("family", "shared", "indirectly", "plainly", "wholly")),
+        *((name, False) for name in ("reports", "experiment", "unrelated")),
+    ],
+)
+def test_the_digest_follows_all_that_the_experiment_imports_but_the_reports_and_the_interface(
+    evaluations: Path, changed: str, stale: bool
+) -> None:
     experiment = type("Anything", (), {"__module__": "evaluations.family"})()
-    try:
-        before = source_digest(experiment)
-        (package / "unrelated.py").write_text("y = 2\n")
-        assert source_digest(experiment) == before
-        (package / f"{changed}.py").write_text(sources[changed] + "# changed\n")
-        assert source_digest(experiment) != before
-    finally:
-        sys.modules.pop("evaluations", None)
+    before = source_digest(experiment)
+    (evaluations / f"{changed}.py").write_text(SOURCES[changed] + "# changed\n")
+    assert (source_digest(experiment) != before) is stale
 
 
 def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment() -> None:
@@ -135,11 +158,21 @@ def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment
     assert "justitia_benchmarks/document.py" not in names
 
 
-def test_the_digest_follows_the_baselines_of_an_experiment_that_has_some() -> None:
-    assert any(p.name == "baselines.py" for p in source_files("justitia_benchmarks.experiments.tiered.completion"))
-    assert not any(
-        p.name == "baselines.py" for p in source_files("justitia_benchmarks.experiments.justitia.starvation")
-    )
+@pytest.mark.parametrize(
+    ("module", "experiment", "follows"),
+    [
+        ("baselines.py", "tiered.completion", True),
+        ("baselines.py", "justitia.starvation", False),
+        ("statistics.py", "justitia.completion", True),
+        ("comparison.py", "justitia.completion", True),
+        ("curves.py", "justitia.completion", False),
+    ],
+)
+def test_the_digest_follows_what_an_experiment_measures_with_or_compares_to(
+    module: str, experiment: str, follows: bool
+) -> None:
+    files = source_files(f"justitia_benchmarks.experiments.{experiment}")
+    assert any("justitia_benchmarks" in p.parts and p.name == module for p in files) is follows
 
 
 def test_the_digest_follows_data_files(tmp_path: Path, marks: Path, monkeypatch: pytest.MonkeyPatch) -> None:

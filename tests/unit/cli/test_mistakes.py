@@ -34,6 +34,12 @@ MISTAKES = [
     ("simulate good.jsonl --out out --weight t=-1", "--weight t=-1"),
     ("simulate good.jsonl --out out --weight t=nan", "--weight t=nan"),
     ("simulate good.jsonl --out out --weight t=inf", "--weight t=inf"),
+    ("simulate good.jsonl --out out --weight nobody=2", "--weight nobody: no such tenant in the workload: it has t"),
+    ("simulate good.jsonl --out out --weight t=2 --weight t=3", "--weight t=3: 't' is given twice"),
+    ("simulate good.jsonl --out empty.jsonl", "empty.jsonl: File exists"),
+    ("simulate nowhere.jsonl --out out", "nowhere.jsonl: No such file or directory"),
+    ("simulate good.jsonl --out out --engine nowhere.json", "nowhere.json: No such file or directory"),
+    ("simulate folder --out out", "folder: Is a directory"),
     ("simulate bad.jsonl --out out", "bad.jsonl:2: "),
     ("simulate torn.jsonl --out out", "torn.jsonl:2: arrival of run 'r'"),
     ("simulate empty.jsonl --out out", "empty.jsonl:1: no requests"),
@@ -43,6 +49,7 @@ MISTAKES = [
     (f"replay good.jsonl --out out --base-url {URL} --time-scale nan", "--time-scale"),
     (f"replay good.jsonl --out out --base-url {URL} --time-scale inf", "--time-scale"),
     (f"replay good.jsonl --out out --base-url {URL} --weight t=0", "--weight t=0"),
+    (f"replay good.jsonl --out out --base-url {URL} --weight nobody=2", "--weight nobody: no such tenant"),
     (f"replay good.jsonl --out out --base-url {URL} --api-key t", "--api-key 't': expected NAME=VALUE"),
     (f"replay good.jsonl --out out --base-url {URL}", "API key"),
     (f"replay bad.jsonl --out out --base-url {URL} --api-key t=k", "bad.jsonl:2: "),
@@ -55,7 +62,11 @@ MISTAKES = [
     ("workload agents --window nan --out w.jsonl", "--window"),
     ("workload agents --load nan --out w.jsonl", "--load"),
     ("workload agents --load inf --out w.jsonl", "--load"),
-    ("workload agents --load 1 --engine tpu --out w.jsonl", "unknown engine 'tpu'"),
+    ("workload agents --engine tpu --out w.jsonl", "unknown engine 'tpu'"),
+    ("workload agents --kv-tokens 5000 --out w.jsonl", "--kv-tokens 5000: it is the engine's that --load refers to"),
+    ("workload agents --out folder", "justitia: folder: Is a directory"),
+    ("workload agents --out good.jsonl/w.jsonl", "good.jsonl: "),
+    ("workload agents --tenant a=1 --tenant a=2 --out w.jsonl", "--tenant a=2: 'a' is given twice"),
     ("workload agents --tenant a=-1 --out w.jsonl", "--tenant a=-1"),
     ("workload demo --research-work inf --out w.jsonl", "--research-work"),
     ("workload demo --flood-seconds nan --out w.jsonl", "--flood-seconds"),
@@ -68,6 +79,9 @@ MISTAKES = [
     ("workload reasoning --others poems --out w.jsonl", "--others"),
     ("workload starvation --engine tpu --out w.jsonl", "unknown engine 'tpu'"),
     ("workload trace bad.jsonl --out w.jsonl", "bad.jsonl:1: "),
+    ("workload trace torn.csv --out w.jsonl", "torn.csv:2: expected TIMESTAMP,ContextTokens,GeneratedTokens: a time"),
+    ("workload trace nowhere.csv --out w.jsonl", "nowhere.csv: No such file or directory"),
+    ("workload demo --trace folder --out w.jsonl", "folder: Is a directory"),
     ("workload trace good.csv --tenant a=nan --out w.jsonl", "--tenant a=nan"),
     ("calibrate --out p.json", "Missing option '--base-url'"),
     ("calibrate --out p.json --base-url nowhere", "--base-url nowhere: expected a URL"),
@@ -87,6 +101,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bad.jsonl").write_text(GOOD + GOOD.replace("10", "-10"))
     (tmp_path / "torn.jsonl").write_text(GOOD + GOOD.replace('"arrival":0', '"arrival":1'))
     (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "torn.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.68,3,x\n")
+    (tmp_path / "folder").mkdir()
     return tmp_path
 
 

@@ -169,7 +169,7 @@ def test_an_engine_may_be_a_profiles_file_and_a_bad_one_is_named(tmp_path: Path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    _, stderr = invoke("simulate", tmp_path / "none.jsonl", "--out", tmp_path / "out", code=1)
+    _, stderr = invoke("simulate", tmp_path / "none.jsonl", "--out", tmp_path / "out", code=2)
     assert stderr == f"justitia: {tmp_path}/none.jsonl: No such file or directory\n"
 
 

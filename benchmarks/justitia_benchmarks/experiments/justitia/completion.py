@@ -1,7 +1,7 @@
 """Figures 7, 8 and 11: completion times against the baselines, who finishes later than under VTC, compute as cost.
 
 Predictions are true, so that the order is compared and not the predictor. `not_later` counts ratios up to 1, as the
-paper does; `not_late` those runs whose JCT exceeds the one under VTC by at most 10 % or 2 s, the larger of the two.
+paper does; `not_late` those runs that are not later than under VTC (`comparison.py`).
 Figure 11's variant, `justitia-c`, is served where the paper did: on the 7B model.
 
 The larger models, whose engines are a rule's, serve fewer policies and seeds.
@@ -10,14 +10,17 @@ The larger models, whose engines are a rule's, serve fewer policies and seeds.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from justitia_benchmarks.comparison import later
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
+from justitia_benchmarks.experiments.agent_runs import jcts
 from justitia_benchmarks.experiments.justitia.serving import (
     LOADS,
     MODELS,
     REFERENCE,
     WINDOWS,
     WITHOUT_DM,
-    jcts,
     load_of,
     serve,
     suite,
@@ -77,7 +80,7 @@ def _figures(served: PolicyResults, vtc: Mapping[str, float]) -> Mapping[str, ob
     own = jcts(served)
     ratios = sorted(own[run] / vtc[run] for run in own)
     worst = max(own, key=lambda run: own[run] / vtc[run])
-    late = [run for run in own if own[run] > vtc[run] + max(0.1 * vtc[run], 2.0)]
+    late = later(np.array(list(own.values())), np.array([vtc[run] for run in own]))
     by_class: dict[str, list[float]] = {}
     for run in served.runs:
         by_class.setdefault(run.application, []).append(own[run.run])
@@ -86,7 +89,7 @@ def _figures(served: PolicyResults, vtc: Mapping[str, float]) -> Mapping[str, ob
         **{f"p{p}": quantile(list(own.values()), p / 100) for p in (90, 99)},
         "largest_decile": _mean([own[run.run] for run in largest_decile(served.runs)]),
         "not_later": sum(r <= 1 + 1e-9 for r in ratios) / len(ratios),
-        "not_late": 1 - len(late) / len(own),
+        "not_late": float(1 - late.mean()),
         "worst": ratios[-1],
         "worst_later_by": own[worst] - vtc[worst],
         "ratios": [round(quantile(ratios, q / 100), 4) for q in range(101)],

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
-from justitia_benchmarks.experiments.justitia.serving import jcts, serve, suite
+from justitia_benchmarks.experiments.agent_runs import jcts
+from justitia_benchmarks.experiments.justitia.serving import serve, suite
 from justitia_benchmarks.reports.justitia_checks import report_misprediction
 from justitia_benchmarks.statistics import quantile
 from justitia_simulator.prediction import noisy

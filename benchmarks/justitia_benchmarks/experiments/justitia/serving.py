@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from justitia_benchmarks.experiments.agent_runs import full_iteration
 from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import Seconds, Tokens
 from justitia_scheduling.policy import Policy
@@ -94,18 +95,13 @@ def suite(seed: int, load: str, count: int = 300, model: str = REFERENCE) -> lis
         return runs
     profile = profile_of(model)
     others = [run for run in runs if run.application != LARGEST_CLASS]
-    return scaled_to_load(others, CONTENDED_LOAD, profile.kv_tokens, iteration(profile))
+    return scaled_to_load(others, CONTENDED_LOAD, profile.kv_tokens, full_iteration(others, profile))
 
 
 def load_of(workload: list[WorkloadRun], model: str) -> float:
     """The offered load u."""
     profile = profile_of(model)
-    return offered_load(workload, profile.kv_tokens, iteration(profile))
-
-
-def iteration(profile: EngineProfile) -> Seconds:
-    """A decode step, of at most 64 requests, that reads all KV."""
-    return profile.timing.step(0, 1, profile.kv_tokens)
+    return offered_load(workload, profile.kv_tokens, full_iteration(workload, profile))
 
 
 def serve(policy: str, workload: list[WorkloadRun], prediction: Prediction, model: str = REFERENCE) -> PolicyResults:
@@ -125,11 +121,6 @@ def serve_under(
     """Serve the workload on one engine for each policy."""
     engine = Engine(policies, profile_of(model), label=label, prediction=prediction, sample_every=1e9)
     return engine.serve(workload)
-
-
-def jcts(results: PolicyResults) -> dict[str, Seconds]:
-    """Completion time of each run."""
-    return {run.run: run.jct for run in results.runs if run.jct is not None}
 
 
 def as_served(run: WorkloadRun) -> WorkloadRun:

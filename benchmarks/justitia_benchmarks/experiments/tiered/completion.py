@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Parameter, Row
+from justitia_benchmarks.experiments.agent_runs import jcts
 from justitia_benchmarks.experiments.tiered.gaps import largest_part_of_bound
 from justitia_benchmarks.experiments.tiered.serving import (
     DEFAULT,
@@ -22,7 +23,6 @@ from justitia_benchmarks.experiments.tiered.serving import (
     TRACES,
     agents,
     contender,
-    jcts,
     liars_of,
     serve,
     told,
@@ -72,7 +72,7 @@ class Completion:
         results = serve(policy, workload, prediction, weights, sample_every=1.0 if weights else 1e9)
         lying = liars_of(workload)
         return {
-            "jct": jcts(results),
+            "jct": [round(jct, 4) for jct in jcts(results).values()],
             "cost": [run.cost for run in workload],
             "application": [run.application for run in workload],
             "lies": [run.id in lying for run in workload],

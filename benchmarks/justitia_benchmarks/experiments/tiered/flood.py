@@ -123,5 +123,5 @@ def backlogged(results: PolicyResults, seconds: Seconds) -> float:
 
 
 def _errors(results: PolicyResults, window: Seconds) -> dict[str, float]:
-    found = share_errors(results, window).error.tolist()
+    found = share_errors(results, window).tolist()
     return {"largest": max(found), "p95": quantile(found, 0.95)}

@@ -3,9 +3,8 @@
 *Engine.* `a10g-llama2-7b-vllm`: validated step times with vLLM's habits; M = 7,344 tokens of KV in blocks of 16,
 optimistic admission, preempted requests are recomputed. Requests that would not fit are cut to M.
 
-*Load.* Arrivals are stretched to an offered load u. An iteration of a full engine is taken as one decode step of the
-profile that reads all of M and decodes as many requests as fill it on average, `M * sum(d) / sum(C)`. Prefill, which
-this engine does in steps of its own, is not in u.
+*Load.* Arrivals are stretched to an offered load u, stated in the iteration of `agent_runs.py`. Prefill, which this
+engine does in steps of its own, is not in u.
 
 *Traces.* Single requests shaped like Azure's conversation and code traces (lengths and bursts), or like Mooncake's
 conversations (their arrivals, with Azure's lengths: Mooncake's prompts are longer than M). Arrivals are stretched until
@@ -27,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from justitia_benchmarks.baselines import TwoLevelVTC
+from justitia_benchmarks.experiments.agent_runs import full_iteration
 from justitia_benchmarks.experiments.justitia.serving import as_served
 from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import KVTokenTime, RunId, Seconds, Tokens
@@ -124,7 +124,7 @@ def agents(count: int, seed: int, load: float, tenants: Mapping[str, float]) -> 
     """Runs of the agent classes at this offered load; `tenants` with the part of the demand that is theirs."""
     window = 540.0 * count / 300
     runs = [as_served(run) for run in agent_suite(count, seed=seed, window=window, tenants=tenants)]
-    return scaled_to_load(runs, load, PROFILE.kv_tokens, full_iteration(runs))
+    return scaled_to_load(runs, load, PROFILE.kv_tokens, full_iteration(runs, PROFILE))
 
 
 def trace_shaped(name: str, count: int, seed: int, tenants: Mapping[str, float]) -> list[WorkloadRun]:
@@ -138,13 +138,6 @@ def trace_shaped(name: str, count: int, seed: int, tenants: Mapping[str, float])
     return [as_served(run) for run in single_requests(list(zip(moments, owners, requests, strict=True)), kind.lengths)]
 
 
-def full_iteration(workload: Sequence[WorkloadRun]) -> Seconds:
-    """The iteration of a full engine, as the module says."""
-    outputs = sum(request.output_tokens for run in workload for request in run.requests)
-    decoding = PROFILE.kv_tokens * outputs / sum(run.cost for run in workload)
-    return PROFILE.timing.step(0, decoding, PROFILE.kv_tokens)
-
-
 def serve(
     policy: Policy,
     workload: Sequence[WorkloadRun],
@@ -155,8 +148,3 @@ def serve(
 ) -> PolicyResults:
     engine = Engine(policy, PROFILE, label="served", prediction=prediction, sample_every=sample_every)
     return engine.serve(workload, weights)
-
-
-def jcts(results: PolicyResults) -> list[Seconds]:
-    """Completion time of each run, in the workload's order. All have finished."""
-    return [round(run.jct, 4) for run in results.runs if run.jct is not None]
