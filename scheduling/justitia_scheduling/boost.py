@@ -20,12 +20,12 @@ import math
 from dataclasses import dataclass, field
 
 from justitia_scheduling.cost import CostModel, EngineTime, StepTime
-from justitia_scheduling.model import RequestId, Seconds, Step, Tokens
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.requestqueue import RequestQueue
+from justitia_scheduling.model import Seconds, Step, Tokens
+from justitia_scheduling.policy import OpenRequest
+from justitia_scheduling.requestorder import RequestOrder
 from justitia_scheduling.tailslope import TailSlope
 
-UNSEEN = StepTime(per_step=0.0163, per_token=0.000244, per_kv_token=0.00000202)
+UNSEEN = StepTime(per_step=0.03, per_token=0.00025, per_kv_token=0.00000107)
 SMOOTHING = 0.02
 """A step's part in the moving averages: half of their weight is on the last 34 steps."""
 
@@ -78,23 +78,13 @@ class TokenTime:
         return self.unseen.per_token + self.unseen.per_step / max(running, 1)
 
 
-class Boosted(Policy):
+class Boosted(RequestOrder):
     """A policy whose order is arrival - b_gamma(work). `tail` holds gamma, which may be bounded from outside."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self.tail = TailSlope()
         self.token_time = TokenTime(cost_model.step_time if isinstance(cost_model, EngineTime) else UNSEEN)
-        self._queue = RequestQueue()
-
-    def head(self) -> RequestId | None:
-        return self._queue.head()
-
-    def order(self) -> list[RequestId]:
-        return self._queue.order()
-
-    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        self._queue.remove(request)
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         self.token_time.observe(step)
