@@ -22,6 +22,7 @@ from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, outpu
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import Seconds, Tokens
 from justitia_scheduling.registry import build_policy
+from justitia_sidecar.admission import UNSTARTED
 from justitia_simulator.calibration import CalibrationError, StepFit, build_profile, fit_steps
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, write_profile
@@ -60,12 +61,13 @@ def calibrate_command(  # noqa: PLR0917
     ] = 2048,
     rounds: Annotated[
         int, typer.Option(min=1, max=1000, help="How often each point is measured; the median counts")
-    ] = 5,
+    ] = 3,
     json: Annotated[bool, typer.Option("--json", help="Print coefficients, residuals and the check as JSON")] = False,
 ) -> None:
     """Measure how long the steps of a live engine take, so that simulations of it agree with it.
 
-    The engine should serve nothing else meanwhile, on a machine that is as busy as it will be in use.
+    The profile is of the engine behind a sidecar. The engine should serve nothing else meanwhile, on a machine that is
+    as busy as it will be in use.
     """
     with mistakes():
         space = None if kv_tokens is None else KVSpace(kv_tokens, block_size)
@@ -73,7 +75,8 @@ def calibrate_command(  # noqa: PLR0917
             measured = asyncio.run(_measure(base_url, api_key, model, space, max_requests, token_budget, rounds))
         except KeyboardInterrupt:
             fail("interrupted; nothing was written", EXIT_INTERRUPTED)
-        fit = fit_steps(measured.measurements.decode, measured.measurements.prefill, token_budget)
+        taken = measured.measurements
+        fit = fit_steps(taken.decode, taken.prefill, taken.arrivals, token_budget)
         profile = build_profile(
             out.stem,
             fit,
@@ -81,6 +84,7 @@ def calibrate_command(  # noqa: PLR0917
             block_size=measured.space.block_size,
             token_budget=token_budget,
             max_requests=max_requests,
+            unstarted=UNSTARTED,
         )
         check = check_profile(profile, measured.plan, measured.measurements)
         write_profile(profile, out)
@@ -141,8 +145,7 @@ def _print_json(fit: StepFit, check: Check) -> None:
         "coefficients": _coefficients(fit),
         "error": fit.error,
         "points": [
-            {"point": r.point, "measured": r.measured, "fitted": r.fitted, "spread": r.spread}
-            for r in (*fit.decode, *fit.prefill)
+            {"point": r.point, "measured": r.measured, "fitted": r.fitted, "spread": r.spread} for r in fit.points
         ],
         "check": {"simulated": check.simulated, "measured": check.measured, "error": check.error},
     }
@@ -150,7 +153,9 @@ def _print_json(fit: StepFit, check: Check) -> None:
 
 
 def _coefficients(fit: StepFit) -> dict[str, Seconds]:
-    names = ("per_step", "per_prefill_token", "per_decode", "per_kv_token", "per_request", "latency")
+    names = (
+        "per_step", "per_prefill_token", "per_attended", "per_decode", "per_kv_token", "per_request", "latency",
+    )  # fmt: skip
     return {name: getattr(fit, name) for name in names}
 
 
@@ -159,12 +164,13 @@ def _print(fit: StepFit, check: Check, space: KVSpace) -> None:
     table.add_column("point", no_wrap=True)
     for name in ("measured ms", "fitted ms", "error", "spread"):
         table.add_column(name, justify="right", no_wrap=True)
-    for r in (*fit.decode, *fit.prefill):
+    for r in fit.points:
         cells = (f"{r.measured * 1e3:.2f}", f"{r.fitted * 1e3:.2f}", f"{r.error:+.0%}", f"±{r.spread:.0%}")
         table.add_row(r.point, *cells)
     output.print(table)
     lines = (
         f"step: {fit.per_step * 1e3:.3g} ms + {fit.per_prefill_token * 1e3:.3g} ms per prompt token "
+        f"+ {fit.per_attended * 1e6:.3g} µs per token of its prompt before it "
         f"+ {fit.per_decode * 1e3:.3g} ms per decoding request + {fit.per_kv_token * 1e6:.3g} µs per KV token read",
         f"each request costs {fit.per_request * 1e3:.3g} ms more, and {fit.latency * 1e3:.3g} ms of latency",
         f"KV space: {space.tokens} tokens in blocks of {space.block_size}",

@@ -111,8 +111,27 @@ class LiveEngine:
         """Requests with these prompt lengths, sent at once."""
         return await all_of([self.request(prompt, output_tokens) for prompt in prompts])
 
-    async def request(self, prompt_tokens: Tokens, output_tokens: Tokens) -> Timeline:
-        """One request, to its end."""
+    async def arriving(
+        self, batch: Sequence[Tokens], output_tokens: Tokens, prompts: Sequence[Tokens]
+    ) -> tuple[list[Timeline], list[Timeline]]:
+        """Requests with prompts of the batch's lengths and that output; and, sent at once when all of them have begun,
+        requests of one token with `prompts`.
+        """
+        begun = [asyncio.Event() for _ in batch]
+
+        async def after_all() -> list[Timeline]:
+            for event in begun:
+                await event.wait()
+            return await self.together(prompts, 1)
+
+        decoding = [self.request(prompt, output_tokens, event) for prompt, event in zip(batch, begun, strict=True)]
+        timelines, arrived = await all_of([all_of(decoding), after_all()])
+        return timelines, arrived
+
+    async def request(
+        self, prompt_tokens: Tokens, output_tokens: Tokens, begun: asyncio.Event | None = None
+    ) -> Timeline:
+        """One request, to its end. `begun` is set when something of its answer is there."""
         prompt = self._random.choices(self._alphabet, k=prompt_tokens)
         arrived: list[tuple[Seconds, bytes]] = []
         sent = self._clock()
@@ -131,6 +150,8 @@ class LiveEngine:
             ) as response:
                 async for chunk in response.iter_bytes():
                     arrived.append((self._clock(), chunk))
+                    if begun is not None:
+                        begun.set()
         except openai.APIStatusError as error:
             raise CalibrationError(f"{self._client.base_url}: {_explain(error)}") from None
         except (openai.APIConnectionError, httpx2.HTTPError) as error:

@@ -2,9 +2,10 @@
 
 - Warm-up: a few small batches, so that nothing is compiled or connected for the first time later.
 - *Lone prompts* of several lengths, one token of output each: the time to the first token.
-- *Bursts* of short prompts, sent at once: the time to the last of their first tokens.
-- *Batches* of 1, 2, 4, ... requests that decode together, at a short context and at the longest that fits the KV space
-  side by side: the duration of a step while all of them decode.
+- *Batches* of 1, 2, 4, ... requests that decode together, at a short context and, every second size, at the longest
+  that fits the KV space side by side: the duration of a step while all of them decode.
+- *Arrivals*: short and longer prompts sent at once to a batch that decodes: the time to the last of their first tokens,
+  and the steps that the batch saw in it. This is what a loaded engine does: it reads prompts and decodes in one step.
 - *A mixed load* that the fit does not see: a few clients that send one request after another, of mixed lengths. What
   the simulator says of the same load states the profile's error.
 
@@ -21,19 +22,20 @@ import numpy as np
 
 from justitia_cli.calibrate_engine import LiveEngine, Timeline, all_of
 from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
-from justitia_simulator.calibration import CalibrationError, DecodeSample, PrefillSample
+from justitia_simulator.calibration import ArrivalSample, CalibrationError, DecodeSample, PrefillSample
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 SHORT_PROMPT = 16
 WINDOW_STEPS = 40
 """Steps for which all requests of a batch decode together."""
 
-BURSTS = (4, 16, 32)
+ARRIVALS = ((2, 4), (4, 8), (8, 16))
+"""How many decode, and how many prompts come."""
 
 LARGEST_BATCH = 64
 """Larger ones take long and are seldom reached."""
 
-MIXED_CLIENTS, MIXED_REQUESTS = 4, 6
+MIXED_CLIENTS, MIXED_REQUESTS = 4, 3
 MIXED_OUTPUT = (4, 64)
 WARM_UPS = 3
 
@@ -65,32 +67,41 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """`prompts` of `prompt_tokens` each that come once all of the batch decode."""
+
+    batch: Batch
+    prompts: int
+    prompt_tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The points to measure, each `rounds` times, and the mixed load."""
 
     prompts: tuple[Tokens, ...]
-    bursts: tuple[int, ...]
     batches: tuple[Batch, ...]
+    arrivals: tuple[Arrivals, ...]
     mixed: tuple[WorkloadRun, ...]
     rounds: int
 
     @property
     def steps(self) -> int:
-        return WARM_UPS + self.rounds * (len(self.prompts) + len(self.bursts) + len(self.batches) + 1)
+        return WARM_UPS + self.rounds * (len(self.prompts) + len(self.batches) + len(self.arrivals) + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
     decode: tuple[DecodeSample, ...]
     prefill: tuple[PrefillSample, ...]
+    arrivals: tuple[ArrivalSample, ...]
     mixed: tuple[Seconds, ...]
     """Mean duration of the mixed load's clients, of each round."""
 
 
 def plan_measurements(limits: Limits, rounds: int) -> Plan:
     """Points that fit the engine, from a single short request to as many as it takes."""
-    bursts = tuple(size for size in BURSTS if size <= min(limits.requests, limits.kv_tokens // (2 * SHORT_PROMPT)))
-    return Plan(tuple(_prompts(limits)), bursts, tuple(_batches(limits)), _mixed(limits), rounds)
+    return Plan(tuple(_prompts(limits)), tuple(_batches(limits)), tuple(_arrivals(limits)), _mixed(limits), rounds)
 
 
 def _prompts(limits: Limits) -> Iterator[Tokens]:
@@ -104,7 +115,7 @@ def _prompts(limits: Limits) -> Iterator[Tokens]:
 
 
 def _batches(limits: Limits) -> Iterator[Batch]:
-    size = 1
+    size, long_too = 1, True
     while size <= min(limits.requests, LARGEST_BATCH):
         # Every second request may come a step later than the one before, behind a gateway that sends few at once.
         output = WINDOW_STEPS + size
@@ -115,9 +126,22 @@ def _batches(limits: Limits) -> Iterator[Batch]:
         # Prompts that fill several steps: those that are done first decode while the others' are still to come.
         output += -(-size * min(room, limits.longest) // limits.token_budget)
         long = min(room, limits.longest) - output
-        if long >= 4 * SHORT_PROMPT:
+        if long_too and long >= 4 * SHORT_PROMPT:
             yield Batch(size, long, output)
-        size *= 2
+        size, long_too = size * 2, not long_too
+
+
+def _arrivals(limits: Limits) -> Iterator[Arrivals]:
+    """Prompts of 16 and, where they fit, of 256 tokens beside batches that decode long enough to see all of them."""
+    for decoding, prompts in ARRIVALS:
+        output = WINDOW_STEPS + decoding + 2 * prompts
+        batch = Batch(decoding, SHORT_PROMPT, output)
+        room = int(limits.kv_tokens * 0.9) - decoding * (SHORT_PROMPT + output)
+        if decoding >= limits.requests or SHORT_PROMPT + output > limits.longest:
+            continue
+        for length in (SHORT_PROMPT, 16 * SHORT_PROMPT):
+            if length < min(limits.longest, room // prompts):
+                yield Arrivals(batch, prompts, length)
 
 
 def _mixed(limits: Limits) -> tuple[WorkloadRun, ...]:
@@ -148,6 +172,7 @@ async def measure(engine: LiveEngine, plan: Plan, report: Report) -> Measurement
     """Carry the plan out. `report` hears how many steps are done and what comes next. Raises CalibrationError."""
     decode: list[DecodeSample] = []
     prefill: list[PrefillSample] = []
+    arrivals: list[ArrivalSample] = []
     mixed: list[Seconds] = []
     done = 0
 
@@ -170,19 +195,22 @@ async def measure(engine: LiveEngine, plan: Plan, report: Report) -> Measurement
             tell(f"prompts of {tokens} tokens")
             timeline = await engine.request(tokens, 1)
             prefill.append(PrefillSample(tokens, timeline.first - timeline.sent))
-        for size in plan.bursts:
-            tell(f"{size} prompts at once")
-            timelines = await engine.together([SHORT_PROMPT] * size, 1)
-            took = max(t.first for t in timelines) - min(t.sent for t in timelines)
-            prefill.append(PrefillSample(SHORT_PROMPT, took, size))
         for batch in plan.batches:
             tell(f"{batch.size} decoding at {batch.prompt_tokens} tokens")
             timelines = await engine.together([batch.prompt_tokens] * batch.size, batch.output_tokens)
             if (step := step_duration(timelines)) is not None:
                 decode.append(DecodeSample(batch.size, batch.kv_tokens, step))
+        for each in plan.arrivals:
+            tell(f"{each.prompts} prompts of {each.prompt_tokens} beside {each.batch.size} decoding")
+            batch = each.batch
+            decoding, arrived = await engine.arriving(
+                [batch.prompt_tokens] * batch.size, batch.output_tokens, [each.prompt_tokens] * each.prompts
+            )
+            if (seen := steps_seen(decoding, arrived)) is not None:
+                arrivals.append(ArrivalSample(batch.size, batch.kv_tokens, each.prompts, each.prompt_tokens, *seen))
         tell("a mixed load")
         mixed.append(await _serve_mixed(engine, plan.mixed))
-    return Measurements(tuple(decode), tuple(prefill), tuple(mixed))
+    return Measurements(tuple(decode), tuple(prefill), tuple(arrivals), tuple(mixed))
 
 
 async def _serve_mixed(engine: LiveEngine, clients: Sequence[WorkloadRun]) -> Seconds:
@@ -210,3 +238,17 @@ def step_duration(timelines: Sequence[Timeline]) -> Seconds | None:
         slopes.append(float(np.median((moments[second] - moments[first]) / (tokens[second] - tokens[first]))))
     slope = float(np.median(slopes)) if slopes else 0.0
     return slope if slope > 0 else None
+
+
+def steps_seen(decoding: Sequence[Timeline], arrived: Sequence[Timeline]) -> tuple[float, Seconds] | None:
+    """From the first arrival's sending to the last one's first token: tokens that each of the batch produced on
+    average, and the seconds. None where one of the batch was not decoding all that time.
+    """
+    begin, end = min(t.sent for t in arrived), max(t.first for t in arrived)
+    if any(t.first > begin or t.last < end for t in decoding):
+        return None
+    return fmean(produced_until(t, end) - produced_until(t, begin) for t in decoding), end - begin
+
+
+def produced_until(timeline: Timeline, moment: Seconds) -> Tokens:
+    return max((tokens for when, tokens in timeline.produced if when <= moment), default=0)

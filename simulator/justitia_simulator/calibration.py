@@ -2,20 +2,22 @@
 
 A step that prefills P prompt tokens, decodes n requests and reads K tokens of their KV is taken to last
 
-    T = c_0 + c_p * P + c_d * n + c_kv * K + c_r * r
+    T = c_0 + c_p * P + c_a * A + c_d * n + c_kv * K + c_r * r
 
 (the step time of the VTC artifact and of section 5 of the algorithm notes, with prompt tokens and decoding requests
-told apart: a decoding request also costs sampling, detokenising and a chunk to send). r counts the requests that begin
-in the step, and c_r is what each of them costs that others must wait for: the HTTP server, a gateway, the client, as
-far as they cannot work at several requests at a time or take processors from the engine. When N prompts of p tokens
-are sent at once, the last of their first tokens comes after
+told apart: a decoding request also costs sampling, detokenising and a chunk to send). A sums over the prompt tokens how
+many of their own prompt each attends to, p^2 / 2 for a prompt of p tokens: attention, which a long prompt shows. r
+counts the requests that begin in the step, and c_r is what each of them costs that others must wait for: the HTTP
+server, a gateway, the client, as far as they take processors from the engine. Measured are
 
-    h + ceil(N * p / token_budget) * c_0 + c_p * N * p + c_r * N
+- decode steps of several batch sizes and contexts: c_0, c_d and c_kv;
+- a lone prompt of p tokens, for several p: h + k * c_0 + c_p * p + c_a * p^2 / 2 + c_r, where h is a latency outside
+  the engine that nobody else waits for, k = ceil(p / token_budget) are chunks, and each reads the KV of those before;
+- N prompts of p tokens that come while n requests decode: from the first one's sending to the last one's first token
+  the n saw S steps, which took S * (c_0 + c_d * n + c_kv * K) + N * (c_p * p + c_a * p^2 / 2 + c_r). The engine is
+  never idle meanwhile, so that neither h nor how gradually a gateway lets the prompts in matters.
 
-where h is a latency that does not add up. Decode steps of several batch sizes and contexts give c_0, c_d and c_kv, lone
-prompts (N = 1) of several lengths c_p, and short prompts in bursts of several sizes c_r and h.
-
-All six are at least zero. Repeated measurements of one point count as their median, so that a stall of the client or
+All seven are at least zero. Repeated measurements of one point count as their median, so that a stall of the client or
 the engine does not; the fit is least squares of relative errors over the points. It is refused where the points cannot
 tell the coefficients apart, and where its mean error exceeds `TOLERATED_ERROR`. Seconds and tokens; no I/O.
 """
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 
 from justitia_scheduling.model import Seconds, Tokens
 from justitia_simulator.occupancy import Admission
-from justitia_simulator.profiles import EngineProfile
+from justitia_simulator.profiles import EngineProfile, Front
 from justitia_simulator.timing import LinearTiming
 
 TOLERATED_ERROR = 0.25
@@ -56,11 +58,24 @@ class DecodeSample:
 
 @dataclass(frozen=True, slots=True)
 class PrefillSample:
-    """`prompts` were sent at once, each of `prompt_tokens`; the last one's first token came `first_token` later."""
+    """A lone prompt's first token came `first_token` after it was sent."""
 
     prompt_tokens: Tokens
     first_token: Seconds
-    prompts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalSample:
+    """While `batch` requests decoded and read `kv_tokens` a step, `prompts` of `prompt_tokens` each were sent at once.
+    Until the last one's first token, `duration` later, each of the batch produced `steps` tokens.
+    """
+
+    batch: int
+    kv_tokens: Tokens
+    prompts: int
+    prompt_tokens: Tokens
+    steps: float
+    duration: Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +99,27 @@ class StepFit:
 
     per_step: Seconds
     per_prefill_token: Seconds
+    per_attended: Seconds
     per_decode: Seconds
     per_kv_token: Seconds
     per_request: Seconds
     latency: Seconds
     decode: tuple[Residual, ...]
     prefill: tuple[Residual, ...]
+    arrivals: tuple[Residual, ...]
 
     @property
     def error(self) -> float:
-        """Mean absolute relative error of the decode points or of the prefill points, whichever is larger."""
-        return max(fmean(abs(r.error) for r in residuals) for residuals in (self.decode, self.prefill))
+        """Mean absolute relative error of the points of a kind, of the kind for which it is largest."""
+        return max(fmean(abs(r.error) for r in kind) for kind in (self.decode, self.prefill, self.arrivals))
+
+    @property
+    def points(self) -> tuple[Residual, ...]:
+        return (*self.decode, *self.prefill, *self.arrivals)
 
     @property
     def worst(self) -> Residual:
-        return max(*self.decode, *self.prefill, key=lambda r: abs(r.error))
+        return max(self.points, key=lambda r: abs(r.error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +130,18 @@ class _Point:
 
 
 def fit_steps(
-    decode: Sequence[DecodeSample], prefill: Sequence[PrefillSample], token_budget: Tokens | None = None
+    decode: Sequence[DecodeSample],
+    prefill: Sequence[PrefillSample],
+    arrivals: Sequence[ArrivalSample],
+    token_budget: Tokens | None = None,
 ) -> StepFit:
     """The coefficients that describe these samples best. `token_budget` None: a prompt is prefilled whole.
 
     Raises CalibrationError where they do not determine them, or do not follow T.
     """
-    _check_variety(decode, prefill)
-    points = [*_decode_points(decode), *_prefill_points(prefill, token_budget)]
+    _check_variety(decode, prefill, arrivals)
+    decoding, lone = _decode_points(decode), _prefill_points(prefill, token_budget)
+    points = [*decoding, *lone, *_arrival_points(arrivals)]
     measured = np.array([median(p.values) for p in points])
     rows = np.array([p.row for p in points])
     found = nonnegative_least_squares(rows / measured[:, None], np.ones(len(points)))
@@ -124,24 +149,31 @@ def fit_steps(
         Residual(p.name, float(m), float(f), (max(p.values) - min(p.values)) / 2 / float(m))
         for p, m, f in zip(points, measured, rows @ found, strict=True)
     )
-    per_step, per_prefill_token, per_decode, per_kv_token, per_request, latency = (float(c) for c in found)
-    decoding = len({(s.batch, s.kv_tokens) for s in decode})
+    first, second = len(decoding), len(decoding) + len(lone)
+    per_step, per_prefill_token, per_attended, per_decode, per_kv_token, per_request, latency = map(float, found)
     fit = StepFit(
         per_step,
         per_prefill_token,
+        per_attended,
         per_decode,
         per_kv_token,
         per_request,
         latency,
-        residuals[:decoding],
-        residuals[decoding:],
+        decode=residuals[:first],
+        prefill=residuals[first:second],
+        arrivals=residuals[second:],
     )
     _check_error(fit)
     return fit
 
 
-def _check_variety(decode: Sequence[DecodeSample], prefill: Sequence[PrefillSample]) -> None:
-    if any(s.step <= 0 for s in decode) or any(s.first_token <= 0 for s in prefill):
+def _check_variety(
+    decode: Sequence[DecodeSample], prefill: Sequence[PrefillSample], arrivals: Sequence[ArrivalSample]
+) -> None:
+    if (
+        min((*(s.step for s in decode), *(s.first_token for s in prefill), *(s.duration for s in arrivals)), default=1)
+        <= 0
+    ):
         raise CalibrationError("a step or first token took no time: the clock or the stream cannot be trusted")
     batches = {s.batch for s in decode}
     if len(batches) < LEAST_POINTS:
@@ -155,10 +187,10 @@ def _check_variety(decode: Sequence[DecodeSample], prefill: Sequence[PrefillSamp
             f"first tokens were measured at prompts of {sorted(lengths)} tokens: a fit needs {LEAST_POINTS} different "
             "lengths (the engine's longest request or KV space is too small)"
         )
-    bursts = {s.prompts for s in prefill}
-    if len(bursts) < 2:
+    if not arrivals:
         raise CalibrationError(
-            f"first tokens were measured with {sorted(bursts)} prompts at once: what a request costs needs two numbers"
+            "no prompts came while others decoded, so what a request costs these is not known: the engine's longest "
+            "request or KV space is too small"
         )
     rows = np.array([(1.0, s.batch, s.kv_tokens) for s in decode])
     if np.linalg.matrix_rank(rows / rows.max(axis=0)) < rows.shape[1]:
@@ -170,7 +202,7 @@ def _check_variety(decode: Sequence[DecodeSample], prefill: Sequence[PrefillSamp
 def _check_error(fit: StepFit) -> None:
     if fit.error <= TOLERATED_ERROR:
         return
-    spread = fmean(r.spread for r in (*fit.decode, *fit.prefill))
+    spread = fmean(r.spread for r in fit.points)
     cause = (
         f"the same point varies by ±{spread:.0%}: repeat it on a quieter machine"
         if spread >= fit.error / 2
@@ -188,30 +220,57 @@ def _decode_points(samples: Iterable[DecodeSample]) -> list[_Point]:
     for s in samples:
         values[s.batch, s.kv_tokens].append(s.step)
     return [
-        _Point(f"{batch} decoding, {kv_tokens} KV tokens", (1.0, 0.0, batch, kv_tokens, 0.0, 0.0), taken)
+        _Point(f"{batch} decoding, {kv_tokens} KV tokens", _row(1, decoded=batch, read=kv_tokens), taken)
         for (batch, kv_tokens), taken in sorted(values.items())
     ]
 
 
 def _prefill_points(samples: Iterable[PrefillSample], token_budget: Tokens | None) -> list[_Point]:
-    values: defaultdict[tuple[int, Tokens], list[Seconds]] = defaultdict(list)
+    values: defaultdict[Tokens, list[Seconds]] = defaultdict(list)
     for s in samples:
-        values[s.prompts, s.prompt_tokens].append(s.first_token)
+        values[s.prompt_tokens].append(s.first_token)
     points = []
-    for (prompts, each), taken in sorted(values.items()):
-        tokens = prompts * each
-        steps = 1 if token_budget is None else -(-tokens // token_budget)
-        name = f"first token of {each} prompt tokens" if prompts == 1 else f"{prompts} first tokens of {each}"
-        points.append(_Point(name, (steps, tokens, 0.0, 0.0, prompts, 1.0), taken))
+    for tokens, taken in sorted(values.items()):
+        chunks = 1 if token_budget is None else -(-tokens // token_budget)
+        read = (token_budget or 0) * chunks * (chunks - 1) / 2
+        points.append(
+            _Point(f"first token of {tokens} prompt tokens", _row(chunks, (tokens,), read=read, lone=1), taken)
+        )
     return points
 
 
-def build_profile(
-    name: str, fit: StepFit, *, kv_tokens: Tokens, block_size: Tokens, token_budget: Tokens, max_requests: int
-) -> EngineProfile:
-    """The engine behind a gateway that reserves each request's whole length in KV, as the sidecar does.
+def _arrival_points(samples: Iterable[ArrivalSample]) -> list[_Point]:
+    alike: defaultdict[tuple[int, Tokens, int, Tokens], list[ArrivalSample]] = defaultdict(list)
+    for s in samples:
+        alike[s.batch, s.kv_tokens, s.prompts, s.prompt_tokens].append(s)
+    points = []
+    for (batch, kv_tokens, prompts, each), repeated in sorted(alike.items()):
+        steps = median(s.steps for s in repeated)
+        row = _row(steps, (each,) * prompts, decoded=batch * steps, read=kv_tokens * steps)
+        points.append(_Point(f"{prompts} prompts of {each} beside {batch}", row, [s.duration for s in repeated]))
+    return points
 
-    The latency h is left out: it delays a request without keeping the engine from others.
+
+def _row(
+    steps: float, prompts: Sequence[Tokens] = (), *, decoded: float = 0.0, read: float = 0.0, lone: int = 0
+) -> tuple[float, ...]:
+    """What each coefficient is multiplied by, in the order of :class:`StepFit`."""
+    attended = sum(p * p for p in prompts) / 2
+    return steps, sum(prompts), attended, decoded, read, len(prompts), lone
+
+
+def build_profile(
+    name: str,
+    fit: StepFit,
+    *,
+    kv_tokens: Tokens,
+    block_size: Tokens,
+    token_budget: Tokens,
+    max_requests: int,
+    unstarted: int,
+) -> EngineProfile:
+    """The engine behind a gateway that reserves each request's whole length in KV and lets a request in while fewer
+    than `unstarted` have yielded no token, as the sidecar does. The latency h is the gateway's.
     """
     timing = LinearTiming(fit.per_step, fit.per_prefill_token, fit.per_decode, fit.per_kv_token)
     return EngineProfile(
@@ -223,6 +282,8 @@ def build_profile(
         token_budget=token_budget,
         max_requests=max_requests,
         per_request=fit.per_request,
+        per_attended=fit.per_attended,
+        front=Front(unstarted, fit.latency),
     )
 
 

@@ -43,17 +43,30 @@ class Preemption(Enum):
     """It is moved to the host's memory and back, at `swap_per_token` each way."""
 
 
+class Front(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A gateway that keeps the queue in front of an engine, as the sidecar does.
+
+    It looks at its queue whenever a request comes, begins or ends, also in the middle of a step, and lets a request
+    in while fewer than `unstarted` of those that it let in have yielded no token. One that it lets in can take part in
+    steps that begin `latency` seconds later: all that a request passes outside the engine, there and back.
+    """
+
+    unstarted: Count
+    latency: Time = 0.0
+
+
 class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One model on one accelerator.
 
     `kv_tokens` is the KV space M in tokens, handed out in blocks of `block_size` tokens. With a `token_budget`, a step
     mixes one token for each decoding request with prompt tokens up to that many; without, prompts are prefilled whole,
     in steps of their own. New requests are considered when nothing runs, and from `decode_steps_per_admission` decode
-    steps after the last admission on before every step; at most `max_requests` run at once. The step in which a request
-    is first admitted takes
-    `per_request` longer: what a request costs outside the engine that others must wait for. Only where admission is
-    OPTIMISTIC are requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks
-    are needed. `validated`: the profile was checked end to end against measured runs.
+    steps after the last admission on before every step; at most `max_requests` run at once. The step after a request
+    is first admitted takes `per_request` longer: what a request costs outside the engine that others must wait for.
+    Each prompt token takes `per_attended` longer for every token of its prompt before it: what attention adds to a
+    timing that is linear in prompt tokens. With a `front`, that one admits. Only where admission is OPTIMISTIC are
+    requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed.
+    `validated`: the profile was checked end to end against measured runs.
     """
 
     name: str
@@ -66,6 +79,8 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     preemption: Preemption = Preemption.RECOMPUTE
     swap_per_token: Time = 0.0
     per_request: Time = 0.0
+    per_attended: Time = 0.0
+    front: Front | None = None
     prefix_cache: bool = False
     decode_steps_per_admission: Count = 1
     validated: bool = False
@@ -75,6 +90,10 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("admission 'peak' needs block_size 1 and no token_budget: it counts on steps in unison")
         if self.token_budget is not None and self.decode_steps_per_admission > 1:
             raise ValueError("decode_steps_per_admission must be 1 with a token_budget: every step may admit")
+        if self.front is not None and (self.token_budget is None or self.admission is not Admission.RESERVE):
+            raise ValueError(
+                "a front needs a token_budget and admission 'reserve': it sees tokens, not steps or blocks"
+            )
 
     @property
     def charge(self) -> StepTime:

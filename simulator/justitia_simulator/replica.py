@@ -9,6 +9,7 @@ admission; the head that does not fit blocks, unless the policy names a running 
 - *mixed* (token budget): one token for each decoding request, then prompts in order of admission, in chunks, then new
   requests while budget remains; the queue is looked at before every step, unless a request had just to be preempted
   for lack of KV. A prompt's last chunk yields its first token.
+- *mixed behind a front*: the front admits, at any moment, and what it admits takes part some latency later.
 
 Before a step each of its requests takes the blocks for what it will hold after it, the token it yields included (vLLM
 writes that one's KV a step later). If there are not enough, the policy's victim is preempted until it fits. Preempted
@@ -17,7 +18,8 @@ requests wait again and keep what they have produced. A request leaves, with its
 Decode steps of an unchanged batch are served as one jump, with the exact sum of their durations: up to the first
 finish, or lack of blocks, or the next sample; a new request ends it at the next look. While requests wait that the last
 look did not admit, only the policy's order, or the batch's peak, could change: such a jump ends after
-`LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something changed, it ends at the next look.
+`LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something changed, it ends at the next look. A front may
+look at any moment, so behind one there are no jumps.
 """
 
 import sys
@@ -29,7 +31,7 @@ from justitia_scheduling.model import Progress, Request, RequestId, Run, RunId, 
 from justitia_scheduling.policy import Policy
 from justitia_simulator.blocks import BlockPool, Holding
 from justitia_simulator.occupancy import Admission, peak_tokens, reserved_tokens
-from justitia_simulator.profiles import EngineProfile, Preemption
+from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.workload import WorkloadRequest
 
 LONGEST_JUMP = 10_000
@@ -41,7 +43,8 @@ class Inference:
     """A ready request in an engine.
 
     `computed` tokens of KV are there; it decodes once that exceeds `target`, what had to be prefilled when it was
-    admitted. `processed` is the most that was ever there: up to it, tokens are recomputed.
+    admitted. It takes part in steps from `enters` on. `processed` is the most that was ever there: up to it, tokens are
+    recomputed.
     """
 
     id: RequestId
@@ -51,6 +54,7 @@ class Inference:
     ready: Seconds
     shareable: int = 0
     admitted: Seconds = -1.0
+    enters: Seconds = 0.0
     first_token: Seconds = -1.0
     produced: Tokens = 0
     computed: Tokens = 0
@@ -70,7 +74,7 @@ class Inference:
 
 @dataclass(slots=True)
 class _StepUnderWay:
-    """`steps` steps alike since `start`; `kv_read` in the first. Before it, `delay` seconds for swaps and arrivals."""
+    """`steps` steps alike since `start`; `kv_read` in the first, `delay` more for swaps, arrivals and attention."""
 
     start: Seconds
     decoding: list[Inference]
@@ -113,7 +117,7 @@ class Replica:
     # What the front tells.
 
     def submit(self, request: Inference, moment: Seconds) -> None:
-        """A request is ready. The policy hears of it at the next decision."""
+        """A request is ready. The policy hears of it at the next decision, behind a front at once."""
 
         def tell(now: Seconds) -> None:
             if request.run.id not in self.runs:
@@ -125,8 +129,13 @@ class Replica:
             announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
             self.policy.request_arrived(announced, now)
 
-        self._inbox.append(tell)
-        self._interrupt(moment)
+        if self.profile.front is None or self._step is None:
+            self._inbox.append(tell)
+            self._interrupt(moment)
+        else:
+            tell(moment)
+            self.policy.time_passed(moment)
+            self._let_in(self.profile.front, moment)
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
         """The run is over. Between steps the policy hears of it at once, else at the next decision."""
@@ -168,9 +177,10 @@ class Replica:
             held = self.policy.held_until() if self.waiting else None
             if held is not None:
                 self._interrupt(held)
-        elif self.waiting:
-            held = self.policy.held_until()
-            self.end = held if held is not None and held > now else None
+        else:
+            held = self.policy.held_until() if self.waiting else None
+            moments = [r.enters for r in self.running.values()] + ([] if held is None else [held])
+            self.end = min((m for m in moments if m > now), default=None)
 
     def complete(self) -> list[Inference]:
         """The step under way has ended: tell the policy. Returns the requests that it finished."""
@@ -229,6 +239,10 @@ class Replica:
 
     def _plan_mixed(self, now: Seconds, budget: Tokens) -> _Plan:
         plan = _Plan(budget)
+        if self.profile.front is not None:
+            self._let_in(self.profile.front, now)
+            self._plan_running(plan, now)
+            return plan
         self._looked = not self._plan_running(plan, now)
         if self._looked:
             self._admit(plan, now)
@@ -237,7 +251,7 @@ class Replica:
     def _plan_running(self, plan: _Plan, now: Seconds) -> bool:
         """Give running requests their tokens. True if one was preempted for it."""
         preempted = False
-        batch = list(self.running.values())
+        batch = [r for r in self.running.values() if r.enters <= now]
         for request in [r for r in batch if r.computed > r.target] + [r for r in batch if r.computed <= r.target]:
             while plan.left and request.id in self.running and not self._allot(plan, request):
                 preempted = True
@@ -260,6 +274,18 @@ class Replica:
         plan.tokens[request] = tokens
         plan.left -= tokens
         return True
+
+    def _let_in(self, front: Front, now: Seconds) -> None:
+        """What the front admits at that moment."""
+        seats = self.profile.max_requests or sys.maxsize
+        unstarted = sum(r.first_token < 0 for r in self.running.values())
+        while unstarted < front.unstarted and len(self.running) < seats and (head := self.policy.head()) is not None:
+            request = self.waiting[head]
+            if not self._fits(request):
+                return
+            self._start(request, now)
+            request.enters = now + front.latency
+            unstarted += 1
 
     def _admit(self, plan: _Plan, now: Seconds) -> None:
         seats = self.profile.max_requests
@@ -333,10 +359,12 @@ class Replica:
         decoding = [r for r in plan.tokens if r.computed > r.target]
         prefill = [(r, tokens) for r, tokens in plan.tokens.items() if r.computed <= r.target]
         prefilled, kv_read = sum([tokens for _, tokens in prefill]), sum([r.computed for r in plan.tokens])
-        step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, self._delay)
+        attended = sum([tokens * (r.computed + tokens / 2) for r, tokens in prefill])
+        delay = self._delay + self.profile.per_attended * attended
+        step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, delay)
         self._delay = 0.0
         steps = 1
-        if not prefill and len(decoding) == len(self.running):
+        if not prefill and len(decoding) == len(self.running) and self.profile.front is None:
             steps = self._jump(step, until)
         self._jump_to(step, steps)
 

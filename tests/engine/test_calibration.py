@@ -63,7 +63,7 @@ LOADS = {
     "per_prefill_token": in_sequence("long-prompts", 4, prompt=3500, output=1),
     "per_step": in_sequence("long-output", 1, prompt=16, output=300),
 }
-"""By the coefficient that the load's time consists of."""
+"""By the coefficient that the load's time consists of; a prompt token's goes with that of its attention."""
 
 
 def mean_jct(results: PolicyResults) -> Seconds:
@@ -109,6 +109,8 @@ async def test_a_load_takes_as_long_as_the_simulator_says(
 @pytest.mark.parametrize("coefficient", LOADS)
 def test_without_its_coefficient_a_load_would_miss_the_bound(calibrated: Calibrated, coefficient: str) -> None:
     """Negative control."""
-    timing = msgspec.structs.replace(calibrated.profile.timing, **{coefficient: 0.0})
-    broken = msgspec.structs.replace(calibrated.profile, timing=timing)
+    profile = calibrated.profile
+    timing = msgspec.structs.replace(profile.timing, **{coefficient: 0.0})
+    attention = 0.0 if coefficient == "per_prefill_token" else profile.per_attended
+    broken = msgspec.structs.replace(profile, timing=timing, per_attended=attention)
     assert simulate(broken, LOADS[coefficient]) < simulate(calibrated.profile, LOADS[coefficient]) / FACTOR

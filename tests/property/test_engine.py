@@ -20,7 +20,7 @@ from justitia_simulator import replica
 from justitia_simulator.engine import Engine
 from justitia_simulator.occupancy import Admission
 from justitia_simulator.prediction import TRUE
-from justitia_simulator.profiles import EngineProfile, Preemption
+from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.timing import Coefficients, LinearTiming, SeparateTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
@@ -39,6 +39,7 @@ PROFILES = {
         EngineProfile("whole prompts, optimistic", WHOLE, CAPACITY, 4, OPTIMISTIC),
         EngineProfile("whole prompts, swapping", WHOLE, CAPACITY, 4, OPTIMISTIC, None, 5, SWAP, 10 * TICK),
         EngineProfile("mixed, reserving", MIXED, CAPACITY, 4, token_budget=16),
+        EngineProfile("mixed, behind a front", MIXED, CAPACITY, 4, token_budget=16, front=Front(2, 150 * TICK)),
         EngineProfile("mixed, optimistic", MIXED, CAPACITY, 4, OPTIMISTIC, 16, 6, prefix_cache=True),
         EngineProfile("mixed, swapping", MIXED, CAPACITY, 1, OPTIMISTIC, 3, preemption=SWAP, swap_per_token=10 * TICK),
     )

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from justitia_cli.calibrate import Check, check_profile
 from justitia_cli.calibrate_measure import Limits, Measurements, plan_measurements
 from justitia_cli.main import app
-from justitia_simulator.calibration import DecodeSample, PrefillSample, build_profile, fit_steps
+from justitia_simulator.calibration import ArrivalSample, DecodeSample, PrefillSample, build_profile, fit_steps
 from justitia_simulator.profiles import find_profile, write_profile
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 
@@ -89,15 +89,15 @@ def measured(mixed: Sequence[float]) -> Measurements:
     """An engine of 5 ms a step, 0.5 ms a decoding request, 40 µs a prompt token, 4 ms a request."""
     decode = [DecodeSample(n, n * c, 5e-3 + 0.5e-3 * n) for n in (1, 2, 4, 8) for c in (36, 800)]
     prefill = [PrefillSample(p, 9e-3 + 40e-6 * p) for p in (16, 256, 1024)]
-    prefill += [PrefillSample(16, 5e-3 + 40e-6 * 16 * n + 4e-3 * n, n) for n in (4, 16)]
-    return Measurements(tuple(decode), tuple(prefill), tuple(mixed))
+    arrivals = [ArrivalSample(4, 144, n, 16, n, n * (7e-3 + 40e-6 * 16 + 4e-3)) for n in (4, 16)]
+    return Measurements(tuple(decode), tuple(prefill), tuple(arrivals), tuple(mixed))
 
 
 def test_the_check_compares_the_simulated_mixed_load_with_the_median_round(tmp_path: Path) -> None:
     plan = plan_measurements(Limits(2048, 8192, 16, 2048), 3)
     found = measured((1.0, 2.0, 9.0))
-    fit = fit_steps(found.decode, found.prefill, 2048)
-    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=2048, max_requests=16)
+    fit = fit_steps(found.decode, found.prefill, found.arrivals, 2048)
+    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=2048, max_requests=16, unstarted=2)
     check = check_profile(profile, plan, found)
     assert check.error == pytest.approx(check.simulated / 2.0 - 1)
     work = [r for client in plan.mixed for r in client.requests]

@@ -3,7 +3,7 @@
 import pytest
 
 from justitia_cli.calibrate_engine import Timeline
-from justitia_cli.calibrate_measure import Limits, plan_measurements, step_duration
+from justitia_cli.calibrate_measure import Limits, plan_measurements, step_duration, steps_seen
 from justitia_simulator.calibration import LEAST_POINTS, CalibrationError
 
 
@@ -32,6 +32,12 @@ def test_nothing_planned_exceeds_the_engine_and_enough_is_planned_for_a_fit(boun
     assert max(plan.prompts) < min(bounds.longest, bounds.kv_tokens)
     assert len(set(plan.prompts)) == len(plan.prompts) >= LEAST_POINTS
     assert len({b.size for b in plan.batches}) >= LEAST_POINTS
+    assert plan.arrivals
+    for each in plan.arrivals:
+        alone, beside = each.batch.prompt_tokens + each.batch.output_tokens, each.prompt_tokens + 1
+        assert max(alone, beside) <= bounds.longest
+        assert each.batch.size * alone + each.prompts * beside <= bounds.kv_tokens
+        assert each.batch.size < bounds.requests
     at_once = [max(r.prompt_tokens + r.output_tokens for r in client.requests) for client in plan.mixed]
     assert sum(at_once) <= bounds.kv_tokens
     assert max(at_once) <= bounds.longest
@@ -76,3 +82,16 @@ def test_chunks_held_back_and_let_go_together_are_outvoted() -> None:
 )
 def test_a_batch_that_shows_no_steps_is_left_out(timelines: list[Timeline]) -> None:
     assert step_duration(timelines) is None
+
+
+def test_the_steps_that_a_batch_saw_are_counted_from_the_first_arrival_to_the_last_ones_first_token() -> None:
+    batch = [steady(first=0.1), steady(first=0.15)]
+    arrived = [Timeline(16, 0.2, ((0.3, 1),)), Timeline(16, 0.2001, ((0.4, 1),))]
+    assert steps_seen(batch, arrived) == pytest.approx((20, 0.2), abs=1e-9)
+
+
+def test_arrivals_that_the_batch_did_not_see_whole_are_left_out() -> None:
+    arrived = [Timeline(16, 0.2, ((0.9, 1),))]
+    assert steps_seen([steady(first=0.1)], arrived) is None
+    assert steps_seen([steady(first=0.25, tokens=90)], arrived) is None
+    assert steps_seen([steady(first=0.1, tokens=90)], arrived) is not None

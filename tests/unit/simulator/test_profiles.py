@@ -93,6 +93,10 @@ def test_a_file_may_leave_out_what_has_a_default(tmp_path: Path) -> None:
             "'peak' needs block_size 1",
         ),
         (
+            f'{{"name": "x", "timing": {TIMING}, "kv_tokens": 10, "front": {{"unstarted": 2}}}}',
+            "a front needs a token_budget",
+        ),
+        (
             '{"name": "x", "timing": {"type": "layers", "layers": [[8, 1], [4, 2]], "per_kv_token": 0}, '
             '"kv_tokens": 9}',
             "growing tokens",

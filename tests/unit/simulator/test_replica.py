@@ -11,13 +11,14 @@ from justitia_scheduling.registry import build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.occupancy import Admission
 from justitia_simulator.prediction import TRUE
-from justitia_simulator.profiles import EngineProfile, Preemption
+from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.records import RequestResult
 from justitia_simulator.timing import LinearTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 # A step takes 100 ms + 10 ms a prompt token + 20 ms a decoding request + 1 ms a KV token that its requests had before.
 CHUNKED = EngineProfile("chunked", LinearTiming(0.1, 0.01, 0.02, 0.001), kv_tokens=100, token_budget=10)
+FRONTED = replace(CHUNKED, front=Front(unstarted=2, latency=0.05))
 TIGHT = replace(CHUNKED, kv_tokens=20, token_budget=100, admission=Admission.OPTIMISTIC)
 
 
@@ -82,6 +83,52 @@ def test_a_request_preempted_between_its_chunks_reads_its_prompt_again() -> None
     # When a has finished, b's 12 tokens are read in 5 + 5 + 2: the last chunk reads 10 tokens of KV.
     reread = (0.15 + 0.15 + 0.005) + 0.12 + 0.01
     assert of["b"].first_token - (of["a"].finished or 0.0) == pytest.approx(reread)
+
+
+def test_attention_makes_each_prompt_token_cost_more_the_more_of_its_prompt_is_before_it() -> None:
+    of = served([one("a", 20, 1)], replace(CHUNKED, per_attended=0.001))
+    # Chunks of 10 attend to 5 tokens each on average, then to 15: in all 20^2 / 2 pairs.
+    assert of["a"].finished == pytest.approx((0.2 + 0.05) + (0.2 + 0.01 + 0.15))
+
+
+def test_a_front_lets_the_next_in_when_one_of_the_unstarted_has_its_first_token() -> None:
+    of = served([one("a", 4, 3), one("b", 4, 1)], replace(CHUNKED, front=Front(unstarted=1, latency=0.05)))
+    # a's prompt .14 after the latency. b comes .05 into a's next step of .125, so that it joins the one after.
+    assert of["a"].first_token == pytest.approx(0.05 + 0.14)
+    assert moments(of["b"]) == (0.19, 0.315 + 0.166, 0.315 + 0.166)
+    assert of["a"].finished == of["b"].finished
+
+
+@pytest.mark.parametrize(("arrival", "joins"), [(0.2, 0.315), (0.3, 0.315 + 0.126)], ids=["in time", "too late"])
+def test_a_front_admits_in_the_middle_of_a_step_and_what_it_admits_joins_the_first_step_after_the_latency(
+    arrival: float, joins: float
+) -> None:
+    of = served([one("a", 4, 6), one("b", 4, 1, arrival=arrival)], FRONTED)
+    read = 0.006 if arrival == 0.2 else 0.007
+    assert moments(of["b"]) == (arrival, joins + 0.16 + read, joins + 0.16 + read)
+
+
+def test_requests_that_come_in_one_step_are_admitted_each_at_its_moment_and_begin_together() -> None:
+    of = served([one("a", 4, 60), one("b", 4, 1, arrival=1.001), one("c", 4, 1, arrival=1.002)], FRONTED)
+    assert (of["b"].admitted, of["c"].admitted) == (1.001, 1.002)
+    assert of["b"].first_token == of["c"].first_token
+
+
+@pytest.mark.parametrize("unstarted", [1, 2, 3])
+def test_no_more_than_the_fronts_number_of_requests_are_unstarted(unstarted: int) -> None:
+    """Without a front all six are: the negative control."""
+    six = [run("r", [WorkloadRequest(3 + i, 1 + i) for i in range(6)])]
+
+    def most(profile: EngineProfile) -> int:
+        results = engine(profile).serve(six).requests
+        return max(
+            sum((r.admitted or 0.0) <= at.admitted < (r.first_token or 0.0) for r in results)
+            for at in results
+            if at.admitted is not None
+        )
+
+    assert most(replace(CHUNKED, token_budget=100)) == 6
+    assert most(replace(FRONTED, front=Front(unstarted, 0.05))) == unstarted
 
 
 def test_a_kept_prefix_is_not_read_again() -> None:
