@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from justitia_benchmarks.document import write_table
 from justitia_benchmarks.experiment import Claim, Row, Verdict
-from justitia_benchmarks.reports.curves import COLOURS, STYLE, Panel, draw
+from justitia_benchmarks.reports.curves import STYLE, Panel, colours_of, draw
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 
 Runs = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -205,17 +205,15 @@ def _draw_front(mixes: Mapping[str, Runs], folder: Path) -> None:
                 axes.plot([point[p][0] for p in fixed], [point[p][i] for p in fixed], "o-", color="0.6", ms=4)
                 for p in (fixed[0], fixed[2], fixed[-1]):
                     axes.annotate(p, (point[p][0], point[p][i]), xytext=(3, 4), textcoords="offset points", fontsize=7)
-                for colour, p in zip(COLOURS, [p for p in point if p not in fixed], strict=False):
+                colours = colours_of(p for p in point if p not in fixed)
+                for p, colour in colours.items():
                     axes.plot(point[p][0], point[p][i], "D", color=colour, ms=7)
                 axes.set_title(f"{name}: {HEADS.get(FRONT[i], FRONT[i].upper())}")
                 axes.axhline(1, color="0.3", lw=0.8)
             axes_of_mix[0].set_ylabel("÷ TRAIL+")
         for axes in grid[-1]:
             axes.set_xlabel("mean ÷ TRAIL+")
-        handles = [
-            mpl.lines.Line2D([], [], color=colour, marker="D", lw=0, label=p)
-            for colour, p in zip(COLOURS, [p for p in point if not p[0].isdigit()], strict=False)
-        ]
+        handles = [mpl.lines.Line2D([], [], color=colour, marker="D", lw=0, label=p) for p, colour in colours.items()]
         handles.append(mpl.lines.Line2D([], [], color="0.6", marker="o", label="UniBoost, gamma fixed (1/s)"))
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
         figure.savefig(folder / "1-front.png", dpi=110)

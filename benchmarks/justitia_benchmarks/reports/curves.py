@@ -3,7 +3,7 @@
 A line is the mean over seeds; the band around it reaches from the least to the most that any seed gave.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -30,6 +30,9 @@ STYLE: dict[RcKeyType, Any] = {
     "figure.facecolor": "white",
 }
 COLOURS = ("#3b82d6", "#e08a1e", "#2f9e77", "#c4549c", "#7a67d6", "#8a8f98", "#9a8a1e", "#d1543f")
+OF_POLICY = dict(
+    zip(("justitia", "srjf", "uniboost", "sjf", "srpt", "fcfs", "vtc", "tiered-justitia"), COLOURS, strict=True)
+)
 PANEL = (3.5, 2.3)
 COLUMNS = 3
 
@@ -47,10 +50,17 @@ class Panel:
     logarithmic: bool = False
 
 
+def colours_of(labels: Iterable[str]) -> dict[str, str]:
+    """A colour for each label: a policy that is in many pictures has the same in all, the others what is left."""
+    distinct = list(dict.fromkeys(labels))
+    taken = {OF_POLICY[label] for label in distinct if label in OF_POLICY}
+    left = (colour for colour in COLOURS if colour not in taken)
+    return {label: OF_POLICY.get(label) or next(left, "0.5") for label in distinct}
+
+
 def draw(path: Path, panels: Sequence[Panel], ylabel: str, xlabel: str = "seconds since the start") -> None:
     """Write the panels as one picture, SVG or PNG by the path's ending. A label has one colour in all of them."""
-    labels = list(dict.fromkeys(label for panel in panels for label in panel.lines))
-    colours = dict(zip(labels, COLOURS, strict=False))
+    colours = colours_of(label for panel in panels for label in panel.lines)
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     with mpl.rc_context(STYLE):
@@ -66,8 +76,8 @@ def draw(path: Path, panels: Sequence[Panel], ylabel: str, xlabel: str = "second
         for column in range(columns):
             lowest = max(row for row in range(rows) if row * columns + column < len(panels))
             grid[lowest, column].set_xlabel(xlabel)
-        handles = [mpl.lines.Line2D([], [], color=colours[label], lw=2, label=label) for label in labels]
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), max(2, 2 * columns)))
+        handles = [mpl.lines.Line2D([], [], color=colour, lw=2, label=label) for label, colour in colours.items()]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(colours), max(2, 2 * columns)))
         figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 

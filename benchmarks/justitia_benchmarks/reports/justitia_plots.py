@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from justitia_benchmarks.reports.curves import COLOURS, STYLE
+from justitia_benchmarks.reports.curves import STYLE, colours_of
 from justitia_benchmarks.statistics import mean_interval
 
 Seeds = Sequence[Mapping[str, Any]]
@@ -18,7 +18,7 @@ def draw_means(groups: Mapping[tuple[str, str], Mapping[str, Seeds]], path: Path
     """A panel for each model, a group of bars for each load, with their intervals; seconds, logarithmic."""
     models = {model: [load for m, load in groups if m == model] for model, _ in groups}
     policies = list(next(iter(groups.values())))
-    colours = dict(zip(policies, COLOURS, strict=False))
+    colours = colours_of(policies)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 3.4), layout="constrained")
         widths = [len(loads) for loads in models.values()]
@@ -35,9 +35,7 @@ def draw_means(groups: Mapping[tuple[str, str], Mapping[str, Seeds]], path: Path
             axes.set_yscale("log")
             axes.set_title(model)
         panels[0].set_ylabel("mean JCT, seconds")
-        handles = [
-            mpl.patches.Patch(color=colour, label=policy) for colour, policy in zip(COLOURS, policies, strict=False)
-        ]
+        handles = [mpl.patches.Patch(color=colour, label=policy) for policy, colour in colours.items()]
         figure.legend(handles=handles, loc="outside upper center", ncols=len(policies))
         figure.savefig(path, dpi=110)
 
@@ -45,7 +43,7 @@ def draw_means(groups: Mapping[tuple[str, str], Mapping[str, Seeds]], path: Path
 def draw_ratios(groups: Mapping[str, Mapping[str, Seeds]], path: Path) -> None:
     """A panel for each load: which part of the runs has at most that JCT ÷ the run's JCT under VTC."""
     policies = list(next(iter(groups.values())))
-    colours = dict(zip(policies, COLOURS, strict=False))
+    colours = colours_of(policies)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 3.2), layout="constrained")
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]

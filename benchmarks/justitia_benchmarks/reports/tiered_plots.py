@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from justitia_benchmarks.reports.curves import COLOURS, STYLE
+from justitia_benchmarks.reports.curves import STYLE, colours_of
 from justitia_benchmarks.statistics import Estimate
 
 Point = tuple[str, Estimate]
@@ -15,7 +15,7 @@ Point = tuple[str, Estimate]
 
 def draw_knob(path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]], xlabel: str, chosen: str) -> None:
     """Panels by title, lines by label, with bars from the lower to the upper end; `chosen` on the x axis is marked."""
-    labels = list(dict.fromkeys(label for lines in panels.values() for label in lines))
+    colours = colours_of(label for lines in panels.values() for label in lines)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.4 * len(panels), 3.2), layout="constrained")
         for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
@@ -27,7 +27,7 @@ def draw_knob(path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]], x
                     [i + 0.05 * (number - (len(lines) - 1) / 2) for i in range(len(points))],
                     [e.mean for e in estimates],
                     yerr=[[e.mean - e.low for e in estimates], [e.high - e.mean for e in estimates]],
-                    color=COLOURS[labels.index(label)],
+                    color=colours[label],
                     marker="o",
                     ms=3.5,
                     lw=1.4,
@@ -40,6 +40,6 @@ def draw_knob(path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]], x
             axes.set_xlabel(xlabel)
             largest = max(e.mean for points in lines.values() for _, e in points)
             axes.set_ylim(0, 1.25 * largest)
-        handles = [mpl.lines.Line2D([], [], color=COLOURS[i], lw=2, label=label) for i, label in enumerate(labels)]
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(labels))
+        handles = [mpl.lines.Line2D([], [], color=colour, lw=2, label=label) for label, colour in colours.items()]
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(colours))
         figure.savefig(path, dpi=110)
