@@ -32,7 +32,7 @@ def report_starvation(rows: Sequence[Row], folder: Path) -> list[Claim]:
         growth = {policy: paired_ratio(by_mice[mice[-1]], by_mice[mice[-2]]) for policy, by_mice in jct.items()}
         why = (
             f"bounded: at most 10 % more; SRJF {growth['srjf'].percent}. Serving takes {digits(drained.mean)} times as "
-            "long as arriving: beyond 1, runs pile up and fair sharing itself leaves the large one ever less"
+            "long as arriving: well beyond 1, runs pile up and fair sharing itself leaves the large one ever less"
         )
         claims += [
             Claim(

@@ -1,7 +1,8 @@
 """Figure 9: one large run arrives first, then small ones at a constant rate. When does the large one finish?
 
-The paper sends one small run a second. Here that is more than the engine can serve, so the same is served with one
-every 1.5 seconds, a little more than it can; `drained` tells: the end of the last run ÷ the last arrival.
+The paper sends one small run a second. Here that is twice what the engine can serve, so the same is served with fewer:
+one every 2 seconds is about what it can, one every 2.25 less. `drained` tells: the end of the last run ÷ the last
+arrival.
 """
 
 import random
@@ -17,6 +18,7 @@ from justitia_simulator.prediction import TRUE
 from justitia_simulator.workload import WorkloadRun
 
 ELEPHANT = "elephant"
+INTERVALS = (1.0, 1.5, 2.0, 2.25)
 POLICIES = ("vtc", "srjf", "justitia", "tiered-justitia")
 
 
@@ -31,7 +33,7 @@ class Starvation:
         seeds, mice = (2, (50, 100)) if quick else (10, (100, 200, 400))
         return [
             Cell({"policy": policy, "every": every, "mice": n}, seed)
-            for seed in range(seeds) for every in (1.0, 1.5) for n in mice for policy in POLICIES
+            for seed in range(seeds) for every in INTERVALS for n in mice for policy in POLICIES
         ]  # fmt: skip
 
     def run(self, cell: Cell) -> Figures:
