@@ -31,5 +31,5 @@ def charges(rows: Sequence[Row], folder: Path) -> list[Claim]:
     panels = {
         title: {t: [(c, found[figure, t, c]) for c in by_charge] for t in tenants} for figure, title in TITLES.items()
     }
-    draw_knob(folder / "2-charges.png", panels, "tenants are charged", chosen="engine time")
+    draw_knob(folder / "2-charges.png", panels, "tenants are charged", chosen="engine time", joined=False)
     return []

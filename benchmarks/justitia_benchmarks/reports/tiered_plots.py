@@ -13,8 +13,13 @@ Point = tuple[str, Estimate]
 """What stands at the x axis, and the figure there."""
 
 
-def draw_knob(path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]], xlabel: str, chosen: str) -> None:
-    """Panels by title, lines by label, with bars from the lower to the upper end; `chosen` on the x axis is marked."""
+def draw_knob(
+    path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]], xlabel: str, chosen: str, *, joined: bool = True
+) -> None:
+    """Panels by title, lines by label, with bars from the lower to the upper end; `chosen` on the x axis is marked.
+
+    Not `joined` where the x axis has things and no amounts.
+    """
     colours = colours_of(label for lines in panels.values() for label in lines)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.4 * len(panels), 3.2), layout="constrained")
@@ -30,6 +35,7 @@ def draw_knob(path: Path, panels: Mapping[str, Mapping[str, Sequence[Point]]], x
                     color=colours[label],
                     marker="o",
                     ms=3.5,
+                    linestyle="-" if joined else "none",
                     lw=1.4,
                     elinewidth=0.7,
                 )
