@@ -20,7 +20,7 @@ from rich.progress import track
 from justitia_benchmarks.document import table
 from justitia_benchmarks.experiments.tiered.serving import PROFILE, agents, trace_shaped
 from justitia_benchmarks.speed import machine
-from justitia_cli.console import errors, output
+from justitia_cli.console import errors, mistakes, output
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.registry import build_policy
 from justitia_simulator.engine import Engine
@@ -84,15 +84,16 @@ def benchmark(
     out: Annotated[Path | None, typer.Option(help="Markdown file for the table")] = None,
 ) -> None:
     """Measure how many requests a minute the simulator serves."""
-    workloads = {name: make() for name, (_, make) in WORKLOADS.items()}
-    plan = [(name, policy) for _ in range(turns) for name in workloads for policy in POLICIES]
-    paces = [
-        measure(name, workloads[name], policy)
-        for name, policy in track(plan, "simulating", console=errors, transient=True)
-    ]
-    text = document(paces)
-    if out is not None:
-        write_bytes(out, text.encode())
+    with mistakes():
+        workloads = {name: make() for name, (_, make) in WORKLOADS.items()}
+        plan = [(name, policy) for _ in range(turns) for name in workloads for policy in POLICIES]
+        paces = [
+            measure(name, workloads[name], policy)
+            for name, policy in track(plan, "simulating", console=errors, transient=True)
+        ]
+        text = document(paces)
+        if out is not None:
+            write_bytes(out, text.encode())
     output.print(text, markup=False, highlight=False, soft_wrap=True, end="")
 
 

@@ -219,19 +219,16 @@ class Policy(ABC):
 
     def stepped(self, step: Step, now: Seconds) -> None:
         """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
-        running, service = self.running, self.service
-        requests = [running.get(p.request) or self._in(p.request, Status.RUNNING) for p in step.progress]
+        requests = [self._in(p.request, Status.RUNNING) for p in step.progress]
         work = [
             Work(p, r.request.prompt_tokens, r.produced, r.cached) for p, r in zip(step.progress, requests, strict=True)
         ]
-        charges = self.cost_model.step(work, step.duration, len(running))
+        charges = self.cost_model.step(work, step.duration, len(self.running))
         delivered: dict[RunId, float] = {}
         for request, done, charge in zip(requests, work, charges, strict=True):
             request.prefilled += done.progress.prefilled
             request.produced += done.progress.produced
-            if charge:
-                service[request.tenant] += charge
-                self.on_charged(request, charge)
+            self._charge(request, charge)
             run = request.run
             kv_token_time = done.kv_token_time
             run.kv_token_time += kv_token_time

@@ -54,6 +54,9 @@ class _LongestOutput:
     current: Tokens = 1
     previous: Tokens = 1
 
+    def observe(self, produced: Tokens) -> None:
+        self.current = max(self.current, produced)
+
     def count(self) -> bool:
         """One more request; whether outputs have been forgotten with it."""
         self.seen += 1
@@ -169,7 +172,7 @@ class TieredJustitia(Policy):
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
-        self._longest_output.current = max(self._longest_output.current, request.produced)
+        self._longest_output.observe(request.produced)
         self._charge_per_cost.add_upper(request.run.run.application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:

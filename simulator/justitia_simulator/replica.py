@@ -391,9 +391,8 @@ class Replica:
         self.end = step.start + step.duration
 
     def _grow(self, request: Inference, tokens: Tokens) -> bool:
-        holding = request.holding
-        assert holding is not None
-        return tokens <= holding.room or self.pool.grow(holding, tokens)
+        assert request.holding is not None
+        return self.pool.grow(request.holding, tokens)
 
     @property
     def busy(self) -> bool:
