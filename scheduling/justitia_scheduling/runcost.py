@@ -18,44 +18,55 @@ So attained <= theta * E always, E grows by more than theta each time, and there
 wide stage arrives, not after it has been served for long.
 """
 
-from collections import defaultdict
+from dataclasses import dataclass
 
 from justitia_scheduling.estimate import CensoredMean, Ratio
 from justitia_scheduling.model import KVTokenTime, RequestId, Run, RunId, kv_token_time
 from justitia_scheduling.policy import OpenRequest, OpenRun
 
 
-class RunCosts:
-    """Estimates of the open runs' costs. Every operation is O(1)."""
+@dataclass(slots=True)
+class _Expected:
+    """Of an open run: E, the theta at which it is revised, and the cost of its requests not admitted yet."""
 
-    def __init__(self, theta: float) -> None:
-        self._theta = theta
+    cost: KVTokenTime
+    theta: float
+    unadmitted: KVTokenTime = 0.0
+
+
+class RunCosts:
+    """Estimates of the open runs' costs, revised at `theta` if told, else at `theta_learned`. Operations are O(1)."""
+
+    def __init__(self, theta: float, theta_learned: float) -> None:
+        self._theta, self._theta_learned = theta, theta_learned
         self._means = CensoredMean()
         self._outputs = Ratio()
         self._prompt_per_kv = Ratio()
-        self._estimate: dict[RunId, KVTokenTime] = {}
-        self._expected: dict[RequestId, KVTokenTime] = {}
-        self._unadmitted: defaultdict[RunId, KVTokenTime] = defaultdict(float)
+        self._open: dict[RunId, _Expected] = {}
+        self._requests: dict[RequestId, KVTokenTime] = {}
 
     def __getitem__(self, run: RunId) -> KVTokenTime:
         """E of an open run."""
-        return self._estimate[run]
+        return self._open[run].cost
 
     def opened(self, run: OpenRun, prompt_work: KVTokenTime) -> None:
         """The run has arrived; `prompt_work` is rho."""
         told = self._told(run.run, prompt_work)
-        self._estimate[run.id] = self._means.estimate(run.run.application) if told is None else told
+        if told is None:
+            self._open[run.id] = _Expected(self._means.estimate(run.run.application), self._theta_learned)
+        else:
+            self._open[run.id] = _Expected(told, self._theta)
 
     def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
         """A request of the run has arrived. True if that changed the run's estimate."""
         p, d = request.request.prompt_tokens, max(1.0, self._outputs.of(request.run.run.application))
-        self._expected[request.id] = expected = p * d + d * d / 2 + prompt_work * p
-        self._unadmitted[request.run.id] += expected
+        self._requests[request.id] = expected = p * d + d * d / 2 + prompt_work * p
+        self._open[request.run.id].unadmitted += expected
         return self._revised(request.run)
 
     def left(self, request: OpenRequest) -> None:
         """The request was admitted for the first time, or given up before."""
-        self._unadmitted[request.run.id] -= self._expected.pop(request.id)
+        self._open[request.run.id].unadmitted -= self._requests.pop(request.id)
 
     def attained(self, run: OpenRun, increment: KVTokenTime) -> bool:
         """The run was served. True if that changed its estimate."""
@@ -74,8 +85,7 @@ class RunCosts:
 
     def ended(self, run: OpenRun) -> None:
         """The run is over."""
-        del self._estimate[run.id]
-        self._unadmitted.pop(run.id, None)
+        del self._open[run.id]
         self._means.ended(run)
 
     def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:
@@ -88,9 +98,10 @@ class RunCosts:
         return run.predicted_cost + prompt_work * prompt
 
     def _revised(self, run: OpenRun) -> bool:
-        known = run.attained + self._unadmitted[run.id]
-        if known <= self._theta * self._estimate[run.id]:
+        expected = self._open[run.id]
+        known = run.attained + expected.unadmitted
+        if known <= expected.theta * expected.cost:
             return False
-        self._estimate[run.id] = max(known, self._theta * run.attained)
-        self._means.revised(run, self._estimate[run.id])
+        expected.cost = max(known, expected.theta * run.attained)
+        self._means.revised(run, expected.cost)
         return True

@@ -42,6 +42,7 @@ from justitia_scheduling.runqueue import RunQueue
 
 KAPPA = 5.0
 THETA = 2.0
+THETA_LEARNED = 3.0
 BETA = 3.0
 RECENT_REQUESTS = 1000
 
@@ -74,7 +75,8 @@ class TieredJustitia(Policy):
     """Order key: (gate, stretched tag K, arrival of the run).
 
     `burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
-    the KV space the host tells (0, which is strict sharing, until it has told it).
+    the KV space the host tells (0, which is strict sharing, until it has told it). `theta` fixes one theta for all
+    runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is its application's mean.
     """
 
     def __init__(
@@ -82,11 +84,11 @@ class TieredJustitia(Policy):
         cost_model: CostModel,
         *,
         kappa: float = KAPPA,
-        theta: float = THETA,
+        theta: float | None = None,
         beta: float = BETA,
         burst: float | None = None,
     ) -> None:
-        if kappa <= 0 or theta <= 1 or beta < 0:
+        if kappa <= 0 or (theta is not None and theta <= 1) or beta < 0:
             raise ValueError(f"kappa={kappa}, theta={theta}, beta={beta}: need kappa > 0, theta > 1, beta >= 0")
         super().__init__(cost_model)
         self.kappa, self.beta = kappa, beta
@@ -97,7 +99,7 @@ class TieredJustitia(Policy):
         self._burst = burst or 0.0
         self._longest_output = _LongestOutput()
         self._charge_per_cost = Ratio()
-        self._costs = RunCosts(theta)
+        self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED)
         self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
 
     @property

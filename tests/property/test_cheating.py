@@ -6,7 +6,7 @@ claims and whatever it asks for when, is served while an honest run j is there a
 
     max(theta * E_i, theta^2 / (theta - 1) * E_j) and one unit
 
-E_i its estimate when j came: however old it is. `docs/design/tiered-justitia.md` derives both.
+theta i's and E_i its estimate when j came: however old it is. `docs/design/tiered-justitia.md` derives both.
 """
 
 import math
@@ -21,7 +21,7 @@ from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.model import ApplicationId, TenantId, kv_token_time
 from justitia_scheduling.policy import OpenRun, Policy
-from justitia_scheduling.tiered import THETA, TieredJustitia
+from justitia_scheduling.tiered import TieredJustitia
 from support.reserving_engine import Job, ReservingEngine
 from support.unit_server import UnitRun, UnitServer
 
@@ -91,8 +91,8 @@ def largest_overtaking(policy: TieredJustitia, honest: list[UnitRun], cheats: li
     for j, run in enumerate(honest):
         for i, served in logs[j].at_finish.items():
             if i >= len(honest) and (meanwhile := served - logs[j].others.get(i, 0)):
-                estimate = logs[j].estimates.get(i, run.cost)
-                allowed = max(THETA * estimate, THETA**2 / (THETA - 1) * run.cost)
+                estimate, theta = logs[j].estimates.get(i, run.cost), cheats[i - len(honest)].theta
+                allowed = max(theta * estimate, theta**2 / (theta - 1) * run.cost)
                 worst = max(worst, meanwhile - allowed)
     return worst
 

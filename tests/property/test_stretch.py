@@ -4,9 +4,9 @@
 
     theta / kappa * w_i * (K_j - S_i)        in all (kappa >= theta), and one unit
 
-S_i its start tag, K_j the key with which j ends. *Finish.* If the others are predicted right, j finishes no later than
-it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was not under-predicted.
-The oracle of the second is `support.fluid_gps`.
+theta i's, S_i its start tag, K_j the key with which j ends. *Finish.* If the others are predicted right, j finishes no
+later than it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was not
+under-predicted. The oracle of the second is `support.fluid_gps`.
 
 What the others claim too much delays j at most as if it were true: virtual time is shared with what is claimed.
 
@@ -40,11 +40,11 @@ predicted_too_much = st.builds(
     st.sampled_from([1, 2, 10, 1000]),
     tenants,
 )
-predicted_somehow = st.builds(UnitRun, times, costs, st.sampled_from([0.1, 1.0, 5.0, 20.0, 100.0, 1e4]), tenants)
+predicted_somehow = st.builds(UnitRun, times, costs, st.sampled_from([None, 0.1, 1.0, 5.0, 20.0, 100.0, 1e4]), tenants)
 
 
-def open_gate(kappa: float = KAPPA, theta: float = THETA) -> TieredJustitia:
-    policy = TieredJustitia(KVTokenTimeCost(), kappa=kappa, theta=theta, beta=math.inf, burst=math.inf)
+def open_gate(kappa: float = KAPPA) -> TieredJustitia:
+    policy = TieredJustitia(KVTokenTimeCost(), kappa=kappa, beta=math.inf, burst=math.inf)
     for tenant, weight in WEIGHT.items():
         policy.set_weight(tenant, weight, 0)
     return policy
@@ -57,7 +57,7 @@ def worst_interference(policy: TieredJustitia, runs: list[UnitRun]) -> float:
     for j, log in server.logs.items():
         for i, served in log.at_finish.items():
             if i != j and served > log.others.get(i, 0):
-                allowed = THETA / KAPPA * WEIGHT[runs[i].tenant] * (log.key - server.logs[i].start)
+                allowed = runs[i].theta / KAPPA * WEIGHT[runs[i].tenant] * (log.key - server.logs[i].start)
                 worst = max(worst, served - allowed)
     return worst
 

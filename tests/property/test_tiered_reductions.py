@@ -22,7 +22,7 @@ from justitia_scheduling.model import (
     kv_token_time,
 )
 from justitia_scheduling.policy import OpenRun, Policy
-from justitia_scheduling.tiered import KAPPA, TieredJustitia
+from justitia_scheduling.tiered import KAPPA, THETA, TieredJustitia
 from justitia_scheduling.vtc import VTC
 from support.reserving_engine import Job, ReservingEngine
 
@@ -191,10 +191,10 @@ def test_a_stretch_without_end_serves_the_shortest_run_first(jobs: list[Job]) ->
 @given(
     first=st.floats(1, 1e5),
     outputs=st.lists(st.integers(1, 300), min_size=1, max_size=5),
-    theta=st.sampled_from([1.5, 2.0, 3.0]),
+    theta=st.sampled_from([None, 1.5, 2.0, 3.0]),
 )
 @settings(max_examples=100, deadline=None)
-def test_a_run_is_revised_at_most_logarithmically_often(first: float, outputs: list[int], theta: float) -> None:
+def test_a_run_is_revised_at_most_logarithmically_often(first: float, outputs: list[int], theta: float | None) -> None:
     revisions = 0
 
     class Counting(TieredJustitia):
@@ -214,4 +214,4 @@ def test_a_run_is_revised_at_most_logarithmically_often(first: float, outputs: l
         policy.finished(request, 0)
     cost = sum(kv_token_time(10, output) for output in outputs)
     most_asked = 10 * max(outputs) + max(outputs) ** 2 / 2
-    assert revisions < 1 + max(0.0, math.log((cost + most_asked) / first) / math.log(theta))
+    assert revisions < 1 + max(0.0, math.log((cost + most_asked) / first) / math.log(theta or THETA))

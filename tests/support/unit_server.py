@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.tiered import THETA, THETA_LEARNED, TieredJustitia
 
 TENANT, APPLICATION = TenantId("t"), ApplicationId("a")
 
@@ -26,6 +26,10 @@ class UnitRun:
     @property
     def total(self) -> int:
         return self.cost + sum(count for _, count in self.trickle)
+
+    @property
+    def theta(self) -> float:
+        return THETA_LEARNED if self.predicted is None else THETA
 
 
 @dataclass

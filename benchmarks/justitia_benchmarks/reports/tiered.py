@@ -14,6 +14,7 @@ from justitia_benchmarks.comparison import Comparison, compare, later
 from justitia_benchmarks.document import write_table
 from justitia_benchmarks.experiment import Claim, Row, Verdict, at_least, at_most
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
+from justitia_scheduling.tiered import THETA, THETA_LEARNED
 
 NO_WORSE = 1.02
 DEFAULT = "tiered-justitia"
@@ -36,6 +37,11 @@ class Served(NamedTuple):
     @property
     def of_defaults(self) -> bool:
         return self.kappa is None and self.burst is None
+
+
+def usual_theta(prediction: str) -> float:
+    """The theta of every run where the policy has its defaults: under `mean` no run is told a cost."""
+    return THETA_LEARNED if prediction == "mean" else THETA
 
 
 class Measured:

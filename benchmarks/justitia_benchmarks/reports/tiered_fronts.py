@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.reports.tiered import DEFAULT, HEADS, Measured, Served, figures_of
+from justitia_benchmarks.reports.tiered import DEFAULT, HEADS, Measured, Served, figures_of, usual_theta
 from justitia_benchmarks.reports.tiered_plots import draw_knob
 from justitia_benchmarks.statistics import digits
-from justitia_scheduling.tiered import KAPPA, THETA
+from justitia_scheduling.tiered import KAPPA, THETA, THETA_LEARNED
 
 DEFAULTS = "defaults"
 
@@ -54,8 +54,10 @@ def _label(s: Served) -> str:
 def _draw(path: Path, m: Measured, varied: Sequence[Served], told: Sequence[str]) -> None:
     """Over kappa, theta as by default."""
     kappas = sorted({KAPPA, *(s.kappa for s in varied if s.kappa is not None)})
-    served = {(k, t): Served("one", DEFAULT, t, *((k, THETA) if k != KAPPA else ())) for k in kappas for t in told}
+    served = {
+        (k, t): Served("one", DEFAULT, t, *((k, usual_theta(t)) if k != KAPPA else ())) for k in kappas for t in told
+    }
     panels = {
         HEADS[i]: {t: [(f"{k:g}", figures_of(m, served[k, t])[i]) for k in kappas] for t in told} for i in (0, 2, 4)
     }
-    draw_knob(path, panels, f"kappa (theta = {THETA:g})", chosen=f"{KAPPA:g}")
+    draw_knob(path, panels, f"kappa (theta = {THETA:g}, {THETA_LEARNED:g} for means)", chosen=f"{KAPPA:g}")

@@ -12,7 +12,7 @@ from justitia_scheduling.policy import OpenRequest, OpenRun
 from justitia_scheduling.runcost import RunCosts
 
 RHO = 50.0
-THETA = 2.0
+THETA, LEARNED = 2.0, 3.0
 
 
 def opened(costs: RunCosts, cost: float | None = None, prompt: float | None = None, name: str = "r") -> OpenRun:
@@ -35,12 +35,12 @@ def serve(costs: RunCosts, of: OpenRequest, produced: int) -> None:
 
 
 def test_what_is_told_counts_prompts_at_what_reading_them_takes() -> None:
-    costs = RunCosts(THETA)
+    costs = RunCosts(THETA, LEARNED)
     assert costs[opened(costs, cost=1000, prompt=20).id] == 1000 + 20 * RHO
 
 
 def test_prompts_that_were_not_told_are_in_proportion_to_the_cost_as_in_other_runs() -> None:
-    costs = RunCosts(THETA)
+    costs = RunCosts(THETA, LEARNED)
     first = opened(costs)
     asked = request(first, 100)
     costs.asked(asked, RHO)
@@ -50,7 +50,7 @@ def test_prompts_that_were_not_told_are_in_proportion_to_the_cost_as_in_other_ru
 
 
 def test_an_untold_run_takes_its_applications_mean() -> None:
-    costs = RunCosts(THETA)
+    costs = RunCosts(THETA, LEARNED)
     first = opened(costs)
     assert costs[first.id] == FIRST_ESTIMATE
     asked = request(first, 100)
@@ -61,7 +61,7 @@ def test_an_untold_run_takes_its_applications_mean() -> None:
 
 
 def test_a_wide_stage_shows_at_once_what_was_claimed_to_be_small() -> None:
-    costs = RunCosts(THETA)
+    costs = RunCosts(THETA, LEARNED)
     earlier = opened(costs, name="earlier")
     call = request(earlier, 10)
     costs.asked(call, RHO)
@@ -74,7 +74,7 @@ def test_a_wide_stage_shows_at_once_what_was_claimed_to_be_small() -> None:
 
 
 def test_a_request_that_was_admitted_counts_with_what_it_attains() -> None:
-    costs = RunCosts(THETA)
+    costs = RunCosts(THETA, LEARNED)
     run, other = opened(costs, cost=30_000, prompt=0), opened(costs, cost=30_000, prompt=0, name="other")
     for of, leaves in ((run, True), (other, False)):
         first, second = request(of, 1000, f"{of.id}1"), request(of, 1000, f"{of.id}2")
@@ -85,7 +85,7 @@ def test_a_request_that_was_admitted_counts_with_what_it_attains() -> None:
 
 
 def test_what_a_request_is_expected_to_produce_is_measured_and_not_told() -> None:
-    costs = RunCosts(THETA)
+    costs = RunCosts(THETA, LEARNED)
     run = opened(costs, cost=1.0, prompt=1.0)
     claims = OpenRequest(Request(RequestId("q"), run.id, 1000, predicted_output=1.0), run, 0, 0.0)
     claims_more = OpenRequest(Request(RequestId("q2"), run.id, 1000, predicted_output=1e6), run, 0, 0.0)
@@ -94,16 +94,28 @@ def test_what_a_request_is_expected_to_produce_is_measured_and_not_told() -> Non
     assert costs[run.id] == pytest.approx(1000 * (1 + RHO) + 0.5)
 
 
+@pytest.mark.parametrize(("told", "theta"), [(FIRST_ESTIMATE, THETA), (None, LEARNED)])
+def test_a_mean_is_revised_later_than_what_was_told(told: float | None, theta: float) -> None:
+    costs = RunCosts(THETA, LEARNED)
+    run = opened(costs, cost=told, prompt=0)
+    increment = theta * costs[run.id]
+    run.attained += increment
+    assert not costs.attained(run, increment)
+    run.attained += 1
+    assert costs.attained(run, 1)
+    assert costs[run.id] == theta * run.attained
+
+
 @given(
-    told=st.floats(1, 1e7),
+    told=st.none() | st.floats(1, 1e7),
     stages=st.lists(
         st.lists(st.tuples(st.integers(1, 2000), st.integers(1, 500)), min_size=1, max_size=5), min_size=1, max_size=5
     ),
 )
 def test_revisions_are_few_and_attained_never_exceeds_theta_times_the_estimate(
-    told: float, stages: list[list[tuple[int, int]]]
+    told: float | None, stages: list[list[tuple[int, int]]]
 ) -> None:
-    costs = RunCosts(THETA)
+    costs, theta = RunCosts(THETA, LEARNED), LEARNED if told is None else THETA
     run = opened(costs, cost=told, prompt=0)
     first, revisions, known, waiting = costs[run.id], 0, 0.0, 0.0
     for number, stage in enumerate(stages):
@@ -111,7 +123,7 @@ def test_revisions_are_few_and_attained_never_exceeds_theta_times_the_estimate(
         for call in calls:
             before = costs[run.id]
             revisions += costs.asked(call, RHO)
-            assert (costs[run.id] != before) <= (costs[run.id] > THETA * before)
+            assert (costs[run.id] != before) <= (costs[run.id] > theta * before)
             p, d = call.request.prompt_tokens, max(1.0, costs._outputs.of(run.run.application))
             waiting += p * d + d * d / 2 + RHO * p
         known = max(known, run.attained + waiting)
@@ -120,7 +132,7 @@ def test_revisions_are_few_and_attained_never_exceeds_theta_times_the_estimate(
             before = costs[run.id]
             serve(costs, call, output)
             revisions += costs[run.id] != before
-            assert run.attained <= THETA * costs[run.id]
+            assert run.attained <= theta * costs[run.id]
         known = max(known, run.attained)
     if revisions:
-        assert revisions < 1 + math.log(max(known, THETA * run.attained) / first) / math.log(THETA)
+        assert revisions < 1 + math.log(max(known, theta * run.attained) / first) / math.log(theta)

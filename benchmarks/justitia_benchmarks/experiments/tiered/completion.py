@@ -5,8 +5,8 @@
 - `azure-conversation`, `azure-code`, `mooncake`: four tenants that ask for the same, single requests, fewer seeds.
 
 A cell is one policy told one thing. It keeps every run's completion time, so that policies are compared in the report
-and baselines are served once. Kappa and theta are varied with one tenant, the gate's burst B (engine seconds per unit
-of weight) with four, over fewer seeds.
+and baselines are served once. Kappa and theta (one for all runs) are varied with one tenant, the gate's burst B (engine
+seconds per unit of weight) with four, over fewer seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ from justitia_benchmarks.experiments.tiered.serving import (
     told,
     trace_shaped,
 )
-from justitia_benchmarks.reports.tiered import Measured, completion
+from justitia_benchmarks.reports.tiered import Measured, completion, usual_theta
 from justitia_benchmarks.reports.tiered_fronts import fronts
-from justitia_scheduling.tiered import KAPPA, THETA, TieredJustitia
+from justitia_scheduling.tiered import KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.workload import WorkloadRun
 
 WEIGHTS = {"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}
@@ -43,7 +43,7 @@ SCENARIOS: Mapping[str, tuple[float, Mapping[str, float], Mapping[str, float]]] 
 """Offered load; each tenant's part of the demand; the weights."""
 
 TOLD = ("true", "noisy:3", "mean", "none", LIARS)
-KAPPAS, THETAS = (1.0, 2.0, 3.0, KAPPA, 10.0), (1.5, THETA, 3.0)
+KAPPAS, THETAS = (1.0, 2.0, 3.0, KAPPA, 10.0), (1.5, THETA, THETA_LEARNED)
 REQUESTS_PER_RUN = 4
 """Requests of a trace where there would be one run of an agent."""
 BURSTS = (0.0, 60.0, 400.0)
@@ -60,7 +60,7 @@ class Completion:
     def cells(self, quick: bool) -> Sequence[Cell]:
         count, front = (60, QUICK_SEEDS) if quick else (300, FRONT_SEEDS)
         plan = [(range(QUICK_SEEDS if quick else SEEDS), p) for p in _compared()]
-        plan += [(range(front), p) for p in _varied((1.0, KAPPA) if quick else KAPPAS, (THETA,) if quick else THETAS)]
+        plan += [(range(front), p) for p in _varied((1.0, KAPPA) if quick else KAPPAS, THETAS[1:] if quick else THETAS)]
         return [Cell(p | {"runs": count}, seed) for seeds, p in plan for seed in seeds]
 
     def run(self, cell: Cell) -> Figures:
@@ -120,6 +120,6 @@ def _varied(kappas: Sequence[float], thetas: Sequence[float]) -> Iterable[dict[s
                 yield {"scenario": "one", "policy": policy, "prediction": prediction}
         for kappa in kappas:
             for theta in thetas:
-                if (kappa, theta) != (KAPPA, THETA):
+                if (kappa, theta) != (KAPPA, usual_theta(prediction)):
                     own = {"kappa": kappa, "theta": theta}
                     yield {"scenario": "one", "policy": DEFAULT, "prediction": prediction} | own

@@ -33,7 +33,7 @@ from justitia_scheduling.model import KVTokenTime, RunId, Seconds, Tokens
 from justitia_scheduling.policy import OpenRequest, Policy
 from justitia_scheduling.registry import build_policy
 from justitia_scheduling.runcost import RunCosts
-from justitia_scheduling.tiered import BETA, KAPPA, THETA, TieredJustitia
+from justitia_scheduling.tiered import BETA, KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.arrivals import azure_arrivals, conversation_arrivals, full_engine_seconds, scaled_to_load
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import CODE, CONVERSATION, Kind, single_requests
@@ -78,11 +78,11 @@ class AttainedOnly(TieredJustitia):
 
     def __init__(self) -> None:
         super().__init__(EngineTime(PROFILE.charge))
-        self._costs = AttainedCosts(THETA)
+        self._costs = AttainedCosts(THETA, THETA_LEARNED)
 
 
 def contender(
-    name: str, *, kappa: float = KAPPA, theta: float = THETA, beta: float = BETA, burst: float | None = None
+    name: str, *, kappa: float = KAPPA, theta: float | None = None, beta: float = BETA, burst: float | None = None
 ) -> Policy:
     """A fresh policy of that name; the settings are those of tiered Justitia."""
     charge = EngineTime(PROFILE.charge)
