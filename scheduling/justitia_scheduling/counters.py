@@ -22,9 +22,10 @@ from justitia_scheduling.model import TenantId
 
 
 class TenantCounters:
-    """Normalised service of every tenant seen, and which of them wait."""
+    """Normalised service of every tenant seen, and which of them wait. `changes` counts the changes to either."""
 
     def __init__(self, *, lift: bool = True) -> None:
+        self.changes = 0
         self._lifts = lift
         self._counter: dict[TenantId, float] = {}
         self._seen: dict[TenantId, int] = {}
@@ -48,6 +49,7 @@ class TenantCounters:
 
     def enqueue(self, tenant: TenantId) -> None:
         """One more request of the tenant waits."""
+        self.changes += 1
         if tenant not in self._waiting:
             self._seen.setdefault(tenant, len(self._seen))
             self._counter.setdefault(tenant, 0.0)
@@ -59,6 +61,7 @@ class TenantCounters:
 
     def dequeue(self, tenant: TenantId) -> None:
         """One request of the tenant left the queue, admitted or aborted."""
+        self.changes += 1
         self._waiting[tenant] -= 1
         if not self._waiting[tenant]:
             del self._waiting[tenant]
@@ -66,8 +69,9 @@ class TenantCounters:
 
     def charge(self, tenant: TenantId, charge: float, weight: float) -> None:
         """Raise the counter; a negative charge is a refund and lowers it."""
-        self._counter[tenant] += charge / weight
-        if self._counter[tenant] < self._entry.get(tenant, float("-inf")):
+        self.changes += 1
+        counter = self._counter[tenant] = self._counter[tenant] + charge / weight
+        if charge < 0 and counter < self._entry.get(tenant, float("-inf")):
             self._enter(tenant)
 
     @property

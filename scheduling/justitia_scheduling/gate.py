@@ -8,8 +8,9 @@ the burst, tenant f may be served iff
 and among those the smallest key goes first. Both minima and the choice are kept in heaps that are put right as
 their tops are looked at. Counters only grow, so an entry may be too small and never too large; a tenant whose
 counter has passed the limit moves from the open to the held ones when it surfaces, and back when the limit has
-passed it. So an answer costs O(log tenants) for each tenant that was charged or changed since the last one. Where
-no counter can be small enough for the burst to decide the limit, the smallest counter is not looked for.
+passed it. So an answer costs O(log tenants) for each tenant that was charged or changed since the last one, and O(1)
+if nothing has changed. Where no counter can be small enough for the burst to decide the limit, the smallest counter is
+not looked for.
 """
 
 import heapq
@@ -45,6 +46,9 @@ class TenantGate:
         self._open: list[tuple[RunKey, int, _First]] = []
         self._held: list[_Entry] = []
         self._latest_limit = 0.0
+        self._changes = 0
+        self._answered: tuple[int, int, float] | None = None
+        self._answer: TenantId | None = None
 
     def key(self, tenant: TenantId) -> RunKey | None:
         """Key of the tenant's first run, None if none of its requests waits."""
@@ -53,6 +57,7 @@ class TenantGate:
 
     def put_first(self, tenant: TenantId, key: RunKey, slack: float) -> None:
         """The tenant's first run, or its key, has changed."""
+        self._changes += 1
         if tenant in self._first:
             self._first[tenant].live = False
         first = self._first[tenant] = _First(tenant, key, slack)
@@ -68,6 +73,7 @@ class TenantGate:
     def drop(self, tenant: TenantId) -> None:
         """Nothing of the tenant waits."""
         if (first := self._first.pop(tenant, None)) is not None:
+            self._changes += 1
             first.live = False
 
     def limit(self, burst: float) -> float:
@@ -82,6 +88,12 @@ class TenantGate:
 
     def best(self, burst: float) -> TenantId | None:
         """The tenant to serve, None if none waits."""
+        asked = (self.counters.changes, self._changes, burst)
+        if asked != self._answered:
+            self._answered, self._answer = asked, self._best(burst)
+        return self._answer
+
+    def _best(self, burst: float) -> TenantId | None:
         limit = self._latest_limit = self.limit(burst)
         self._release(limit)
         counter, waiting = self.counters.by_tenant, self._open

@@ -219,15 +219,16 @@ class Policy(ABC):
 
     def stepped(self, step: Step, now: Seconds) -> None:
         """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
-        requests = [self._in(p.request, Status.RUNNING) for p in step.progress]
+        requests = self._running(step)
         work = [
             Work(p, r.request.prompt_tokens, r.produced, r.cached) for p, r in zip(step.progress, requests, strict=True)
         ]
         charges = self.cost_model.step(work, step.duration, len(self.running))
         delivered: dict[RunId, float] = {}
         for request, done, charge in zip(requests, work, charges, strict=True):
-            request.prefilled += done.progress.prefilled
-            request.produced += done.progress.produced
+            _, prefilled, produced, _ = done.progress
+            request.prefilled += prefilled
+            request.produced += produced
             self._charge(request, charge)
             run = request.run
             kv_token_time = done.kv_token_time
@@ -317,6 +318,13 @@ class Policy(ABC):
             self.on_left_queue(request, now)
         else:
             del self.running[request_id]
+
+    def _running(self, step: Step) -> list[OpenRequest]:
+        try:
+            return [self.running[p.request] for p in step.progress]
+        except KeyError as unknown:
+            self._in(unknown.args[0], Status.RUNNING)
+            raise
 
     def _run(self, run_id: RunId) -> OpenRun:
         try:

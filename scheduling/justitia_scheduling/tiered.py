@@ -186,9 +186,9 @@ class TieredJustitia(Policy):
         self.virtual_time.advance(sum(delivered.values()))
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
-        """The gate's heaps are put right here, while the engine computes, and not when the host waits for an answer."""
+        """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
         self._derive_burst()
-        self.gate.best(self._burst)
+        self.head()
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.counters import TenantCounters
-from justitia_scheduling.model import RequestId, Seconds, TenantId
+from justitia_scheduling.model import RequestId, Seconds, Step, TenantId
 from justitia_scheduling.policy import OpenRequest, Policy
 
 
@@ -45,3 +45,7 @@ class VTC(Policy):
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
+
+    def on_stepped(self, step: Step, now: Seconds) -> None:
+        """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
+        self.head()
