@@ -135,8 +135,8 @@ class BesideVTC(TieredJustitia):
         self.vtc.admitted(request_id, now, cached_tokens)
 
     def stepped(self, step: Step, now: Seconds) -> None:
-        super().stepped(step, now)
         self.vtc.stepped(step, now)
+        super().stepped(step, now)
 
     def finished(self, request_id: RequestId, now: Seconds) -> None:
         super().finished(request_id, now)
