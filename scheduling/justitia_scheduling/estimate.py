@@ -1,4 +1,6 @@
-"""The cost of a run that nothing predicted: its application's censored mean.
+"""What is known of a run's cost before it shows: its application's mean, and what a prediction has been worth.
+
+*Censored mean*, where nothing is predicted:
 
     (sum of C over the finished runs + sum of what the open runs have attained) / number of finished runs
 
@@ -6,9 +8,18 @@ Counting what the open ones have attained keeps long runs, which finish last, fr
 application is young. Where none has finished: the larger of the pool's mean and the largest estimate to which a
 run of the application was ever revised. Runs with an aborted request leave no trace. Unit: that in which the policy
 counts a run's cost.
+
+*Track record*, where something is. With e_told and e_mean the mean squares of log(cost / estimate) over the last
+`REMEMBERED_RUNS` finished runs of the application, for what was told of them and for its mean as they arrived,
+
+    log E = (e_mean log told + e_told log mean) / (e_told + e_mean)
+
+the posterior's mean where the cost is log-normal around the application's mean and what is told around the cost. So
+predictions that come true are taken as they are, and others for what they have been worth.
 """
 
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from justitia_scheduling.model import ApplicationId, KVTokenTime
@@ -16,6 +27,12 @@ from justitia_scheduling.policy import OpenRun
 
 FIRST_ESTIMATE: KVTokenTime = 1e5
 """Before anything has finished: about a short agent run of 4 calls with 400 prompt and 50 output tokens each."""
+
+REMEMBERED_RUNS = 100
+"""Finished runs in an application's track record."""
+
+LEAST_COST: KVTokenTime = 1.0
+"""A run produces a token."""
 
 
 @dataclass(slots=True)
@@ -36,6 +53,10 @@ class CensoredMean:
         self._first = first
         self._applications: defaultdict[ApplicationId, _Sums] = defaultdict(_Sums)
         self._pool = _Sums()
+
+    def of(self, application: ApplicationId) -> KVTokenTime | None:
+        """The application's own mean; None until a run of it has finished."""
+        return self._applications[application].mean
 
     def estimate(self, application: ApplicationId) -> KVTokenTime:
         own = self._applications[application]
@@ -59,6 +80,40 @@ class CensoredMean:
                 sums.total -= run.attained
             elif run.attained:
                 sums.finished += 1
+
+
+@dataclass(slots=True)
+class _Errors:
+    """Squares of log(cost / estimate) of the runs that are remembered."""
+
+    told: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
+    mean: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
+
+
+class TrackRecord:
+    """What predictions have been worth, by application. Operations are O(remembered runs)."""
+
+    def __init__(self) -> None:
+        self._errors: defaultdict[ApplicationId, _Errors] = defaultdict(_Errors)
+
+    def expected(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime) -> KVTokenTime:
+        """E of a run that has arrived, from what was told of it and the application's mean."""
+        errors = self._errors[application]
+        of_told, of_mean = sum(errors.told), sum(errors.mean)
+        if not of_told:
+            return told
+        told = max(told, LEAST_COST)
+        return told * math.pow(max(mean, LEAST_COST) / told, of_told / (of_told + of_mean))
+
+    def finished(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime, cost: KVTokenTime) -> None:
+        """A run is over: its cost, and what was told of it and the mean when it arrived."""
+        errors = self._errors[application]
+        errors.told.append(_squared_log(cost, told))
+        errors.mean.append(_squared_log(cost, mean))
+
+
+def _squared_log(cost: KVTokenTime, estimate: KVTokenTime) -> float:
+    return math.log(max(cost, LEAST_COST) / max(estimate, LEAST_COST)) ** 2
 
 
 @dataclass(slots=True)

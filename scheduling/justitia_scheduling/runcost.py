@@ -4,7 +4,8 @@ A run's cost is what it takes from the engine, in KV token-time: C for holding K
 token `rho = c_tok / (c0/M + c_kv)`, what a full engine would have delivered while it read the token (`prompt_work` in
 `cost.py`; 0 where step times are not known). C alone calls a run of long prompts and short answers cheap.
 
-The estimate E begins with what was told, else with the application's censored mean (`estimate.py`). What the run shows:
+The estimate E begins with what was told, as far as that has come true for the application, else with the application's
+censored mean (`estimate.py` has both). What the run shows:
 
     known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
 
@@ -20,17 +21,21 @@ wide stage arrives, not after it has been served for long.
 
 from dataclasses import dataclass
 
-from justitia_scheduling.estimate import CensoredMean, Ratio
+from justitia_scheduling.estimate import CensoredMean, Ratio, TrackRecord
 from justitia_scheduling.model import KVTokenTime, RequestId, Run, RunId, kv_token_time
 from justitia_scheduling.policy import OpenRequest, OpenRun
 
 
 @dataclass(slots=True)
 class _Expected:
-    """Of an open run: E, the theta at which it is revised, and the cost of its requests not admitted yet."""
+    """Of an open run: E, the theta at which it is revised, and the cost of its requests not admitted yet; what was told
+    of it, and its application's mean when it arrived.
+    """
 
     cost: KVTokenTime
     theta: float
+    told: KVTokenTime | None
+    mean: KVTokenTime | None
     unadmitted: KVTokenTime = 0.0
 
 
@@ -40,6 +45,7 @@ class RunCosts:
     def __init__(self, theta: float, theta_learned: float) -> None:
         self._theta, self._theta_learned = theta, theta_learned
         self._means = CensoredMean()
+        self._record = TrackRecord()
         self._outputs = Ratio()
         self._prompt_per_kv = Ratio()
         self._open: dict[RunId, _Expected] = {}
@@ -51,11 +57,13 @@ class RunCosts:
 
     def opened(self, run: OpenRun, prompt_work: KVTokenTime) -> None:
         """The run has arrived; `prompt_work` is rho."""
-        told = self._told(run.run, prompt_work)
+        application = run.run.application
+        told, mean = self._told(run.run, prompt_work), self._means.of(application)
         if told is None:
-            self._open[run.id] = _Expected(self._means.estimate(run.run.application), self._theta_learned)
+            cost, theta = self._means.estimate(application), self._theta_learned
         else:
-            self._open[run.id] = _Expected(told, self._theta)
+            cost, theta = told if mean is None else self._record.expected(application, told, mean), self._theta
+        self._open[run.id] = _Expected(cost, theta, told, mean)
 
     def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
         """A request of the run has arrived. True if that changed the run's estimate."""
@@ -85,7 +93,9 @@ class RunCosts:
 
     def ended(self, run: OpenRun) -> None:
         """The run is over."""
-        del self._open[run.id]
+        expected = self._open.pop(run.id)
+        if expected.told is not None and expected.mean is not None and run.attained and not run.aborted:
+            self._record.finished(run.run.application, expected.told, expected.mean, run.attained)
         self._means.ended(run)
 
     def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:

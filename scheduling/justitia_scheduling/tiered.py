@@ -24,7 +24,7 @@ Two decisions, one above the other.
 V is the virtual time of GPS over runs, in the unit of E; E without the stretch is the cost there. Preempted requests
 go back to their tenant's queue and pass the gate again.
 
-Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request each: weighted VTC.
+Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request and one estimate: weighted VTC.
 Derivation and proofs: docs/design/tiered-justitia.md.
 """
 

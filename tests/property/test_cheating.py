@@ -171,7 +171,7 @@ def test_large_runs_that_claim_a_thousandth_delay_honest_ones_little_and_much_wi
 
 def test_claiming_much_only_delays_the_claimant() -> None:
     honest = [UnitRun(20 * i, 10, 10.0) for i in range(60)]
-    large = [UnitRun(100 * i, 100, 100.0) for i in range(6)]
+    large = [UnitRun(100 * i, 100, 100.0, application=ApplicationId("large")) for i in range(6)]
     liars = [replace(run, predicted=1e6) for run in large]
     truthful = UnitServer(inside_one_tenant(), [*honest, *large]).serve().finishes()
     lying = UnitServer(inside_one_tenant(), [*honest, *liars]).serve().finishes()

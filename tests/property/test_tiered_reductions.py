@@ -163,10 +163,12 @@ def test_without_slack_tenants_are_served_as_by_weighted_vtc(
 def test_without_slack_single_requests_of_one_prediction_are_served_as_by_weighted_vtc(
     jobs: list[Job], weight: list[float]
 ) -> None:
+    """Of applications of their own: none has a record, so that estimates are as predicted."""
     policy = BesideVTC(WeightedTokens(), in_order=True)
     for tenant, w in zip(TENANTS, weight, strict=True):
         policy.set_weight(tenant, w, 0)
-    engine = ReservingEngine(policy, CAPACITY, [replace(job, run=None, predicted=1e6) for job in jobs])
+    single = [replace(job, run=None, application=f"a{i}", predicted=1e6) for i, job in enumerate(jobs)]
+    engine = ReservingEngine(policy, CAPACITY, single)
     while not engine.done:
         engine.tick()
     assert len(engine.admissions) == len(jobs)

@@ -1,6 +1,13 @@
-"""The censored mean."""
+"""The censored mean, and the track record of predictions."""
 
-from justitia_scheduling.estimate import FIRST_ESTIMATE, CensoredMean
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_scheduling.estimate import FIRST_ESTIMATE, REMEMBERED_RUNS, CensoredMean, TrackRecord
 from justitia_scheduling.model import ApplicationId, Run, RunId, TenantId
 from justitia_scheduling.policy import OpenRun
 
@@ -47,3 +54,67 @@ def test_an_aborted_run_leaves_no_trace() -> None:
     estimates.ended(done)
     estimates.ended(gone)
     assert estimates.estimate(A) == 100
+
+
+costs = st.floats(1, 1e9)
+
+
+def test_an_application_has_no_mean_of_its_own_until_a_run_has_finished() -> None:
+    estimates, done = CensoredMean(), run("done")
+    attain(estimates, done, 100)
+    assert estimates.of(A) is None
+    estimates.ended(done)
+    assert (estimates.of(A), estimates.of(B)) == (100, None)
+
+
+@given(st.lists(st.tuples(costs, costs), max_size=20), costs, costs)
+def test_predictions_that_come_true_are_taken_to_the_digit(
+    finished: list[tuple[float, float]], told: float, mean: float
+) -> None:
+    record = TrackRecord()
+    for cost, mean_then in finished:
+        record.finished(A, cost, mean_then, cost)
+    assert record.expected(A, told, mean) == told
+
+
+def test_told_and_mean_count_for_the_inverse_of_their_squared_errors() -> None:
+    record = TrackRecord()
+    for factor in (4, 1 / 4, 4, 1 / 4):
+        record.finished(A, told=100 * factor, mean=100 * math.sqrt(factor), cost=100)
+    assert record.expected(A, told=1000, mean=10) == pytest.approx(1000**0.2 * 10**0.8)
+    assert record.expected(B, told=1000, mean=10) == 1000
+
+
+@given(st.lists(st.tuples(costs, costs, costs), max_size=20), st.floats(0, 1e9), costs)
+def test_the_estimate_lies_between_what_was_told_and_the_mean(
+    finished: list[tuple[float, float, float]], told: float, mean: float
+) -> None:
+    record = TrackRecord()
+    for each in finished:
+        record.finished(A, *each)
+    low, high = sorted((told, mean))
+    assert low * (1 - 1e-9) <= record.expected(A, told, mean) <= max(high, 1.0) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("spread", "noise"), [(1.0, 0.6), (0.5, 1.0), (1.0, 1.0)])
+def test_it_is_nearer_to_the_cost_than_what_was_told_and_than_the_mean(spread: float, noise: float) -> None:
+    record, rng = TrackRecord(), random.Random(1)
+    squares = []
+    for _ in range(2000):
+        cost = math.exp(10 + rng.gauss(0, spread))
+        told, mean = cost * math.exp(rng.gauss(0, noise)), math.exp(10)
+        squares.append([math.log(cost / e) ** 2 for e in (record.expected(A, told, mean), told, mean)])
+        record.finished(A, told, mean, cost)
+    ours, of_told, of_mean = (sum(column) / len(squares) for column in zip(*squares, strict=True))
+    assert ours < 0.9 * min(of_told, of_mean)
+    assert ours == pytest.approx(1 / (1 / spread**2 + 1 / noise**2), rel=0.1)
+
+
+def test_a_predictor_that_has_become_good_is_believed_again() -> None:
+    record = TrackRecord()
+    for _ in range(1000):
+        record.finished(A, told=1e6, mean=150, cost=100)
+    assert record.expected(A, told=100, mean=1000) > 900
+    for _ in range(REMEMBERED_RUNS):
+        record.finished(A, told=100, mean=150, cost=100)
+    assert record.expected(A, told=100, mean=1000) == 100

@@ -94,6 +94,21 @@ def test_what_a_request_is_expected_to_produce_is_measured_and_not_told() -> Non
     assert costs[run.id] == pytest.approx(1000 * (1 + RHO) + 0.5)
 
 
+def test_what_an_application_is_told_is_taken_for_what_it_has_been_worth() -> None:
+    costs = RunCosts(THETA, LEARNED)
+    for number, (told, aborted) in enumerate([(None, False), (1e6, True), (1e6, False)]):
+        run = opened(costs, cost=told, prompt=0, name=f"r{number}")
+        expected = costs[run.id]
+        asked = request(run, 100)
+        costs.asked(asked, RHO)
+        serve(costs, asked, 10)
+        run.aborted = aborted
+        costs.ended(run)
+        assert told is None or expected == 1e6
+    cost = kv_token_time(100, 10) + 100 * RHO
+    assert costs[opened(costs, cost=1e6, prompt=0).id] == pytest.approx(cost)
+
+
 @pytest.mark.parametrize(("told", "theta"), [(FIRST_ESTIMATE, THETA), (None, LEARNED)])
 def test_a_mean_is_revised_later_than_what_was_told(told: float | None, theta: float) -> None:
     costs = RunCosts(THETA, LEARNED)
