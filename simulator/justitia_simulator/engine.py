@@ -11,6 +11,7 @@ known; then the engines decide. Nothing here is random: the same workload gives 
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,12 +46,6 @@ class _Run:
     open: int = 0
     made: int = 0
     home: Replica | None = None
-
-
-@dataclass(slots=True)
-class _Load:
-    queued: int = 0
-    running: int = 0
 
 
 class Engine:
@@ -210,15 +205,11 @@ class Engine:
             self._next_sample += self._sample_every
 
     def _sample(self, moment: Seconds) -> None:
-        load = {tenant: _Load() for tenant in self._tenants}
-        for replica in self._replicas:
-            for request in replica.waiting.values():
-                load[request.run.tenant].queued += 1
-            for request in replica.running.values():
-                load[request.run.tenant].running += 1
-        for tenant, each in load.items():
-            service = sum(r.policy.service.get(tenant, 0.0) for r in self._replicas)
-            self._samples.append(ServiceSample(self._label, moment, tenant, service, each.queued, each.running))
+        running = Counter([r.run.tenant for replica in self._replicas for r in replica.running.values()])
+        for tenant in self._tenants:
+            service = sum([r.policy.service.get(tenant, 0.0) for r in self._replicas])
+            queued = sum([r.queued[tenant] for r in self._replicas])
+            self._samples.append(ServiceSample(self._label, moment, tenant, service, queued, running[tenant]))
 
     def _results(self, weights: Mapping[str, float]) -> PolicyResults:
         opened = list(self._runs.values())

@@ -24,10 +24,11 @@ look at any moment, so behind one there are no jumps.
 
 import sys
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from justitia_scheduling.model import Progress, Request, RequestId, Run, RunId, Seconds, Step, Tokens
+from justitia_scheduling.model import Progress, Request, RequestId, Run, RunId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import Policy
 from justitia_simulator.blocks import BlockPool, Holding
 from justitia_simulator.occupancy import Admission, peak_tokens, reserved_tokens
@@ -44,7 +45,7 @@ class Inference:
 
     `computed` tokens of KV are there; it decodes once that exceeds `target`, what had to be prefilled when it was
     admitted. It takes part in steps from `enters` on. `processed` is the most that was ever there: up to it, tokens are
-    recomputed.
+    recomputed. It has a `holding` once it was admitted.
     """
 
     id: RequestId
@@ -61,15 +62,7 @@ class Inference:
     target: Tokens = 0
     processed: Tokens = 0
     preemptions: int = 0
-    holding: Holding | None = None
-
-    @property
-    def remaining(self) -> Tokens:
-        return self.work.output_tokens - self.produced
-
-    @property
-    def decoding(self) -> bool:
-        return self.computed > self.target
+    holding: Holding = field(init=False)
 
 
 @dataclass(slots=True)
@@ -78,7 +71,7 @@ class _StepUnderWay:
 
     start: Seconds
     decoding: list[Inference]
-    prefill: list[tuple[Inference, Tokens]]
+    prefill: dict[Inference, Tokens]
     prefilled: Tokens
     kv_read: Tokens
     delay: Seconds
@@ -88,17 +81,25 @@ class _StepUnderWay:
 
 @dataclass(slots=True)
 class _Plan:
-    """The tokens of the next step, by request; `left` more may join."""
+    """The next step: a token for each of `decoding`, prompt tokens by request; `left` more may join."""
 
     left: Tokens
-    tokens: dict[Inference, Tokens] = field(default_factory=dict)
+    decoding: list[Inference] = field(default_factory=list)
+    prefill: dict[Inference, Tokens] = field(default_factory=dict)
 
     def drop(self, request: Inference) -> None:
-        self.left += self.tokens.pop(request, 0)
+        if request in self.decoding:
+            self.decoding.remove(request)
+            self.left += 1
+        else:
+            self.left += self.prefill.pop(request, 0)
 
 
 class Replica:
-    """An engine that is told its requests and asked for `end`, the moment of its next decision."""
+    """An engine that is told its requests and asked for `end`, the moment of its next decision.
+
+    `queued` counts what is `waiting`, by tenant.
+    """
 
     def __init__(self, policy: Policy, profile: EngineProfile, kv_tokens: Tokens) -> None:
         self.policy = policy
@@ -106,6 +107,7 @@ class Replica:
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
         self.running: dict[RequestId, Inference] = {}
         self.waiting: dict[RequestId, Inference] = {}
+        self.queued: Counter[TenantId] = Counter()
         self.runs: set[RunId] = set()
         self.end: Seconds | None = None
         self._step: _StepUnderWay | None = None
@@ -125,7 +127,7 @@ class Replica:
                 self.policy.run_arrived(request.run, now)
             if request.work.prefix is not None:
                 request.shareable = self.pool.shareable(request.work.prompt_tokens, request.work.prefix_tokens)
-            self.waiting[request.id] = request
+            self._queue(request)
             announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
             self.policy.request_arrived(announced, now)
 
@@ -172,7 +174,7 @@ class Replica:
         budget = self.profile.token_budget
         plan = self._plan_whole(now) if budget is None else self._plan_mixed(now, budget)
         self.end = None
-        if plan.tokens:
+        if plan.decoding or plan.prefill:
             self._begin(plan, now, until)
             held = self.policy.held_until() if self.waiting else None
             if held is not None:
@@ -189,20 +191,19 @@ class Replica:
         assert now is not None
         self._step = None
         steps = step.steps
-        progress = [Progress(r.id, produced=steps) for r in step.decoding]
+        progress = []
         for request in step.decoding:
             request.produced += steps
             request.computed += steps
-            if steps > 1:
-                self._grow(request, request.computed)
-        for request, tokens in step.prefill:
+            self.pool.grow(request.holding, request.computed)
+            progress.append(Progress(request.id, produced=steps))
+        for request, tokens in step.prefill.items():
             progress.append(self._prefilled(request, tokens, now))
         if step.decoding:
             self._to_look = max(self._to_look - steps, 0)
         self.policy.stepped(Step(progress, step.duration), now)
         done = [r for r in self.running.values() if r.produced == r.work.output_tokens]
         for request in done:
-            assert request.holding is not None
             self.pool.release(request.holding, request.computed)
             del self.running[request.id]
         return done
@@ -227,11 +228,10 @@ class Replica:
         self._looked = not self._to_look or not self.running
         if self._looked:
             self._admit(plan, now)
-            if plan.tokens:
+            if plan.decoding or plan.prefill:
                 self._to_look = self.profile.decode_steps_per_admission
-            for request in [r for r in plan.tokens if r.decoding]:
-                plan.drop(request)
-            if plan.tokens:
+            plan.decoding.clear()
+            if plan.prefill:
                 return plan
         if self._plan_running(plan, now):
             self._looked = False
@@ -265,13 +265,15 @@ class Replica:
         """Take blocks for the request's part of the step. False if there are not enough."""
         missing = request.target - request.computed
         if missing < 0:
-            tokens, after = 1, request.computed + 1
-        else:
-            tokens = min(missing, plan.left)
-            after = request.computed + tokens + (tokens == missing)
-        if not self._grow(request, after):
+            if not self.pool.grow(request.holding, request.computed + 1):
+                return False
+            plan.decoding.append(request)
+            plan.left -= 1
+            return True
+        tokens = min(missing, plan.left)
+        if not self.pool.grow(request.holding, request.computed + tokens + (tokens == missing)):
             return False
-        plan.tokens[request] = tokens
+        plan.prefill[request] = tokens
         plan.left -= tokens
         return True
 
@@ -308,14 +310,13 @@ class Replica:
         if self.profile.admission is Admission.OPTIMISTIC:
             tokens = work.prompt_tokens + request.produced + 1
             return self.pool.fits(work.prefix, request.shareable, tokens)
-        batch = [(r.work.prompt_tokens + r.produced, r.remaining, r) for r in self.running.values() if r.produced]
-        batch += [(r.work.prompt_tokens + 1, r.remaining - 1, r) for r in self.running.values() if not r.produced]
-        batch.append((work.prompt_tokens + 1, request.remaining - 1, request))
         size = self.pool.block_size
         prefixes: dict[str, int] = {}
         demands = []
-        for held, remaining, r in batch:
-            own = held - r.shareable * size
+        for r in [*self.running.values(), request]:
+            produced = max(r.produced, 1)
+            own = r.work.prompt_tokens + produced - r.shareable * size
+            remaining = r.work.output_tokens - produced
             demands.append((own, remaining + -(own + remaining) % size))
             if r.work.prefix is not None:
                 prefixes[r.work.prefix] = max(prefixes.get(r.work.prefix, 0), r.shareable)
@@ -325,6 +326,7 @@ class Replica:
     def _start(self, request: Inference, now: Seconds) -> None:
         """Admit the request: it holds its prefix, and what was swapped out comes back."""
         del self.waiting[request.id]
+        self.queued[request.run.tenant] -= 1
         self.running[request.id] = request
         request.holding = self.pool.hold(request.work.prefix, request.shareable)
         cached = request.holding.cached
@@ -333,7 +335,7 @@ class Replica:
             self._delay += self.profile.per_request
         if request.computed > cached:
             self._delay += self.profile.swap_per_token * (request.computed - cached)
-            self._grow(request, request.computed)
+            self.pool.grow(request.holding, request.computed)
         else:
             request.computed = cached
             request.target = request.work.prompt_tokens + request.produced
@@ -342,7 +344,6 @@ class Replica:
 
     def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
         request = self.running.pop(name)
-        assert request.holding is not None
         self.pool.release(request.holding, request.computed)
         plan.drop(request)
         request.preemptions += 1
@@ -352,19 +353,22 @@ class Replica:
                 request.computed = 0
             case Preemption.SWAP:
                 self._delay += self.profile.swap_per_token * request.computed
-        self.waiting[name] = request
+        self._queue(request)
         self.policy.preempted(name, now)
 
+    def _queue(self, request: Inference) -> None:
+        self.waiting[request.id] = request
+        self.queued[request.run.tenant] += 1
+
     def _begin(self, plan: _Plan, now: Seconds, until: Seconds) -> None:
-        decoding = [r for r in plan.tokens if r.computed > r.target]
-        prefill = [(r, tokens) for r, tokens in plan.tokens.items() if r.computed <= r.target]
-        prefilled, kv_read = sum([tokens for _, tokens in prefill]), sum([r.computed for r in plan.tokens])
-        attended = sum([tokens * (r.computed + tokens / 2) for r, tokens in prefill])
+        prefilled = sum(plan.prefill.values())
+        kv_read = sum([r.computed for r in plan.decoding]) + sum([r.computed for r in plan.prefill])
+        attended = sum([tokens * (r.computed + tokens / 2) for r, tokens in plan.prefill.items()])
         delay = self._delay + self.profile.per_attended * attended
-        step = self._step = _StepUnderWay(now, decoding, prefill, prefilled, kv_read, delay)
+        step = self._step = _StepUnderWay(now, plan.decoding, plan.prefill, prefilled, kv_read, delay)
         self._delay = 0.0
         steps = 1
-        if not prefill and len(decoding) == len(self.running) and self.profile.front is None:
+        if not plan.prefill and len(plan.decoding) == len(self.running) and self.profile.front is None:
             steps = self._jump(step, until)
         self._jump_to(step, steps)
 
@@ -389,10 +393,6 @@ class Replica:
     def _jump_to(self, step: _StepUnderWay, steps: int) -> None:
         step.steps, step.duration = steps, self._duration(step, steps)
         self.end = step.start + step.duration
-
-    def _grow(self, request: Inference, tokens: Tokens) -> bool:
-        assert request.holding is not None
-        return self.pool.grow(request.holding, tokens)
 
     @property
     def busy(self) -> bool:

@@ -141,7 +141,13 @@ def serve(
         for i, work in enumerate(run.requests):
             witness.prefix[RequestId(f"{run.id}#{i}")] = (work.prefix, work.prefix_tokens)
     engine = Engine(policy, profile, label="x", prediction=TRUE, kv_tokens=CAPACITY)
-    return engine.serve(runs), witness, engine
+
+    def count(_finished: int, _total: int) -> None:
+        for one in engine._replicas:
+            if +one.queued != Counter(r.run.tenant for r in one.waiting.values()):
+                witness.faults.append(f"{one.queued} queued, {sorted(one.waiting)} wait")
+
+    return engine.serve(runs, on_progress=count), witness, engine
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
