@@ -36,7 +36,7 @@ from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.workload import WorkloadRequest
 
 LONGEST_JUMP = 10_000
-LONGEST_JUMP_WHILE_WAITING = 10
+LONGEST_JUMP_WHILE_WAITING = 20
 
 
 @dataclass(slots=True, eq=False)
