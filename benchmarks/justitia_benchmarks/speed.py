@@ -23,7 +23,7 @@ each operation is timed once, on caches that the others have used. Garbage colle
 are left out. Lengths are measured in rotation, so that a machine whose speed drifts does not look like growth. Each
 seed draws its own traffic and has its own median and 99th percentile; shown is the middle one of the seeds. Growth is
 the factor per tenfold queue, from a straight line through the logarithms of a seed's medians: 10 would be linear, 1
-constant.
+constant. A policy that prefers short requests may finish no run of a long queue: a dash.
 """
 
 import gc
@@ -193,6 +193,8 @@ def measure(name: str, lengths: Sequence[int], turns: int, seed: int) -> list[Ti
     timings = []
     for queued, traffic in zip(lengths, traffics, strict=True):
         for operation, times in traffic.times.items():
+            if not times:
+                continue
             middle, p99 = (np.percentile(times, (50, 99)) - cost) / 1000
             share = RUNNING if operation is Operation.STEP else 1
             timings.append(Timing(name, queued, operation, seed, float(middle) / share, float(p99) / share))
@@ -219,14 +221,19 @@ def rows(timings: Sequence[Timing]) -> list[list[str]]:
     found = []
     for policy in dict.fromkeys(t.policy for t in timings):
         own = [t for t in timings if t.policy == policy]
-        cells = [
-            f"{median(t.median for t in own if t.queued == n):.1f} ({median(t.p99 for t in own if t.queued == n):.1f})"
-            for n in lengths
-        ]
-        factors = [growth([t for t in own if t.seed == seed]) for seed in sorted({t.seed for t in own})]
-        grows = f"× {mean(factors):.2f} ({min(factors):.2f}-{max(factors):.2f})" if len(lengths) > 1 else "-"
+        cells = [_cell([t for t in own if t.queued == n]) for n in lengths]
+        seeds = [[t for t in own if t.seed == seed] for seed in sorted({t.seed for t in own})]
+        factors = [growth(of_seed) for of_seed in seeds if len(of_seed) > 1]
+        grows = f"× {mean(factors):.2f} ({min(factors):.2f}-{max(factors):.2f})" if factors else "-"
         found.append([policy, *cells, grows])
     return found
+
+
+def _cell(timings: Sequence[Timing]) -> str:
+    """Of one policy and length of queue; a dash where the operation never came to pass."""
+    if not timings:
+        return "-"
+    return f"{median(t.median for t in timings):.1f} ({median(t.p99 for t in timings):.1f})"
 
 
 def document(timings: Sequence[Timing], turns: int, machine: str) -> str:

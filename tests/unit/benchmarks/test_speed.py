@@ -71,6 +71,13 @@ def test_a_row_holds_the_lengths_in_order_and_the_middle_of_the_seeds() -> None:
     ]
 
 
+def test_an_operation_that_never_came_to_pass_at_a_length_is_a_dash() -> None:
+    timings = [timing(queued, 1.0, seed) for seed in (1, 2) for queued in (10, 100)]
+    assert rows([t for t in timings if t.queued == 10 or t.seed == 1])[0][1:3] == ["1.0 (2.0)", "1.0 (2.0)"]
+    other = Timing("q", 10, Operation.AFTER_STEP, 1, 3.0, 6.0)
+    assert rows([*timings, other])[1] == ["q", "3.0 (6.0)", "-", "-"]
+
+
 def test_an_unknown_policy_ends_with_code_2_and_the_names_that_are_known() -> None:
     app = Typer()
     app.command()(benchmark)
