@@ -13,15 +13,13 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from justitia_cli.console import errors, mistakes, output, parse_weights_of
 from justitia_cli.tables import print_json, print_summary
-from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, ProfiledCost, WeightedTokens
-from justitia_scheduling.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.registry import COST_MODELS, DEFAULT_POLICY, POLICIES, build_cost_model, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import FORMS, find_prediction
 from justitia_simulator.profiles import EngineProfile, find_profile, in_chunks
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import load_workload
 
-COST_MODELS = ("engine-time", "kv-token-time", "weighted-tokens", "profiled")
 SARATHI_BUDGET = 512
 
 
@@ -64,7 +62,8 @@ def simulate_command(  # noqa: PLR0917
         weights = parse_weights_of({run.tenant for run in runs}, weight)
         told = find_prediction(prediction, seed)
         policies = {
-            name: [build_policy(name, build_cost_model(cost_model, profile)) for _ in range(engines)] for name in policy
+            name: [build_policy(name, build_cost_model(cost_model, profile.charge)) for _ in range(engines)]
+            for name in policy
         }
         results = []
         with Progress(
@@ -96,17 +95,3 @@ def loop_under(policy: str, profile: EngineProfile, token_budget: int) -> Engine
     if policy == "sarathi" and profile.token_budget is None:
         return in_chunks(profile, SARATHI_BUDGET)
     return profile
-
-
-def build_cost_model(name: str, profile: EngineProfile) -> CostModel:
-    """The cost model of that name. Raises ValueError that lists the names it knows."""
-    match name:
-        case "engine-time":
-            return EngineTime(profile.charge)
-        case "kv-token-time":
-            return KVTokenTimeCost()
-        case "weighted-tokens":
-            return WeightedTokens()
-        case "profiled":
-            return ProfiledCost()
-    raise ValueError(f"unknown cost model {name!r}: choose one of {', '.join(COST_MODELS)}")

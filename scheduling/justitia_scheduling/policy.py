@@ -86,8 +86,9 @@ class OpenRun:
 class OpenRequest:
     """A request that has arrived and is neither finished nor aborted.
 
-    `cached` prompt tokens were in the prefix cache when it was first admitted: they cost it nothing. `prefilled`
-    prompt tokens have been processed for it and `produced` output tokens made, each counted once in its life.
+    It was `charged` so much, in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was
+    first admitted: they cost it nothing. `prefilled` prompt tokens have been processed for it and `produced` output
+    tokens made, each counted once in its life.
     """
 
     request: Request
@@ -99,6 +100,7 @@ class OpenRequest:
     produced: Tokens = 0
     preemptions: int = 0
     cached: Tokens = 0
+    charged: float = 0.0
     id: RequestId = field(init=False)
     tenant: TenantId = field(init=False)
 
@@ -309,6 +311,7 @@ class Policy(ABC):
     def _charge(self, request: OpenRequest, charge: float) -> None:
         if charge:
             self.service[request.tenant] += charge
+            request.charged += charge
             self.on_charged(request, charge)
 
     def _forget(self, request_id: RequestId, now: Seconds) -> None:

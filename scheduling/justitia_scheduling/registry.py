@@ -1,8 +1,8 @@
-"""Policies by name. Files and the command line use these names, resources the same in CamelCase."""
+"""Policies and cost models by name. Files and the command line use these names, resources the same in CamelCase."""
 
 from collections.abc import Callable
 
-from justitia_scheduling.cost import CostModel
+from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, ProfiledCost, StepTime, WeightedTokens
 from justitia_scheduling.distboost import DistBoost
 from justitia_scheduling.drr import DRR
 from justitia_scheduling.fcfs import FCFS
@@ -54,3 +54,19 @@ def build_policy(name: str, cost_model: CostModel) -> Policy:
         return POLICIES[name](cost_model)
     except KeyError:
         raise ValueError(f"unknown policy {name!r}: choose one of {', '.join(sorted(POLICIES))}") from None
+
+
+COST_MODELS: dict[str, Callable[[StepTime], CostModel]] = {
+    "engine-time": EngineTime,
+    "kv-token-time": lambda _: KVTokenTimeCost(),
+    "weighted-tokens": lambda _: WeightedTokens(),
+    "profiled": lambda _: ProfiledCost(),
+}
+
+
+def build_cost_model(name: str, step_time: StepTime) -> CostModel:
+    """The cost model of that name; `step_time` is the engine's. Raises ValueError that lists the names it knows."""
+    try:
+        return COST_MODELS[name](step_time)
+    except KeyError:
+        raise ValueError(f"unknown cost model {name!r}: choose one of {', '.join(COST_MODELS)}") from None

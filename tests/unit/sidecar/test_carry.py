@@ -6,7 +6,7 @@ from justitia_scheduling.cost import KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
 from justitia_scheduling.policy import Policy, Status
 from justitia_scheduling.registry import POLICIES, build_policy
-from justitia_sidecar.carry import carry_over
+from justitia_scheduling.takeover import carry_over
 
 A, B = TenantId("a"), TenantId("b")
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_scheduling.cost import StepTime
-from justitia_sidecar.step_time import PRIOR, StepTimeFit, nonnegative_least_squares
+from justitia_scheduling.step_time import PRIOR, StepTimeFit, nonnegative_least_squares
 
 
 def duration(t: StepTime, tokens: int, kv_tokens: int) -> float:

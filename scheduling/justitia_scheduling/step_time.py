@@ -1,7 +1,8 @@
-"""An engine's step time, learnt from outside: T = c0 + c_tok * tokens processed + c_kv * KV tokens resident.
+"""An engine's step time, learnt: T = c0 + c_tok * tokens processed + c_kv * KV tokens resident.
 
-The sidecar sees no steps, but the interval between two chunks of one request is the duration of the steps that
-made them. `StepTimeFit` takes such intervals and keeps a fit of least squared relative errors that
+A host inside the engine sees steps. One in front of it does not, but the interval between two chunks of one request is
+the duration of the steps that made them. `StepTimeFit` takes either and keeps a fit of least squared relative errors
+that
 
 - is non-negative: of the eight sets of coefficients that may be zero, the feasible one with least error;
 - forgets exponentially, with a memory of `MEMORY` intervals;

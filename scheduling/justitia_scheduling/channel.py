@@ -1,0 +1,178 @@
+"""What a sidecar and a scheduler inside the engine tell each other, as bytes. Version 1.
+
+A message is a line of JSON, `{"kind": "ticket", ...}`. To the engine: `Hello`, `Configure`, `Ticket` (before the
+request that it is for), `RunEnded`, `AskQueue`. From it: `Hello`, `Admitted`, `Closed`, `Snapshot`, `Queue`. Each side
+sends `Hello` first; another version ends the connection.
+
+A request's key is the id that the sidecar gives to the engine's server, 32 hexadecimal digits; the engine makes one or
+more sequences of it, told apart by their number.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId, TenantId, Tokens
+
+VERSION = 1
+LONGEST_LINE = 1 << 20
+"""Bytes. A peer that sends a longer one is not understood."""
+
+
+class ChannelError(ValueError):
+    """What came is no message of this version. `fatal`: what follows cannot be read either."""
+
+    def __init__(self, message: str, *, fatal: bool) -> None:
+        super().__init__(message)
+        self.fatal = fatal
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who speaks. `instance` differs from process to process; `about` is for people and for the peer's checks."""
+
+    version: int
+    instance: str
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """How to order from this moment on: policy and cost model by name, weights by tenant, bounds of gamma in 1/s."""
+
+    generation: int
+    policy: str
+    cost_model: str
+    weights: dict[str, float]
+    gamma: list[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Whose a request is, and what is predicted of its run (KV token-time, tokens) and of itself (tokens). The engine
+    makes so many `sequences` of it.
+    """
+
+    key: str
+    tenant: TenantId
+    application: ApplicationId
+    run: RunId
+    sequences: int = 1
+    run_cost: KVTokenTime | None = None
+    run_prompt: float | None = None
+    run_output: float | None = None
+    output: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """No request of the run will come again."""
+
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class AskQueue:
+    """Asks for a `Queue` of at most `limit` requests."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A sequence joined the batch for the first time."""
+
+    key: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A sequence is over, finished or aborted: what the engine did for it, and what its tenant was charged."""
+
+    key: str
+    sequence: int
+    finished: bool
+    prompt_tokens: Tokens
+    cached: Tokens
+    produced: Tokens
+    preemptions: int
+    charge: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The scheduler's state and counters, about once a second."""
+
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Waiting requests in order, each with why it waits."""
+
+    waiting: int
+    requests: list[dict[str, Any]]
+
+
+Message = Hello | Configure | Ticket | RunEnded | AskQueue | Admitted | Closed | Snapshot | Queue
+_KINDS: dict[str, type[Message]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
+_HINTS = {kind: get_type_hints(kind) for kind in get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """The message as a line. Raises ChannelError where it is longer than one may be."""
+    line = json.dumps({"kind": type(message).__name__.lower(), **asdict(message)}, separators=(",", ":")).encode()
+    if len(line) >= LONGEST_LINE:
+        raise ChannelError(f"a {type(message).__name__} of {len(line)} bytes is too long", fatal=False)
+    return line + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message in a line. Raises ChannelError, not fatal, where it has none."""
+    try:
+        told = json.loads(line)
+        kind = _KINDS[told.pop("kind")]
+        known = {each.name for each in fields(kind)}
+        message = kind(**{name: value for name, value in told.items() if name in known})
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ChannelError(f"no message: {error!r}", fatal=False) from None
+    for name, hint in _HINTS[kind].items():
+        if not _fits(getattr(message, name), hint):
+            raise ChannelError(f"{kind.__name__}.{name} must not be {getattr(message, name)!r:.80}", fatal=False)
+    return message
+
+
+class Lines:
+    """Bytes as they come from the peer, to lines. Holds at most one that is not whole."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are whole now. Raises ChannelError, fatal, where one is too long to be a message."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if max(map(len, lines), default=0) > LONGEST_LINE or len(self._rest) > LONGEST_LINE:
+            raise ChannelError(f"a line of more than {LONGEST_LINE} bytes: no message is that long", fatal=True)
+        return lines
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether the value has the type. Of type float are finite numbers that are not negative."""
+    hint = getattr(hint, "__supertype__", hint)
+    if isinstance(hint, UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    parts = get_args(hint)
+    match get_origin(hint) or hint:
+        case origin if origin is Any:
+            return True
+        case origin if origin is float:
+            return type(value) in (int, float) and 0 <= value < math.inf  # type: ignore[operator]
+        case origin if origin is dict:
+            return isinstance(value, dict) and all(_fits(each, parts[1]) for each in value.values())
+        case origin if origin is list:
+            return isinstance(value, list) and all(_fits(each, parts[0]) for each in value)
+        case origin:
+            return type(value) is origin

@@ -1,0 +1,117 @@
+"""The codec between sidecar and engine."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_scheduling.channel import (
+    LONGEST_LINE,
+    Admitted,
+    AskQueue,
+    ChannelError,
+    Closed,
+    Configure,
+    Hello,
+    Lines,
+    Message,
+    Queue,
+    RunEnded,
+    Snapshot,
+    Ticket,
+    decode,
+    encode,
+)
+from justitia_scheduling.model import ApplicationId, RunId, TenantId
+
+positive = st.floats(1e-3, 1e12)
+names = st.text(st.characters(codec="utf-8"), max_size=40)
+counts = st.integers(0, 2**53)
+values = st.dictionaries(names, counts | names | st.lists(positive, max_size=3), max_size=4)
+MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Hello, counts, names, values),
+    st.builds(
+        Configure,
+        counts,
+        names,
+        names,
+        st.dictionaries(names, positive, max_size=5),
+        st.none() | st.lists(positive, min_size=2, max_size=2),
+    ),
+    st.builds(
+        Ticket,
+        names,
+        names.map(TenantId),
+        names.map(ApplicationId),
+        names.map(RunId),
+        *[st.none() | positive for _ in range(4)],
+    ),
+    st.builds(RunEnded, names.map(RunId)),
+    st.builds(AskQueue, counts),
+    st.builds(Admitted, names, counts),
+    st.builds(Closed, names, counts, st.booleans(), counts, counts, counts, counts, positive),
+    st.builds(Snapshot, values),
+    st.builds(Queue, counts, st.lists(values, max_size=3)),
+)
+
+
+@given(messages=st.lists(MESSAGES, max_size=6), cuts=st.lists(st.integers(0, 3000), max_size=8))
+def test_messages_arrive_as_they_were_sent_however_the_bytes_are_cut(messages: list[Message], cuts: list[int]) -> None:
+    data = b"".join(map(encode, messages))
+    lines, found, start = Lines(), list[Message](), 0
+    for cut in [*sorted(min(cut, len(data)) for cut in cuts), len(data)]:
+        found += map(decode, lines.feed(data[start:cut]))
+        start = cut
+    assert found == messages
+
+
+@given(
+    st.binary(max_size=100) | st.recursive(st.none() | counts | names, st.lists).map(lambda v: json.dumps(v).encode())
+)
+def test_what_is_no_message_is_an_error_and_nothing_else(line: bytes) -> None:
+    with pytest.raises(ChannelError) as caught:
+        decode(line)
+    assert not caught.value.fatal
+
+
+def ticket(**changes: Any) -> bytes:
+    whole = {"kind": "ticket", "key": "a", "tenant": "t", "application": "n/a", "run": "r"}
+    return json.dumps(whole | changes).encode()
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    assert decode(ticket(colour="red")) == Ticket("a", TenantId("t"), ApplicationId("n/a"), RunId("r"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tenant": 3},
+        {"run": None},
+        {"run_cost": "12"},
+        {"run_cost": -1.0},
+        {"run_cost": float("inf")},
+        {"run_cost": True},
+        {"kind": "message"},
+        {"kind": ["ticket"]},
+    ],
+    ids=str,
+)
+def test_a_malformed_ticket_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ChannelError):
+        decode(ticket(**changes))
+
+
+def test_a_line_longer_than_any_message_ends_the_conversation() -> None:
+    lines = Lines()
+    lines.feed(b"a" * LONGEST_LINE)
+    with pytest.raises(ChannelError, match="no message is that long") as caught:
+        lines.feed(b"a")
+    assert caught.value.fatal
+
+
+def test_a_message_that_would_be_too_long_is_not_sent() -> None:
+    with pytest.raises(ChannelError, match="too long"):
+        encode(Snapshot({"x": "a" * LONGEST_LINE}))
