@@ -1,0 +1,189 @@
+"""Between the scheduler and the policy: applies what the sidecar told, answers what the engine asks, never raises.
+
+Where the policy, or its host, raises, it is dismissed: its error is logged and counted, the sidecar is told, and the
+engine serves by arrival until a configuration comes. Then a new policy is told all that is open.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from justitia_engine.host import EngineHost, SequenceName, Work
+from justitia_engine.link import Link, Log
+from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, Queue, RunEnded, Snapshot, Ticket
+from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.model import RequestId, Seconds, Tokens
+from justitia_scheduling.policy import Policy
+from justitia_scheduling.step_time import PRIOR
+
+SNAPSHOT_EVERY: Seconds = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSequence:
+    """What the engine has, for a policy that comes later."""
+
+    name: SequenceName
+    prompt_tokens: Tokens
+    running: bool
+
+
+class Desk:
+    """`open_sequences` lists what the engine has, oldest first."""
+
+    def __init__(
+        self, link: Link, kv_tokens: Tokens, open_sequences: Callable[[], Iterable[OpenSequence]], log: Log
+    ) -> None:
+        self.host: EngineHost | None = EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, self.now())
+        self.failures = 0
+        self.failure = ""
+        self._link = link
+        self._kv_tokens = kv_tokens
+        self._open_sequences = open_sequences
+        self._log = log
+        self._generation = -1
+        self._sidecar = ""
+        self._next_snapshot = 0.0
+        self._decisions = 0
+        self._decision_seconds = 0.0
+
+    @staticmethod
+    def now() -> Seconds:
+        return time.monotonic()
+
+    # What the engine asks.
+
+    def head(self) -> RequestId | None:
+        started = time.perf_counter()
+        head = self._guarded(lambda host: host.policy.head())
+        self._decisions += 1
+        self._decision_seconds += time.perf_counter() - started
+        return head
+
+    def order(self) -> list[RequestId]:
+        return self._guarded(lambda host: host.policy.order()) or []
+
+    def victim(self) -> RequestId | None:
+        return self._guarded(lambda host: host.policy.victim())
+
+    @property
+    def evicts(self) -> bool:
+        """Whether the policy ever takes back what it admitted."""
+        return self.host is not None and type(self.host.policy).gives_way is not Policy.gives_way
+
+    def gives_way(self) -> RequestId | None:
+        return self._guarded(lambda host: host.policy.gives_way())
+
+    # What the engine tells.
+
+    def settle(self, arrived: Sequence[tuple[SequenceName, Tokens]]) -> None:
+        """Before a step is scheduled: what the sidecar told, then what has been queued since."""
+        now = self.now()
+        for _ in range(len(self._link.inbox)):
+            self._hear(self._link.inbox.popleft(), now)
+        for name, prompt_tokens in arrived:
+            self._guarded(lambda host, n=name, p=prompt_tokens: host.queued(n, p, now))  # type: ignore[misc]
+        self._guarded(lambda host: host.policy.time_passed(now))
+        if now >= self._next_snapshot:
+            self._next_snapshot = now + SNAPSHOT_EVERY
+            self._link.send(Snapshot(self.state()))
+
+    def admitted(self, sequence: RequestId, cached: Tokens) -> None:
+        self._send(self._guarded(lambda host: host.admitted(sequence, cached, self.now())))
+
+    def stepped(self, works: Sequence[Work], duration: Seconds) -> None:
+        self._guarded(lambda host: host.stepped(works, duration, self.now()))
+
+    def preempted(self, sequence: RequestId) -> None:
+        self._guarded(lambda host: host.preempted(sequence, self.now()))
+
+    def closed(self, sequence: RequestId, produced: Tokens, finished: bool) -> None:
+        self._send(self._guarded(lambda host: host.closed(sequence, produced, finished, self.now())))
+
+    # What people ask.
+
+    def state(self) -> dict[str, Any]:
+        """Of the policy and of the channel; times in seconds."""
+        link, host = self._link, self.host
+        state: dict[str, Any] = {
+            "generation": self._generation,
+            "failures": self.failures,
+            "failure": self.failure,
+            "malformed": link.malformed,
+            "droppedIn": link.dropped_in,
+            "droppedOut": link.dropped_out,
+            "decisions": self._decisions,
+            "decisionSeconds": self._decision_seconds,
+            "kvTokens": self._kv_tokens,
+        }
+        if host is not None:
+            state |= host.state()
+        return state
+
+    # How.
+
+    def _guarded(self, act: Callable[[EngineHost], T]) -> T | None:
+        host = self.host
+        if host is None:
+            return None
+        try:
+            return act(host)
+        except Exception as error:
+            self._dismiss(error)
+            return None
+
+    def _dismiss(self, error: Exception) -> None:
+        self.host = None
+        self.failures += 1
+        self.failure = repr(error)
+        self._log(f"the policy failed and is dismissed, requests are served as they arrived: {error!r}")
+        self._next_snapshot = 0.0
+
+    def _hear(self, message: object, now: Seconds) -> None:
+        match message:
+            case Ticket():
+                self._guarded(lambda host: host.ticket(message, now))
+            case RunEnded(run):
+                self._guarded(lambda host: host.run_ended(run, now))
+            case Configure():
+                self._configure(message, now)
+            case Hello(_, instance, _):
+                if instance != self._sidecar:
+                    self._sidecar = instance
+                    self._guarded(lambda host: host.end_runs(now))
+            case AskQueue(limit):
+                self._answer(limit)
+
+    def _configure(self, told: Configure, now: Seconds) -> None:
+        """A configuration that is not valid leaves the one in force."""
+        try:
+            host = self.host or self._fresh(now)
+            host.configure(told, now)
+        except ValueError as error:
+            self._log(f"configuration {told.generation} is not put in force: {error}")
+        except Exception as error:
+            self._dismiss(error)
+        else:
+            self.host = host
+            self._generation = told.generation
+
+    def _fresh(self, now: Seconds) -> EngineHost:
+        host = EngineHost(FCFS(EngineTime(PRIOR)), self._kv_tokens, now)
+        for each in self._open_sequences():
+            host.queued(each.name, each.prompt_tokens, now)
+            if each.running:
+                host.admitted(each.name.id, 0, now)
+        return host
+
+    def _answer(self, limit: int) -> None:
+        explained = self._guarded(lambda host: host.explain(limit)) or []
+        waiting = self._guarded(lambda host: host.waiting) or 0
+        self._link.send(Queue(waiting, explained))
+
+    def _send(self, message: Admitted | Closed | None) -> None:
+        if message is not None:
+            self._link.send(message)

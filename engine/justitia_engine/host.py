@@ -1,0 +1,301 @@
+"""The policy's host inside an engine: whose the engine's work is, what the engine did, what comes next.
+
+The engine works on sequences; each belongs to a request, for which the sidecar sends a ticket. Without one a sequence
+is a run of its own, of the tenant `UNTICKETED`, whose weight is the lowest of all. When the ticket comes it moves to
+its run: what it was charged until then stays where it is, and its tenant is charged from then on.
+
+Nothing here knows vLLM, sockets or clocks; `now` is in seconds. What the policy raises is not caught here.
+"""
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from justitia_scheduling.boost import Boosted
+from justitia_scheduling.channel import Admitted, Closed, Configure, Ticket
+from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.justitia import Justitia
+from justitia_scheduling.model import (
+    ApplicationId,
+    Progress,
+    Request,
+    RequestId,
+    Run,
+    RunId,
+    Seconds,
+    Step,
+    TenantId,
+    Tokens,
+)
+from justitia_scheduling.policy import Policy, Status
+from justitia_scheduling.registry import build_cost_model, build_policy
+from justitia_scheduling.step_time import StepTimeFit
+from justitia_scheduling.takeover import carry_over
+from justitia_scheduling.tiered import TieredJustitia
+
+UNTICKETED = TenantId("")
+MOST_TICKETS = 100_000
+"""Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceName:
+    """The engine's own id of a sequence, and what it is to the sidecar: the request's key and a number."""
+
+    id: RequestId
+    key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a step did for a sequence, which had `kv_read` tokens of KV before it and has `produced` so many in all."""
+
+    sequence: RequestId
+    prefilled: Tokens
+    recomputed: Tokens
+    kv_read: Tokens
+    produced: Tokens
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the start."""
+
+    unticketed: int = 0
+    late_tickets: int = 0
+    forgotten_tickets: int = 0
+
+
+@dataclass(slots=True)
+class _Known:
+    """A sequence; `produced` before it moved to its run."""
+
+    name: SequenceName
+    prompt_tokens: Tokens
+    produced: Tokens = 0
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A ticket that `left` sequences have still to take."""
+
+    ticket: Ticket
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.ticket.sequences
+
+
+class EngineHost:
+    """One policy, told everything once. `fit` learns the engine's step time."""
+
+    def __init__(self, policy: Policy, kv_tokens: Tokens, now: Seconds) -> None:
+        self.policy = policy
+        self.counters = Counters()
+        self.fit = StepTimeFit()
+        self._known: dict[RequestId, _Known] = {}
+        self._awaited: OrderedDict[str, _Awaited] = OrderedDict()
+        self._without: defaultdict[str, list[RequestId]] = defaultdict(list)
+        self._ending: set[RunId] = set()
+        policy.set_capacity(kv_tokens, now)
+
+    # What the sidecar tells.
+
+    def configure(self, told: Configure, now: Seconds) -> None:
+        """Put a configuration in force. Raises ValueError, and nothing changes, if it is not valid."""
+        policy = self.policy
+        named = build_policy(told.policy, build_cost_model(told.cost_model, self.fit.step_time))
+        if any(weight <= 0 for weight in told.weights.values()):
+            raise ValueError(f"weights must be positive: {told.weights}")
+        if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
+            carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
+            policy = self.policy = named
+        for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
+            if policy.weight(TenantId(tenant)) != weight:
+                policy.set_weight(TenantId(tenant), weight, now)
+
+    def ticket(self, ticket: Ticket, now: Seconds) -> None:
+        """A request is on its way, or its sequences are here already."""
+        awaited = _Awaited(ticket)
+        for sequence in self._without.pop(ticket.key, []):
+            self.counters.late_tickets += 1
+            awaited.left -= 1
+            self._move(sequence, ticket, now)
+        if awaited.left > 0:
+            self._awaited[ticket.key] = awaited
+            if len(self._awaited) > MOST_TICKETS:
+                self._awaited.popitem(last=False)
+                self.counters.forgotten_tickets += 1
+
+    def run_ended(self, run: RunId, now: Seconds) -> None:
+        """No ticket of the run will come; it ends when its sequences have."""
+        opened = self.policy.runs.get(run)
+        if opened is None:
+            return
+        if opened.requests:
+            self._ending.add(run)
+        else:
+            self.policy.run_ended(run, now)
+
+    def end_runs(self, now: Seconds) -> None:
+        """Whoever opened the runs is gone."""
+        self._awaited.clear()
+        for run in list(self.policy.runs):
+            self.run_ended(run, now)
+
+    # What the engine tells.
+
+    def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds) -> None:
+        """The engine has a new sequence."""
+        self._known[name.id] = _Known(name, prompt_tokens)
+        awaited = self._awaited.get(name.key)
+        if awaited is None:
+            self.counters.unticketed += 1
+            self._without[name.key].append(name.id)
+            run = Run(RunId(f"/{name.id}"), UNTICKETED, ApplicationId(""))
+            self._ending.add(run.id)
+            self.policy.run_arrived(run, now)
+            self.policy.request_arrived(Request(name.id, run.id, prompt_tokens), now)
+            return
+        awaited.left -= 1
+        if not awaited.left:
+            del self._awaited[name.key]
+        self._enter(name.id, awaited.ticket, prompt_tokens, now)
+
+    def admitted(self, sequence: RequestId, cached: Tokens, now: Seconds) -> Admitted | None:
+        """The sequence joins the batch. Returns what to tell the sidecar: the first time only."""
+        first = not self.policy.requests[sequence].preemptions
+        self.policy.admitted(sequence, now, cached if first else 0)
+        name = self._known[sequence].name
+        return Admitted(name.key, name.number) if first else None
+
+    def stepped(self, works: Sequence[Work], duration: Seconds, now: Seconds) -> None:
+        """A step is over."""
+        cost_model, policy = self.policy.cost_model, self.policy
+        processed = sum(w.prefilled + w.recomputed + 1 for w in works)
+        self.fit.observe(duration, 1, processed, sum(w.kv_read for w in works))
+        if isinstance(cost_model, EngineTime):
+            cost_model.step_time = self.fit.step_time
+        progress = [
+            Progress(w.sequence, w.prefilled, w.produced - self._told(w.sequence), w.recomputed)
+            for w in works
+            if w.sequence in policy.running
+        ]
+        if progress:
+            policy.stepped(Step(progress, duration), now)
+
+    def preempted(self, sequence: RequestId, now: Seconds) -> None:
+        self.policy.preempted(sequence, now)
+
+    def closed(self, sequence: RequestId, produced: Tokens, finished: bool, now: Seconds) -> Closed | None:
+        """The sequence is over, aborted ones at whatever stage. Nothing to tell of one that was never `queued`."""
+        if sequence not in self._known:
+            return None
+        policy = self.policy
+        if untold := produced - self._told(sequence):
+            self._charge_late(sequence, untold, now)
+        known, request = self._known.pop(sequence), policy.requests[sequence]
+        if finished:
+            policy.finished(sequence, now)
+        else:
+            policy.aborted(sequence, now)
+        name = known.name
+        if (without := self._without.get(name.key)) is not None and sequence in without:
+            without.remove(sequence)
+            if not without:
+                del self._without[name.key]
+        self._left(request.run.id, now)
+        return Closed(
+            name.key,
+            name.number,
+            finished,
+            known.prompt_tokens,
+            request.cached,
+            produced,
+            request.preemptions,
+            request.charged,
+        )
+
+    # How.
+
+    def _enter(self, sequence: RequestId, ticket: Ticket, prompt_tokens: Tokens, now: Seconds) -> None:
+        if ticket.run not in self.policy.runs:
+            predicted = (ticket.run_cost, ticket.run_prompt, ticket.run_output)
+            self.policy.run_arrived(Run(ticket.run, ticket.tenant, ticket.application, *predicted), now)
+        self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens, ticket.output), now)
+
+    def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
+        """To the policy it is another request, which has for its prompt all that the first one had."""
+        before = self.policy.requests[sequence]
+        self._known[sequence].produced += before.produced
+        self.policy.aborted(sequence, now)
+        self._left(before.run.id, now)
+        self._enter(sequence, ticket, before.request.prompt_tokens + before.produced, before.arrival)
+        if before.status is Status.RUNNING:
+            self.policy.admitted(sequence, now, before.cached)
+
+    def _told(self, sequence: RequestId) -> Tokens:
+        """Output tokens of the sequence that a policy has been told of."""
+        return self._known[sequence].produced + self.policy.requests[sequence].produced
+
+    def _charge_late(self, sequence: RequestId, produced: Tokens, now: Seconds) -> None:
+        """Tokens that were in flight when the sequence was preempted, and ended it."""
+        if sequence not in self.policy.running:
+            self.policy.admitted(sequence, now)
+        self.policy.stepped(Step([Progress(sequence, produced=produced)]), now)
+
+    def _left(self, run: RunId, now: Seconds) -> None:
+        if run in self._ending and not self.policy.runs[run].requests:
+            self._ending.discard(run)
+            self.policy.run_ended(run, now)
+
+    # What people ask.
+
+    @property
+    def waiting(self) -> int:
+        return len(self.policy.requests) - len(self.policy.running)
+
+    def state(self) -> dict[str, Any]:
+        """For a snapshot. Service in the cost model's unit, virtual time in KV token-time."""
+        policy, counters = self.policy, self.counters
+        state: dict[str, Any] = {
+            "waiting": self.waiting,
+            "running": len(policy.running),
+            "openRuns": len(policy.runs),
+            "service": dict(policy.service),
+            "unit": policy.cost_model.unit,
+            "unticketed": counters.unticketed,
+            "lateTickets": counters.late_tickets,
+            "forgottenTickets": counters.forgotten_tickets,
+            "stepTime": asdict(self.fit.step_time),
+        }
+        if isinstance(policy, Justitia | TieredJustitia):
+            state["virtualTime"] = policy.virtual_time.now
+        if isinstance(policy, TieredJustitia):
+            state |= {"burst": policy.burst, "inEngine": policy.in_engine}
+        if isinstance(policy, Boosted):
+            state["gamma"] = policy.tail.gamma
+        return state
+
+    def explain(self, limit: int) -> list[dict[str, Any]]:
+        """The first waiting sequences in order, each with why it waits."""
+        policy = self.policy
+        explained = []
+        for rank, sequence in enumerate(policy.order()[:limit], start=1):
+            request = policy.requests[sequence]
+            gated = isinstance(policy, TieredJustitia) and policy.gated(request.tenant)
+            explained.append(
+                {
+                    "key": self._known[sequence].name.key,
+                    "sequence": self._known[sequence].name.number,
+                    "rank": rank,
+                    "tenant": request.tenant,
+                    "run": request.run.id,
+                    "orderKey": policy.eviction_key(request)[0],
+                    "preemptions": request.preemptions,
+                    "gated": gated,
+                }
+            )
+        return explained

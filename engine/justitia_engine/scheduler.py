@@ -1,0 +1,198 @@
+"""The scheduler that vLLM loads with `--scheduler-cls justitia_engine.scheduler.JustitiaScheduler`.
+
+A subclass of vLLM's own, under `--scheduling-policy priority`: its waiting queue is the policy's, and its hooks tell
+the policy what happened. Each override calls `super()` once; `schedule()` is not copied. What a client put into
+`priority` is overwritten: the number is how vLLM is told the victim of a preemption.
+
+Environment: `JUSTITIA_SOCKET`, the sidecar's socket. Written against vLLM 0.32; `tests/engine/test_seam.py` pins what
+is relied on.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import vllm
+from vllm.logger import init_logger
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+
+from justitia_engine.desk import Desk, OpenSequence
+from justitia_engine.host import SequenceName, Work
+from justitia_engine.link import Link
+from justitia_engine.queue import PolicyQueue
+from justitia_scheduling.model import RequestId, Seconds, Tokens
+
+LAST, VICTIM = 0, 1
+_ID = re.compile(r"(?:(\d+)_)?(?:chat)?cmpl-([0-9a-f]{32})(?:-(\d+))?-[0-9a-f]{8}")
+_SEQUENCES_PER_PROMPT = 1 << 16
+
+logger = init_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Planned:
+    """What a step is going to do for a request."""
+
+    request: Request
+    prefilled: Tokens
+    recomputed: Tokens
+    kv_read: Tokens
+
+
+def sequence_name(request_id: str) -> SequenceName:
+    """The sidecar's key and the number in an id of the engine's server; the whole id is the key of any other."""
+    match = _ID.fullmatch(request_id)
+    if match is None:
+        return SequenceName(RequestId(request_id), request_id, 0)
+    child, key, prompt = match.groups()
+    return SequenceName(RequestId(request_id), key, int(prompt or 0) * _SEQUENCES_PER_PROMPT + int(child or 0))
+
+
+class JustitiaScheduler(AsyncScheduler):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        pool = self.kv_cache_manager.block_pool
+        kv_tokens = (pool.num_gpu_blocks - 1) * self.block_size
+        parallel = self.parallel_config.data_parallel_index
+        about = {"vllm": vllm.__version__, "kvTokens": kv_tokens, "blockSize": self.block_size, "index": parallel}
+        self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
+        self.desk = Desk(self._link, kv_tokens, self._open_sequences, logger.error)
+        self.waiting = PolicyQueue(self.desk, self._has_blocks)
+        self._most_prompt_blocks = -(-self.max_num_scheduled_tokens // self.block_size)
+        self._processed: dict[str, int] = {}
+        self._planned: dict[int, tuple[SchedulerOutput, list[_Planned], Seconds]] = {}
+        self._over: list[tuple[Request, bool]] = []
+        self._last_end: Seconds = 0.0
+        self._link.start()
+
+    # The order of a step.
+
+    def add_request(self, request: Request) -> None:
+        request.priority = LAST
+        super().add_request(request)
+
+    def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
+        heard = [r for r in self.waiting.arrived if not (_compiling(r) or r.is_finished())]
+        self.desk.settle([(sequence_name(r.request_id), r.num_prompt_tokens) for r in heard])
+        self.waiting.arrived = [r for r in self.waiting.arrived if _compiling(r)]
+        if self.desk.evicts:
+            self._make_room()
+        self._name_victim()
+        return super().schedule(throttle_prefills)
+
+    def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
+        if scheduler_output.num_scheduled_tokens:
+            planned = [self._plan(self.requests[r], n) for r, n in scheduler_output.num_scheduled_tokens.items()]
+            self._planned[id(scheduler_output)] = (scheduler_output, planned, time.monotonic())
+        super()._update_after_schedule(scheduler_output)
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
+    ) -> dict[int, EngineCoreOutputs]:
+        _, planned, began = self._planned.pop(id(scheduler_output), (None, [], 0.0))
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        if planned:
+            self._account(planned, began)
+        self._close()
+        return outputs
+
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
+        aborted = super().finish_requests(request_ids, finished_status)
+        self._close()
+        return aborted
+
+    # What vLLM does with a request on its way.
+
+    def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
+        request.priority = LAST
+        super()._preempt_request(request, timestamp, drop_stale_output)
+        self._name_victim()
+
+    def _free_request(self, request: Request, delay_free_blocks: bool = False) -> tuple[Any, Any]:
+        aborted = request.status in (RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR)
+        self._over.append((request, not aborted))
+        return super()._free_request(request, delay_free_blocks)
+
+    def shutdown(self) -> None:
+        self._link.close()
+        super().shutdown()
+
+    # How.
+
+    def _plan(self, request: Request, tokens: Tokens) -> _Planned:
+        """Of the tokens that a step processes: those of the prompt that are read for the first time, and those that
+        had been processed before a preemption.
+        """
+        start = request.num_computed_tokens
+        end = start + tokens
+        known = self._processed.get(request.request_id, start)
+        self._processed[request.request_id] = max(known, end)
+        recomputed = max(0, min(end, known) - start)
+        prefilled = max(0, min(end, request.num_prompt_tokens) - max(start, known))
+        return _Planned(request, prefilled, recomputed, start)
+
+    def _account(self, planned: list[_Planned], began: Seconds) -> None:
+        """Charge the step. It lasted from when it was scheduled, or from the end of the one before."""
+        now = time.monotonic()
+        duration, self._last_end = now - max(began, self._last_end), now
+        works = [
+            Work(RequestId(p.request.request_id), p.prefilled, p.recomputed, p.kv_read, p.request.num_output_tokens)
+            for p in planned
+        ]
+        self.desk.stepped(works, duration)
+
+    def _close(self) -> None:
+        """Tell what is over, after it has been charged."""
+        for request, finished in self._over:
+            self._processed.pop(request.request_id, None)
+            self.desk.closed(RequestId(request.request_id), request.num_output_tokens, finished)
+        self._over.clear()
+
+    def _name_victim(self) -> None:
+        """vLLM preempts the running request of the largest number; none will be needed while blocks abound."""
+        most = len(self.running) + self._most_prompt_blocks
+        if self.kv_cache_manager.block_pool.get_num_free_blocks() > most:
+            return
+        victim = self.desk.victim()
+        for request in self.running:
+            request.priority = VICTIM if request.request_id == victim else LAST
+
+    def _make_room(self) -> None:
+        """Preempt what the policy lets go for a head that does not fit."""
+        while self.waiting and not self._fits(self.waiting.peek_request()):
+            loser = self.desk.gives_way()
+            request = None if loser is None else self.requests.get(loser)
+            if request is None or request not in self.running:
+                return
+            self.running.remove(request)
+            self._preempt_request(request, time.monotonic())
+
+    def _fits(self, request: Request) -> bool:
+        blocks = -(-(request.num_tokens + 1) // self.block_size)
+        has_seat = len(self.running) < self.max_num_active_reqs
+        return has_seat and blocks <= self.kv_cache_manager.block_pool.get_num_free_blocks()
+
+    def _has_blocks(self, request: Request) -> bool:
+        return any(self.kv_cache_manager.get_blocks(request.request_id).blocks)
+
+    def _open_sequences(self) -> Iterator[OpenSequence]:
+        """Those that the desk has heard of."""
+        unheard = {request.request_id for request in self.waiting.arrived}
+        for request in self.requests.values():
+            if request.request_id not in unheard:
+                running = request.status is RequestStatus.RUNNING
+                yield OpenSequence(sequence_name(request.request_id), request.num_prompt_tokens, running)
+
+
+def _compiling(request: Request) -> bool:
+    """Its grammar is not ready: vLLM would pass it over."""
+    grammar = request.structured_output_request
+    blocked = request.status is RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
+    return blocked and (grammar is None or grammar.grammar is None)

@@ -1,0 +1,202 @@
+"""Our scheduler inside a real vLLM: order, charges, preemption, tickets."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from justitia_cli.tiny_model import make_tiny_model
+from justitia_scheduling.channel import RunEnded
+from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.model import RunId, kv_token_time
+from justitia_scheduling.policy import Policy
+from justitia_scheduling.registry import build_policy
+from support.plugged_engine import Call, PluggedEngine, plugged_engine
+from support.serving import eventually
+
+BLOCK, BLOCKS = 32, 33
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluggedEngine]:
+    directory = tmp_path_factory.mktemp("plugged")
+    model = make_tiny_model(directory / "model")
+    with plugged_engine(directory, model, blocks=BLOCKS, block_size=BLOCK) as engine:
+        yield engine
+
+
+def prompt(rng: random.Random, tokens: int) -> list[int]:
+    return [rng.randrange(10, 200) for _ in range(tokens)]
+
+
+def replay(engine: PluggedEngine) -> dict[str, int]:
+    """The recorded events told to policies made anew: every answer must be the same. Returns how often each came."""
+    policies: dict[int, Policy] = {}
+    counts: dict[str, int] = {}
+    for number, event, arguments, answer in engine.recorded():
+        counts[event] = counts.get(event, 0) + 1
+        if event == "made":
+            policies[number] = build_policy(*arguments)
+            continue
+        policy = policies[number]
+        if event == "step_time":
+            assert isinstance(policy.cost_model, EngineTime)
+            policy.cost_model.step_time = arguments[0]
+            continue
+        if event == "admitted":
+            assert policy.head() == arguments[0]
+        assert getattr(policy, event)(*arguments) == answer, (event, arguments)
+    return counts
+
+
+def at_rest(engine: PluggedEngine, calls: list[Call]) -> None:
+    eventually("all are closed", lambda: {c.key for c in engine.peer.closed()} >= {call.key for call in calls})
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "vtc", "justitia", "tiered-justitia", "uniboost", "srpt"])
+def test_the_order_served_is_the_policys_and_nothing_is_lost_or_charged_twice(
+    engine: PluggedEngine, policy: str
+) -> None:
+    rng = random.Random(policy)
+    engine.configure(policy, "kv-token-time", gold=2.0, silver=1.0)
+    calls = [
+        Call(
+            rng.choice(["gold", "silver"]),
+            prompt(rng, rng.choice([20, 100, 300])),
+            rng.choice([5, 40, 120]),
+            run=f"{policy}-{i // 3}",
+            cost=rng.choice([1e3, 1e4, 1e5]),
+        )
+        for i in range(30)
+    ]
+    answers: list[dict[str, Any]] = engine.send_all(calls)
+    at_rest(engine, calls)
+    closed = {each.key: each for each in engine.peer.closed()}
+    for call, answer in zip(calls, answers, strict=True):
+        assert answer["usage"]["completion_tokens"] == call.max_tokens == closed[call.key].produced
+        assert closed[call.key].charge == kv_token_time(len(call.prompt) - closed[call.key].cached, call.max_tokens)
+        assert closed[call.key].finished
+    counts = replay(engine)
+    assert counts["admitted"] >= 30
+    assert engine.peer.state()["failures"] == 0, engine.peer.state()
+    engine.peer.send(*(RunEnded(RunId(run)) for run in {call.run for call in calls if call.run}))
+
+
+def test_a_storm_of_preemptions_loses_nothing_and_answers_as_without_it(engine: PluggedEngine) -> None:
+    """KV for three requests as long as they become, forty waiting."""
+    rng = random.Random(3)
+    engine.configure("tiered-justitia", "kv-token-time", gold=2.0, silver=1.0)
+    calls = [Call(rng.choice(["gold", "silver"]), prompt(rng, 100), 220, cost=1e4) for _ in range(40)]
+    alone = [engine.send_all([Call("gold", call.prompt, 220)])[0] for call in calls[:3]]
+    answers = engine.send_all(calls)
+    at_rest(engine, calls)
+    closed = {each.key: each for each in engine.peer.closed()}
+    assert sum(closed[call.key].preemptions for call in calls) >= 10
+    for call, answer in zip(calls, answers, strict=True):
+        assert answer["usage"]["completion_tokens"] == closed[call.key].produced == 220
+        assert closed[call.key].charge == kv_token_time(100 - closed[call.key].cached, 220)
+    texts = [answer["choices"][0]["text"] for answer in answers[:3]]
+    assert texts == [answer["choices"][0]["text"] for answer in alone]
+    replay(engine)
+
+
+def test_one_ticket_serves_all_sequences_of_a_request(engine: PluggedEngine) -> None:
+    engine.configure("vtc", "kv-token-time", gold=1.0)
+    several = Call("gold", prompt(random.Random(1), 30), 8, body={"n": 3, "temperature": 1.0})
+    prompts = Call("gold", [], 8, body={"prompt": [[5] * 20, [6] * 40]})
+    prompts.sequences, several.sequences = 2, 3
+    engine.send_all([several, prompts])
+    eventually(
+        "all five are closed", lambda: sum(c.key in {several.key, prompts.key} for c in engine.peer.closed()) == 5
+    )
+    closed = [c for c in engine.peer.closed() if c.key in {several.key, prompts.key}]
+    assert len({(c.key, c.sequence) for c in closed}) == 5
+    assert sorted(c.prompt_tokens for c in closed) == [20, 30, 30, 30, 40]
+    assert all(c.produced == 8 for c in closed)
+    assert engine.peer.state()["unticketed"] == 0
+
+
+def test_what_a_client_sends_as_priority_changes_nothing(engine: PluggedEngine) -> None:
+    engine.configure("fcfs", "kv-token-time", gold=1.0)
+    rng = random.Random(5)
+    calls = [
+        Call("gold", prompt(rng, 300), 60, body={"priority": -i}, headers={"x-vllm-priority": str(-1000 * i)})
+        for i in range(9)
+    ]
+    engine.send_all(calls)
+    at_rest(engine, calls)
+    replay(engine)
+
+
+def test_a_client_that_goes_away_is_charged_for_what_was_produced(engine: PluggedEngine) -> None:
+    engine.configure("tiered-justitia", "kv-token-time", gold=1.0)
+    call = Call("gold", prompt(random.Random(7), 50), 900)
+    engine.ticket(call)
+    engine.leave_after_first_chunk(call)
+    at_rest(engine, [call])
+    closed = next(c for c in engine.peer.closed() if c.key == call.key)
+    assert not closed.finished
+    assert 0 < closed.produced < 900
+    assert closed.charge == kv_token_time(50 - closed.cached, closed.produced)
+
+
+def test_without_a_ticket_or_with_a_malformed_one_a_request_is_served_and_counted(engine: PluggedEngine) -> None:
+    engine.configure("tiered-justitia", "kv-token-time", gold=1.0)
+    before = engine.state()
+    calls = [Call("gold", [9] * 20, 5, ticketed=False), Call("gold", [9] * 20, 5, ticketed=False)]
+    engine.peer.send_bytes(b'{"kind":"ticket","key":"' + calls[1].key.encode() + b'","tenant":5}\n\xff\xfe\n')
+    assert all(answer["usage"]["completion_tokens"] == 5 for answer in engine.send_all(calls))
+    after = engine.state()
+    assert after["unticketed"] - before["unticketed"] == 2
+    assert after["malformed"] - before["malformed"] == 2
+
+
+def test_a_ticket_that_comes_late_corrects_the_order(engine: PluggedEngine) -> None:
+    engine.configure("vtc", "kv-token-time", gold=1.0)
+    before = engine.state()
+    call = Call("gold", prompt(random.Random(11), 50), 900, ticketed=False)
+    engine.leave_after_first_chunk(call, then=lambda: engine.ticket(call), chunks=20)
+    at_rest(engine, [call])
+    after = engine.state()
+    assert after["lateTickets"] - before["lateTickets"] == 1
+    assert after["service"]["gold"] > before["service"].get("gold", 0.0)
+
+
+def test_when_the_sidecar_is_gone_requests_are_served_and_when_it_is_back_it_is_heard(engine: PluggedEngine) -> None:
+    engine.configure("vtc", "kv-token-time", gold=1.0)
+    engine.peer.drop()
+    orphan = Call("gold", [9] * 20, 5, ticketed=False)
+    assert engine.send_all([orphan])[0]["usage"]["completion_tokens"] == 5
+    eventually("the engine is back", lambda: engine.peer.connected)
+    engine.configure("vtc", "kv-token-time", gold=1.0)
+    call = Call("gold", [9] * 20, 5)
+    engine.send_all([call])
+    at_rest(engine, [call])
+    replay(engine)
+
+
+def test_a_policy_that_raises_is_dismissed_and_the_engine_serves_on(engine: PluggedEngine) -> None:
+    engine.configure("raises-at-the-third-step", "kv-token-time", gold=1.0)
+    before = engine.state()["failures"]
+    rng = random.Random(13)
+    calls = [Call("gold", prompt(rng, 200), 40) for _ in range(12)]
+    assert all(answer["usage"]["completion_tokens"] == 40 for answer in engine.send_all(calls))
+    assert engine.state()["failures"] == before + 1
+    assert "on purpose" in engine.state()["failure"]
+    engine.configure("tiered-justitia", "kv-token-time", gold=1.0)
+    after = Call("gold", [9] * 20, 5)
+    engine.send_all([after])
+    at_rest(engine, [after])
+    assert engine.state()["failures"] == before + 1
+
+
+def test_weights_change_between_two_steps(engine: PluggedEngine) -> None:
+    engine.configure("vtc", "kv-token-time", gold=1.0, silver=1.0)
+    rng = random.Random(17)
+    calls = [Call(tenant, prompt(rng, 200), 60) for _ in range(12) for tenant in ("gold", "silver")]
+    engine.send_all(calls, when=(8, lambda: engine.configure("vtc", "kv-token-time", gold=1.0, silver=7.0)))
+    at_rest(engine, calls)
+    assert any(e == "set_weight" and a[:2] == ("silver", 7.0) for _, e, a, _ in engine.recorded())
+    assert engine.state()["generation"] == engine.generation
+    replay(engine)

@@ -1,0 +1,244 @@
+"""A real vLLM with our scheduler inside, and the sidecar's end of the channel, driven by a test."""
+
+import contextlib
+import os
+import pickle
+import socket
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+
+from justitia_cli.runtime import ensure_engine
+from justitia_scheduling.channel import (
+    VERSION,
+    Admitted,
+    Closed,
+    Configure,
+    Hello,
+    Lines,
+    Message,
+    Snapshot,
+    Ticket,
+    decode,
+    encode,
+)
+from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from support.serving import MODEL, answers, eventually, free_port, stop
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class TestPeer:
+    """The sidecar's end: sends what a test tells it to, keeps what the engine says."""
+
+    __test__ = False
+
+    def __init__(self, path: Path) -> None:
+        self.heard: list[Message] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._peer: socket.socket | None = None
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                return
+            with peer:
+                peer.sendall(encode(Hello(VERSION, uuid.uuid4().hex, {})))
+                self._peer = peer
+                self._hear(peer)
+                self._peer = None
+
+    def _hear(self, peer: socket.socket) -> None:
+        lines = Lines()
+        with contextlib.suppress(OSError):
+            while data := peer.recv(1 << 16):
+                self.heard += [decode(line) for line in lines.feed(data)]
+
+    @property
+    def connected(self) -> bool:
+        return self._peer is not None
+
+    def send(self, *messages: Message) -> None:
+        assert self._peer is not None
+        self._peer.sendall(b"".join(map(encode, messages)))
+
+    def send_bytes(self, data: bytes) -> None:
+        assert self._peer is not None
+        self._peer.sendall(data)
+
+    def drop(self) -> None:
+        """End the connection; the engine connects again."""
+        assert self._peer is not None
+        self._peer.shutdown(socket.SHUT_RDWR)
+
+    def closed(self) -> list[Closed]:
+        return [message for message in self.heard if isinstance(message, Closed)]
+
+    def admitted(self) -> list[Admitted]:
+        return [message for message in self.heard if isinstance(message, Admitted)]
+
+    def state(self) -> dict[str, Any]:
+        return next(m.state for m in reversed(self.heard) if isinstance(m, Snapshot))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@dataclass
+class Call:
+    """A request to make."""
+
+    tenant: str
+    prompt: Sequence[int]
+    max_tokens: int
+    run: str | None = None
+    cost: float | None = None
+    body: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+    ticketed: bool = True
+    sequences: int = 1
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+@dataclass
+class PluggedEngine:
+    url: str
+    peer: TestPeer
+    log: Path
+    events: Path
+    generation: int = 0
+
+    def configure(self, policy: str, cost_model: str = "kv-token-time", **weights: float) -> None:
+        self.generation += 1
+        self.peer.send(Configure(self.generation, policy, cost_model, weights))
+
+    def ticket(self, call: Call) -> None:
+        run = RunId(call.run or call.key)
+        application = ApplicationId(f"ns/{call.tenant}")
+        self.peer.send(Ticket(call.key, TenantId(call.tenant), application, run, call.sequences, call.cost))
+
+    def send(self, call: Call, client: httpx.Client) -> dict[str, Any]:
+        """Ticket and request; returns the answer."""
+        if call.ticketed:
+            self.ticket(call)
+        answer = client.post(f"{self.url}/v1/completions", timeout=300, **self._request(call))
+        found: dict[str, Any] = answer.raise_for_status().json()
+        return found
+
+    def leave_after_first_chunk(self, call: Call, then: Callable[[], None] = lambda: None, chunks: int = 1) -> None:
+        """A client that reads a chunk, does something, reads as many chunks more as it says, and goes away."""
+        request = self._request(call)
+        request["json"]["stream"] = True
+        with httpx.stream("POST", f"{self.url}/v1/completions", timeout=300, **request) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            then()
+            for _ in range(2 * chunks):
+                next(lines)
+
+    def _request(self, call: Call) -> dict[str, Any]:
+        body = {
+            "model": MODEL,
+            "prompt": list(call.prompt),
+            "max_tokens": call.max_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
+        return {"json": body | call.body, "headers": {"x-request-id": call.key, **call.headers}}
+
+    def state(self) -> dict[str, Any]:
+        """The next snapshot; requests of the tenant `probe` are made so that there are steps to send it in."""
+        seen = len(self.peer.heard)
+
+        def snapshot() -> dict[str, Any] | None:
+            self.send_all([Call("probe", [3], 1)])
+            return next((m.state for m in self.peer.heard[seen:] if isinstance(m, Snapshot)), None)
+
+        found: dict[str, Any] = eventually("a snapshot", snapshot)
+        return found
+
+    def send_all(
+        self, calls: Sequence[Call], when: tuple[int, Callable[[], None]] | None = None
+    ) -> list[dict[str, Any]]:
+        """All at once; the answers in the order of the calls. `when` that many are closed, something is done."""
+        answers: list[Any] = [None] * len(calls)
+        limits = httpx.Limits(max_connections=None)
+
+        with httpx.Client(limits=limits) as client:
+
+            def one(i: int) -> None:
+                try:
+                    answers[i] = self.send(calls[i], client)
+                except Exception as error:
+                    answers[i] = error
+
+            threads = [threading.Thread(target=one, args=(i,)) for i in range(len(calls))]
+            begun = len(self.peer.closed())
+            for thread in threads:
+                thread.start()
+            if when is not None:
+                eventually("enough are closed", lambda: len(self.peer.closed()) - begun >= when[0])
+                when[1]()
+            for thread in threads:
+                thread.join()
+        return answers
+
+    def recorded(self) -> Iterator[tuple[int, str, tuple[Any, ...], Any]]:
+        """Number of the policy, event, arguments and answer, in order."""
+        with self.events.open("rb") as log:
+            while True:
+                try:
+                    yield pickle.load(log)
+                except EOFError:
+                    return
+
+
+@contextmanager
+def plugged_engine(
+    directory: Path, model: Path, *, blocks: int, block_size: int = 32, arguments: Sequence[str] = ()
+) -> Iterator[PluggedEngine]:
+    runtime = ensure_engine(print, "cpu")
+    port = free_port()
+    path, log, events = directory / "engine.sock", directory / "log", directory / "events"
+    peer = TestPeer(path)
+    command = [str(runtime.python), "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--load-format", "dummy", "--dtype", "float32", "--max-model-len", "1024", "--enforce-eager"]
+    command += ["--block-size", str(block_size), "--num-gpu-blocks-override", str(blocks)]
+    command += ["--scheduling-policy", "priority", "--enable-force-include-usage", "--enable-prompt-tokens-details"]
+    command += ["--scheduler-cls", "support.recorded_scheduler.JustitiaScheduler", *arguments]
+    environment = {
+        **os.environ,
+        **dict(runtime.environment),
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
+        "JUSTITIA_SOCKET": str(path),
+        "JUSTITIA_TEST_LOG": str(events),
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        eventually("vLLM answers", lambda: process.poll() is not None or answers(f"{url}/health"), 300)
+        assert process.poll() is None, log.read_text()[-3000:]
+        eventually("the scheduler has connected", lambda: peer.connected)
+        yield PluggedEngine(url, peer, log, events)
+    finally:
+        stop(process)
+        peer.close()

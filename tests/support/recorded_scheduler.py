@@ -1,0 +1,100 @@
+"""The scheduler of the engine with policies that write down, event for event, what they are told and what they answer.
+
+Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`. `JUSTITIA_TEST_LOG` names the file, pickled
+tuples (number of the policy, event, arguments, answer). Each policy begins with "made", its name and cost model; what
+the engine's step time is taken to be comes as "step_time" before each step.
+"""
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from justitia_engine.scheduler import JustitiaScheduler
+from justitia_scheduling import registry
+from justitia_scheduling.cost import CostModel, EngineTime
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.model import Seconds, Step
+from justitia_scheduling.policy import Policy
+
+__all__ = ["JustitiaScheduler"]
+
+TOLD = (
+    "set_weight",
+    "set_capacity",
+    "time_passed",
+    "run_arrived",
+    "request_arrived",
+    "admitted",
+    "stepped",
+    "preempted",
+    "finished",
+    "aborted",
+    "run_ended",
+)
+ASKED = ("head", "victim", "gives_way")
+
+_log = Path(os.environ["JUSTITIA_TEST_LOG"]).open("ab")  # noqa: SIM115
+
+
+_made = 0
+
+
+def _write(number: int, event: str, arguments: tuple[Any, ...], answer: object = None) -> None:
+    pickle.dump((number, event, arguments, answer), _log)
+    _log.flush()
+
+
+def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostModel], Policy]:
+    assert isinstance(made, type)
+    depth = 0
+
+    def recording(event: str) -> Callable[..., Any]:
+        original = getattr(made, event)
+
+        def call(self: Any, *arguments: Any) -> Any:
+            nonlocal depth
+            if depth:
+                return original(self, *arguments)
+            if event == "stepped" and isinstance(self.cost_model, EngineTime):
+                _write(self.number, "step_time", (self.cost_model.step_time,))
+            depth += 1
+            try:
+                answer = original(self, *arguments)
+            finally:
+                depth -= 1
+            _write(self.number, event, arguments, answer)
+            return answer
+
+        return call
+
+    recorder = type(f"Recorded{made.__name__}", (made,), {event: recording(event) for event in (*TOLD, *ASKED)})
+
+    def make(cost_model: CostModel) -> Policy:
+        global _made  # noqa: PLW0603
+        _made += 1
+        _write(_made, "made", (name, cost_model))
+        policy: Policy = recorder(cost_model)
+        policy.number = _made  # type: ignore[attr-defined]
+        return policy
+
+    return make
+
+
+for _name, _policy in list(registry.POLICIES.items()):
+    registry.POLICIES[_name] = _recorded(_name, _policy)
+
+
+class RaisesAtTheThirdStep(FCFS):
+    """Misbehaves on purpose."""
+
+    steps = 0
+
+    def on_stepped(self, step: Step, now: Seconds) -> None:
+        self.steps += 1
+        if self.steps == 3:
+            raise RuntimeError("on purpose")
+
+
+registry.POLICIES["raises-at-the-third-step"] = RaisesAtTheThirdStep

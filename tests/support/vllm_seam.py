@@ -1,0 +1,218 @@
+"""What `justitia_engine` relies on in vLLM, as checks. Run by the interpreter that has vLLM; prints what is not so.
+
+Each line: what was expected, where it is used here. A change of vLLM that breaks one of these breaks the scheduler,
+though everything may still import.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import vllm
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.metrics.stats import PrefillStats
+from vllm.v1.request import Request, RequestStatus
+
+SCHEDULER = "engine/justitia_engine/scheduler.py"
+QUEUE = "engine/justitia_engine/queue.py"
+
+Check = tuple[str, str, Callable[[], bool]]
+
+
+def source(of: Callable[..., Any]) -> str:
+    return inspect.getsource(of)
+
+
+def parameters(of: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(of).parameters)
+
+
+def in_order(text: str, *parts: str) -> bool:
+    """Whether the parts occur one after the other."""
+    at = 0
+    for part in parts:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+def signatures() -> Iterable[Check]:
+    expected: list[tuple[Callable[..., Any], list[str]]] = [
+        (Scheduler.schedule, ["self", "throttle_prefills"]),
+        (Scheduler.update_from_output, ["self", "scheduler_output", "model_runner_output"]),
+        (Scheduler.add_request, ["self", "request"]),
+        (Scheduler.finish_requests, ["self", "request_ids", "finished_status"]),
+        (Scheduler._preempt_request, ["self", "request", "timestamp", "drop_stale_output"]),
+        (Scheduler._free_request, ["self", "request", "delay_free_blocks"]),
+        (Scheduler._update_after_schedule, ["self", "scheduler_output"]),
+        (AsyncScheduler._update_after_schedule, ["self", "scheduler_output"]),
+        (Scheduler.shutdown, ["self"]),
+        (KVCacheManager.get_blocks, ["self", "request_id"]),
+        (BlockPool.get_num_free_blocks, ["self"]),
+    ]
+    for of, names in expected:
+        yield (
+            f"{of.__qualname__}({', '.join(names)}), and it is ({', '.join(parameters(of))})",
+            SCHEDULER,
+            lambda of=of, names=names: parameters(of) == names,  # type: ignore[misc]
+        )
+    wanted = {
+        "add_request",
+        "pop_request",
+        "peek_request",
+        "prepend_request",
+        "prepend_requests",
+        "remove_request",
+        "remove_requests",
+        "__bool__",
+        "__len__",
+        "__iter__",
+    }
+    found = set(RequestQueue.__abstractmethods__)
+    yield f"a RequestQueue is {sorted(wanted)}, and it is {sorted(found)}", QUEUE, lambda: found == wanted
+
+
+def attributes() -> Iterable[Check]:
+    of_scheduler = (
+        "self.waiting =",
+        "self.kv_holding_waiting =",
+        "self.deferred_waiting: set",
+        "self.running: list",
+        "self.requests: dict",
+        "self.max_num_running_reqs =",
+        "self.max_num_active_reqs =",
+        "self.max_num_scheduled_tokens =",
+        "self.block_size =",
+        "self.kv_cache_manager =",
+    )
+    for attribute in of_scheduler:
+        yield f"Scheduler has {attribute}", SCHEDULER, lambda a=attribute: a in source(Scheduler.__init__)  # type: ignore[misc]
+    of_request = ("request_id", "priority", "status", "num_prompt_tokens", "num_computed_tokens", "prefill_stats")
+    for name in of_request:
+        yield f"Request has {name}", SCHEDULER, lambda n=name: f"self.{n}" in source(Request.__init__)  # type: ignore[misc]
+    for name in ("num_output_tokens", "num_tokens", "is_finished"):
+        yield f"Request has {name}", SCHEDULER, lambda n=name: hasattr(Request, n)  # type: ignore[misc]
+    for name in ("RUNNING", "FINISHED_ABORTED", "FINISHED_ERROR", "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"):
+        yield f"RequestStatus has {name}", SCHEDULER, lambda n=name: hasattr(RequestStatus, n)  # type: ignore[misc]
+    yield "PrefillStats has num_cached_tokens", QUEUE, lambda: "num_cached_tokens" in PrefillStats.__dataclass_fields__
+    yield "KVCacheBlocks has blocks", SCHEDULER, lambda: "blocks" in KVCacheBlocks.__dataclass_fields__
+    yield (
+        "SchedulerOutput has num_scheduled_tokens",
+        SCHEDULER,
+        lambda: "num_scheduled_tokens" in SchedulerOutput.__dataclass_fields__,
+    )
+    yield (
+        "the pool has a block that nobody gets",
+        SCHEDULER,
+        lambda: "self.num_gpu_blocks - 1" in source(BlockPool.get_usage),
+    )
+
+
+def order_of_calls() -> Iterable[Check]:
+    schedule = source(Scheduler.schedule)
+    yield (
+        "schedule() serves kv_holding_waiting, then waiting; it peeks, allocates, pops and appends to running",
+        QUEUE,
+        lambda: in_order(
+            schedule,
+            "request_queue = self.kv_holding_waiting",
+            "request_queue = self.waiting",
+            "request_queue.peek_request()",
+            "self.kv_cache_manager.allocate_slots(",
+            "request = request_queue.pop_request()",
+            "self.running.append(request)",
+        ),
+    )
+    yield (
+        "schedule() pops what it passes over, marks it deferred, and puts it back after the scan",
+        QUEUE,
+        lambda: in_order(
+            schedule,
+            "def skip_request(",
+            "from_queue.pop_request()",
+            "self.deferred_waiting.add(",
+            "self.waiting.prepend_requests(step_skipped_waiting)",
+        ),
+    )
+    yield (
+        "a head that gets no blocks ends the scan",
+        QUEUE,
+        lambda: in_order(schedule, "full_sequence_must_fit=", "if new_blocks is None:", "break"),
+    )
+    yield (
+        "under the priority policy the victim is the running request of the largest (priority, arrival)",
+        SCHEDULER,
+        lambda: in_order(
+            schedule,
+            "SchedulingPolicy.PRIORITY",
+            "max(",
+            "self.running",
+            "(r.priority, r.arrival_time)",
+            "_preempt_request(",
+        ),
+    )
+    yield (
+        "schedule() ends with _update_after_schedule, before which num_computed_tokens is what the step began with",
+        SCHEDULER,
+        lambda: (
+            in_order(schedule, "SchedulerOutput(", "self._update_after_schedule(scheduler_output)", "return")
+            and "num_computed_tokens +=" in source(Scheduler._update_after_schedule)
+        ),
+    )
+    preempt = source(Scheduler._preempt_request)
+    yield (
+        "_preempt_request() leaves the request in waiting, with nothing computed",
+        QUEUE,
+        lambda: in_order(preempt, "request.num_computed_tokens = 0", "self.waiting.prepend_request(request)"),
+    )
+    update = source(Scheduler.update_from_output)
+    yield (
+        "update_from_output() appends the tokens of a request before it frees it",
+        SCHEDULER,
+        lambda: in_order(update, "self._update_request_with_output(", "self._free_request(request)"),
+    )
+    finish = source(Scheduler.finish_requests)
+    yield (
+        "finish_requests() removes what waits from the queue, then frees each",
+        QUEUE,
+        lambda: in_order(finish, "self.waiting.remove_requests(", "self._free_request("),
+    )
+    step = source(EngineCore.step)
+    yield (
+        "a step schedules, executes, aborts what was given up, and updates",
+        SCHEDULER,
+        lambda: in_order(
+            step, "scheduler.schedule(", "execute_model(", "_process_aborts_queue()", "scheduler.update_from_output("
+        ),
+    )
+    yield (
+        "add_request() puts a new request into the queue before it is known",
+        SCHEDULER,
+        lambda: in_order(source(Scheduler.add_request), "self._enqueue_waiting_request(request)", "self.requests["),
+    )
+
+
+def main() -> int:
+    broken = []
+    for what, where, holds in (*signatures(), *attributes(), *order_of_calls()):
+        try:
+            problem = "" if holds() else "it is not so"
+        except Exception as error:
+            problem = repr(error)
+        if problem:
+            broken.append(f"vLLM {vllm.__version__}: expected: {what}. {problem}. Used in {where}")
+    print("\n".join(broken))  # noqa: T201
+    return len(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,221 @@
+"""The policy's host inside an engine, without the engine."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from justitia_engine.host import UNTICKETED, EngineHost, SequenceName, Work
+from justitia_scheduling.channel import Configure, Ticket
+from justitia_scheduling.cost import KVTokenTimeCost
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId, kv_token_time
+
+GOLD, SILVER = TenantId("gold"), TenantId("silver")
+APPLICATION = ApplicationId("ns/app")
+
+
+def ticket(key: str, tenant: TenantId = GOLD, run: str | None = None, sequences: int = 1, cost: float = 100) -> Ticket:
+    return Ticket(key, tenant, APPLICATION, RunId(run or f"run-{key}"), sequences, run_cost=cost)
+
+
+def configuration(policy: str = "vtc", cost_model: str = "kv-token-time", **weights: float) -> Configure:
+    return Configure(1, policy, cost_model, weights or {"gold": 3.0, "silver": 1.0})
+
+
+def name(key: str, number: int = 0) -> SequenceName:
+    return SequenceName(RequestId(f"{key}#{number}"), key, number)
+
+
+def host(policy: str = "vtc", **weights: float) -> EngineHost:
+    made = EngineHost(FCFS(KVTokenTimeCost()), 1000, 0.0)
+    made.configure(configuration(policy, **weights), 0.0)
+    return made
+
+
+def step(on: EngineHost, sequence: RequestId, produced: int, prefilled: int = 0) -> None:
+    on.stepped([Work(sequence, prefilled, 0, 0, produced)], 0.01, 1.0)
+
+
+def test_a_sequence_belongs_to_the_tenant_and_the_run_of_its_ticket() -> None:
+    on = host()
+    on.ticket(ticket("a", run="r"), 0.0)
+    on.queued(name("a"), 10, 1.0)
+    request = on.policy.requests[name("a").id]
+    assert (request.tenant, request.run.id, request.run.run.predicted_cost) == (GOLD, "r", 100)
+
+
+def test_all_sequences_of_a_request_take_its_one_ticket() -> None:
+    on = host()
+    on.ticket(ticket("a", sequences=3), 0.0)
+    for number in range(4):
+        on.queued(name("a", number), 10, 1.0)
+    assert [r.tenant for r in on.policy.requests.values()] == [GOLD, GOLD, GOLD, UNTICKETED]
+    assert on.counters.unticketed == 1
+
+
+def test_without_a_ticket_a_sequence_is_of_the_lowest_weight() -> None:
+    on = host(gold=3.0, silver=0.5)
+    on.queued(name("a"), 10, 0.0)
+    assert on.policy.weight(UNTICKETED) == 0.5
+
+
+@pytest.mark.parametrize("admitted", [False, True])
+def test_a_ticket_that_comes_late_moves_the_sequence_to_its_run(admitted: bool) -> None:
+    on = host()
+    on.queued(name("a"), 10, 0.0)
+    if admitted:
+        on.admitted(name("a").id, 0, 0.0)
+        step(on, name("a").id, 5, prefilled=10)
+    on.ticket(ticket("a"), 2.0)
+    assert on.policy.requests[name("a").id].tenant == GOLD
+    assert on.counters.late_tickets == 1
+    assert [run.run.tenant for run in on.policy.runs.values()] == [GOLD]
+    if not admitted:
+        on.admitted(name("a").id, 0, 2.0)
+        step(on, name("a").id, 5, prefilled=10)
+    step(on, name("a").id, 8)
+    closed = on.closed(name("a").id, 8, True, 3.0)
+    assert closed is not None
+    assert (closed.prompt_tokens, closed.produced) == (10, 8)
+    whole, before = kv_token_time(10, 8), kv_token_time(10, 5) if admitted else 0
+    assert on.policy.service.get(UNTICKETED, 0.0) == before
+    assert on.policy.service[GOLD] == closed.charge == whole - before
+
+
+def test_a_run_ends_when_its_last_sequence_has() -> None:
+    on = host()
+    for key in "ab":
+        on.ticket(ticket(key, run="r"), 0.0)
+        on.queued(name(key), 10, 0.0)
+    on.run_ended(RunId("r"), 1.0)
+    on.closed(name("a").id, 0, False, 1.0)
+    assert RunId("r") in on.policy.runs
+    on.closed(name("b").id, 0, False, 1.0)
+    assert not on.policy.runs
+
+
+def test_a_run_without_open_sequences_ends_at_once_and_an_unknown_one_is_no_error() -> None:
+    on = host()
+    on.ticket(ticket("a", run="r"), 0.0)
+    on.queued(name("a"), 10, 0.0)
+    on.closed(name("a").id, 0, False, 1.0)
+    assert RunId("r") in on.policy.runs
+    on.run_ended(RunId("r"), 1.0)
+    on.run_ended(RunId("never seen"), 1.0)
+    assert not on.policy.runs
+
+
+def test_when_the_sidecar_is_another_one_its_predecessors_runs_end_as_their_sequences_do() -> None:
+    on = host()
+    for key in "ab":
+        on.ticket(ticket(key), 0.0)
+        on.queued(name(key), 10, 0.0)
+    on.closed(name("a").id, 0, False, 1.0)
+    on.end_runs(1.0)
+    assert list(on.policy.runs) == ["run-b"]
+    on.closed(name("b").id, 0, False, 1.0)
+    assert not on.policy.runs
+
+
+def test_tokens_that_came_after_a_preemption_are_charged_when_it_runs_again() -> None:
+    on = host()
+    on.ticket(ticket("a"), 0.0)
+    on.queued(name("a"), 10, 0.0)
+    on.admitted(name("a").id, 0, 0.0)
+    step(on, name("a").id, 3, prefilled=10)
+    on.preempted(name("a").id, 1.0)
+    step(on, name("a").id, 4)
+    assert on.policy.service[GOLD] == kv_token_time(10, 3)
+    on.admitted(name("a").id, 0, 2.0)
+    step(on, name("a").id, 5)
+    assert on.policy.service[GOLD] == kv_token_time(10, 5)
+
+
+def test_a_sequence_that_ends_with_a_token_in_flight_though_it_was_preempted_is_charged_for_it() -> None:
+    on = host()
+    on.ticket(ticket("a"), 0.0)
+    on.queued(name("a"), 10, 0.0)
+    on.admitted(name("a").id, 0, 0.0)
+    step(on, name("a").id, 3, prefilled=10)
+    on.preempted(name("a").id, 1.0)
+    closed = on.closed(name("a").id, 4, True, 2.0)
+    assert closed is not None
+    assert closed.charge == kv_token_time(10, 4)
+    assert not on.policy.requests
+
+
+def test_a_change_of_policy_and_of_weights_keeps_what_waits_and_what_tenants_were_charged() -> None:
+    on = host("vtc")
+    for key, tenant in (("a", GOLD), ("b", SILVER)):
+        on.ticket(ticket(key, tenant), 0.0)
+        on.queued(name(key), 10, 0.0)
+    on.admitted(name("a").id, 0, 0.0)
+    step(on, name("a").id, 3, prefilled=10)
+    on.configure(configuration("tiered-justitia", gold=1.0, silver=5.0), 1.0)
+    assert on.policy.weight(SILVER) == 5.0
+    assert on.policy.service[GOLD] == kv_token_time(10, 3)
+    assert on.policy.head() == name("b").id
+    step(on, name("a").id, 5)
+    closed = on.closed(name("a").id, 5, True, 2.0)
+    assert closed is not None
+    assert closed.produced == 5
+    assert on.policy.service[GOLD] == kv_token_time(10, 5)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        configuration("best-effort"),
+        configuration("vtc", "dollars"),
+        configuration("tiered-justitia", gold=0.0),
+    ],
+    ids=["policy", "cost model", "weight"],
+)
+def test_a_configuration_that_is_not_valid_changes_nothing(told: Configure) -> None:
+    on = host("vtc", gold=3.0)
+    before = on.policy
+    with pytest.raises(ValueError, match=r"unknown|positive"):
+        on.configure(told, 1.0)
+    assert on.policy is before
+    assert on.policy.weight(GOLD) == 3.0
+
+
+@given(
+    events=st.lists(
+        st.tuples(st.sampled_from(["ticket", "queue", "admit", "step", "preempt", "close"]), st.integers(0, 3))
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_the_order_of_tickets_and_events_every_token_is_charged_once(events: list[tuple[str, int]]) -> None:
+    on, produced, state = host("tiered-justitia"), [0] * 4, ["new"] * 4
+    total = 0.0
+    for event, i in events:
+        key, sequence = str(i), name(str(i)).id
+        match event, state[i]:
+            case "ticket", _:
+                on.ticket(ticket(key), 0.0)
+            case "queue", "new":
+                on.queued(name(key), 10, 0.0)
+                state[i] = "waiting"
+            case "admit", "waiting":
+                on.admitted(sequence, 0, 0.0)
+                state[i] = "running"
+            case "step", "waiting" | "running":
+                produced[i] += 1 if produced[i] or state[i] == "running" else 0
+                step(on, sequence, produced[i])
+            case "preempt", "running":
+                on.preempted(sequence, 0.0)
+                state[i] = "waiting"
+            case "close", "waiting" | "running":
+                closed = on.closed(sequence, produced[i], bool(produced[i]), 0.0)
+                assert closed is not None
+                assert closed.produced == produced[i]
+                total += kv_token_time(10, produced[i])
+                state[i] = "over"
+    for i in range(4):
+        if state[i] in {"waiting", "running"}:
+            on.closed(name(str(i)).id, produced[i], False, 0.0)
+            total += kv_token_time(10, produced[i])
+    assert sum(on.policy.service.values()) == pytest.approx(total)
+    assert not on.policy.requests
+    assert on.closed(RequestId("never queued"), 0, False, 0.0) is None
