@@ -85,7 +85,7 @@ class QueueConfig(Document):
 class SchedulingConfig(Document):
     policy: PolicyName = PolicyName.TIERED_JUSTITIA
     cost_model: CostModelName = CostModelName.ENGINE_TIME
-    enforcement: Literal["Sidecar"] = "Sidecar"
+    enforcement: Literal["Engine", "Sidecar"] = "Sidecar"
 
 
 class PoolConfig(Document):

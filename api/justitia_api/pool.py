@@ -158,7 +158,11 @@ class Scheduling(Document):
         ),
     ] = PolicyName.TIERED_JUSTITIA
     enforcement: Annotated[
-        Literal["Sidecar"], Field(description="Where the order is kept. Sidecar: in front of an unchanged engine.")
+        Literal["Engine", "Sidecar"],
+        Field(
+            description="Where the order is kept. Engine: inside vLLM, by a scheduler that it loads, token for token. "
+            "Sidecar: in front of an unchanged vLLM, which has at most two requests waiting."
+        ),
     ] = "Sidecar"
     cost_model: Annotated[
         CostModelName,

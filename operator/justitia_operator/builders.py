@@ -9,7 +9,7 @@ from base64 import b64encode
 
 from justitia_api.application import LLMApplication
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_api.pool import Engine, Model, ServingPool
+from justitia_api.pool import Engine, ServingPool, ServingPoolSpec
 from justitia_api.resource import API_VERSION
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_operator.compare import sealed
@@ -27,6 +27,11 @@ MODEL_LOAD_SECONDS = 3600
 PROBE_SECONDS = 5
 ENDPOINT_LEAVE_SECONDS = 10
 TERMINATION_SECONDS = 120
+
+DELIVERY_CONTAINER = "deliver"
+PLUGIN_DIRECTORY = "/plugin"
+ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
+SCHEDULER_CLASS = "justitia_engine.scheduler.JustitiaScheduler"
 
 # vLLM's option parser takes underscores for dashes, `--flag=value`, and any unambiguous beginning of a flag.
 REFUSED_FLAGS = {
@@ -78,8 +83,9 @@ def refused_argument(engine: Engine) -> str | None:
     return None
 
 
-def engine_command(model: Model, engine: Engine) -> list[str]:
+def engine_command(pool: ServingPoolSpec) -> list[str]:
     """The engine's command line without the interpreter: vLLM's OpenAI server on loopback."""
+    model = pool.model
     return [
         "-m",
         "vllm.entrypoints.openai.api_server",
@@ -89,8 +95,14 @@ def engine_command(model: Model, engine: Engine) -> list[str]:
         f"--served-model-name={model.served_name}",
         "--scheduling-policy=priority",
         "--enable-force-include-usage",
-        *engine.args,
+        *([f"--scheduler-cls={SCHEDULER_CLASS}"] if _plugged(pool) else []),
+        *pool.engine.args,
     ]
+
+
+def _plugged(pool: ServingPoolSpec) -> bool:
+    """Whether the engine loads a scheduler of ours."""
+    return pool.scheduling.enforcement == "Engine"
 
 
 def build_children(pool: ServingPool, config: PoolConfig, keys: KeyTable, sidecar_image: str) -> dict[Kind, Json]:
@@ -169,14 +181,18 @@ def _pod(pool: ServingPool, sidecar_image: str) -> Json:
             "fsGroup": USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "initContainers": [build_scheduler_container(sidecar_image)],
-        "containers": [build_engine_container(pool.spec.model, engine)],
+        "initContainers": [
+            *([build_delivery_container(sidecar_image)] if _plugged(pool.spec) else []),
+            build_scheduler_container(pool.spec, sidecar_image),
+        ],
+        "containers": [build_engine_container(pool.spec)],
         "volumes": [
             {"name": "config", "configMap": {"name": name}},
             {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
             {"name": "cache", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory"}},
+            *([{"name": "plugin", "emptyDir": {}}] if _plugged(pool.spec) else []),
         ],
     }
     if engine.node_selector:
@@ -186,7 +202,20 @@ def _pod(pool: ServingPool, sidecar_image: str) -> Json:
     return spec
 
 
-def build_scheduler_container(image: str) -> Json:
+def build_delivery_container(image: str) -> Json:
+    """Brings the scheduler that the engine loads: the engine's image is not ours."""
+    return {
+        "name": DELIVERY_CONTAINER,
+        "image": image,
+        "command": ["python", "-m", "justitia_sidecar.deliver", PLUGIN_DIRECTORY],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": _restricted() | {"readOnlyRootFilesystem": True},
+        "volumeMounts": [{"name": "plugin", "mountPath": PLUGIN_DIRECTORY}],
+    }
+
+
+def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
+    plugged = _plugged(pool)
     return {
         "name": SCHEDULER_CONTAINER,
         "image": image,
@@ -199,6 +228,7 @@ def build_scheduler_container(image: str) -> Json:
             {"name": "JUSTITIA_HOST", "value": "0.0.0.0"},
             {"name": "JUSTITIA_PORT", "value": str(PUBLIC_PORT)},
             {"name": "JUSTITIA_ADMIN_PORT", "value": str(ADMIN_PORT)},
+            *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if plugged else []),
         ],
         "ports": [
             {"name": "http", "containerPort": PUBLIC_PORT, "protocol": "TCP"},
@@ -214,17 +244,22 @@ def build_scheduler_container(image: str) -> Json:
             {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
+            *([{"name": "plugin", "mountPath": PLUGIN_DIRECTORY}] if plugged else []),
         ],
     }
 
 
-def build_engine_container(model: Model, engine: Engine) -> Json:
+def build_engine_container(pool: ServingPoolSpec) -> Json:
+    model, engine, plugged = pool.model, pool.engine, _plugged(pool)
     env: list[Json] = [
         {"name": "HOME", "value": "/cache"},
         {"name": "USER", "value": "vllm"},
         {"name": "HF_HOME", "value": "/cache/huggingface"},
         {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
     ]
+    if plugged:
+        env.append({"name": "PYTHONPATH", "value": PLUGIN_DIRECTORY})
+        env.append({"name": "JUSTITIA_SOCKET", "value": ENGINE_SOCKET})
     if model.token_secret_ref is not None:
         reference = {"name": model.token_secret_ref.name, "key": model.token_secret_ref.key}
         env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": reference}})
@@ -232,7 +267,7 @@ def build_engine_container(model: Model, engine: Engine) -> Json:
         "name": ENGINE_CONTAINER,
         "image": engine.image,
         "command": ["python3"],
-        "args": engine_command(model, engine),
+        "args": engine_command(pool),
         "env": env,
         "resources": {
             part: {resource: str(amount) for resource, amount in amounts.items()}
@@ -248,6 +283,7 @@ def build_engine_container(model: Model, engine: Engine) -> Json:
             {"name": "cache", "mountPath": "/cache"},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},
+            *([{"name": "plugin", "mountPath": PLUGIN_DIRECTORY}] if plugged else []),
         ],
     }
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_sidecar.admin import build_admin
 from justitia_sidecar.engine import Engine
+from justitia_sidecar.engine_channel import EngineChannel, listen
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.reload import WatchedDocument
@@ -60,7 +61,8 @@ async def serve(settings: Settings, public: socket.socket, admin: socket.socket)
     """Serve until a signal has come and the started requests are over."""
     loop = asyncio.get_running_loop()
     async with Engine.session() as session:
-        sidecar = Sidecar(Engine(settings.engine_url, session), Metrics(), time.monotonic)
+        channel = None if settings.engine_socket is None else EngineChannel()
+        sidecar = Sidecar(Engine(settings.engine_url, session), Metrics(), time.monotonic, channel)
         config = WatchedDocument(settings.config_file, PoolConfig)
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.poll_documents(config, keys)
@@ -77,6 +79,8 @@ async def serve(settings: Settings, public: socket.socket, admin: socket.socket)
                 group.create_task(sidecar.watch_documents(config, keys)),
                 group.create_task(sidecar.tick_forever()),
             ]
+            if channel is not None and settings.engine_socket is not None:
+                background.append(group.create_task(channel.serve(listen(settings.engine_socket))))
             serving = [
                 group.create_task(server.serve(sockets=[sock]))
                 for server, sock in zip(servers, (public, admin), strict=True)

@@ -41,7 +41,7 @@ def build_admin(sidecar: Sidecar) -> FastAPI:
 
     @admin.get("/internal/queue", summary="Waiting requests in order, with why they wait")
     async def queue() -> QueueStatus:
-        return observe_queue(sidecar)
+        return await observe_queue(sidecar)
 
     @admin.post("/internal/drain", summary="Refuse what is new; answers when the started requests are over")
     async def drain() -> dict[str, int]:

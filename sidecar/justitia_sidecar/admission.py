@@ -19,21 +19,21 @@ No clock, no I/O; `now` is in seconds.
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from justitia_api.config import PoolConfig
-from justitia_api.status import WaitingReason
+from justitia_api.status import GateStatus, WaitingReason
 from justitia_api.wire import Refusal
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import Policy
+from justitia_scheduling.step_time import StepTimeFit
+from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
-from justitia_sidecar.carry import carry_over
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.runs import RunTable, TrackedRun
-from justitia_sidecar.step_time import StepTimeFit
 
 UNSTARTED = 2
 OUTPUT_MARGIN = 1.5
@@ -135,6 +135,22 @@ class Admission:
     def queued(self) -> int:
         """Requests that wait, held ones included."""
         return self._queued
+
+    @property
+    def service(self) -> Mapping[TenantId, float]:
+        """What tenants were charged, in `unit`."""
+        return self.policy.service
+
+    @property
+    def unit(self) -> str:
+        return self.policy.cost_model.unit
+
+    @property
+    def gate(self) -> GateStatus | None:
+        policy = self.policy
+        if not isinstance(policy, TieredJustitia):
+            return None
+        return GateStatus(burst=policy.burst, in_engine=policy.in_engine)
 
     # What a request goes through.
 

@@ -1,11 +1,12 @@
 """What a sidecar tells about itself: status, queue, gauges."""
 
+from collections.abc import Iterator
 from itertools import islice
 
-from justitia_api.status import GateStatus, PoolStatus, QueuedRequest, QueueStatus, TenantStatus
+from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus, TenantStatus, WaitingReason
+from justitia_scheduling.channel import Queue
 from justitia_scheduling.model import TenantId
-from justitia_scheduling.tiered import TieredJustitia
-from justitia_sidecar.admission import TenantLoad
+from justitia_sidecar.admission import Admission, TenantLoad, Ticket
 from justitia_sidecar.observation import WINDOW, RecentValues
 from justitia_sidecar.service import Sidecar
 
@@ -16,7 +17,7 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
     """Raises a refusal with 503 while nothing is configured."""
     in_force = sidecar.configured()
     config, admission = in_force.config, in_force.admission
-    policy = admission.policy
+    policy, service = admission.policy, admission.service
     shares, entitled = sidecar.shares.shares(), sidecar.shares.entitled()
     names = [*(TenantId(t.name) for t in config.tenants)]
     names += [t for t in admission.load if t not in names and (admission.load[t].queued or admission.load[t].running)]
@@ -27,7 +28,7 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
             TenantStatus(
                 name=name,
                 weight=policy.weight(name),
-                service=policy.service.get(name, 0.0),
+                service=service.get(name, 0.0),
                 share=shares.get(name, 0.0) if shares else None,
                 entitled_share=entitled.get(name, 0.0) if entitled else None,
                 queued=load.queued,
@@ -41,22 +42,25 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
         generation=config.generation,
         policy=config.scheduling.policy,
         cost_model=config.scheduling.cost_model,
-        cost_unit=policy.cost_model.unit,
+        cost_unit=admission.unit,
         engine_ready=admission.engine.ready,
         draining=sidecar.draining,
         kv_capacity_tokens=admission.engine.kv_tokens,
         kv_reserved_tokens=admission.reserved,
         open_runs=len(admission.runs),
         window_seconds=WINDOW,
-        gate=GateStatus(burst=policy.burst, in_engine=policy.in_engine) if isinstance(policy, TieredJustitia) else None,
+        gate=admission.gate,
         tenants=tuple(tenants),
     )
 
 
-def observe_queue(sidecar: Sidecar) -> QueueStatus:
+async def observe_queue(sidecar: Sidecar) -> QueueStatus:
     """Raises a refusal with 503 while nothing is configured."""
     admission = sidecar.configured().admission
     now = sidecar.clock()
+    waiting = list(islice(admission.waiting(now), LISTED_REQUESTS))
+    if sidecar.channel is not None and (queue := await sidecar.channel.queue(LISTED_REQUESTS)) is not None:
+        waiting = [*_in_engine(admission, queue), *waiting]
     listed = tuple(
         QueuedRequest(
             position=position,
@@ -68,9 +72,21 @@ def observe_queue(sidecar: Sidecar) -> QueueStatus:
             reserved_tokens=admission.reservation(ticket),
             reason=reason,
         )
-        for position, (ticket, reason) in enumerate(islice(admission.waiting(now), LISTED_REQUESTS), start=1)
+        for position, (ticket, reason) in enumerate(waiting, start=1)
     )
     return QueueStatus(waiting=admission.queued, requests=listed)
+
+
+def _in_engine(admission: Admission, queue: Queue) -> Iterator[tuple[Ticket, WaitingReason]]:
+    """What waits inside the engine, in its scheduler's order."""
+    for row in queue.requests:
+        ticket = admission.tickets.get(row["key"])
+        if ticket is None:
+            continue
+        if row["rank"] == 1:
+            yield ticket, WaitingReason.NO_KV_SPACE
+        else:
+            yield ticket, WaitingReason.TENANT_GATED if row["gated"] else WaitingReason.BEHIND_OTHERS
 
 
 def set_gauges(sidecar: Sidecar) -> None:

@@ -12,20 +12,22 @@ import structlog
 
 from justitia_api.config import CostModelName, KeyTable, PolicyName, PoolConfig
 from justitia_api.wire import Refusal
-from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.channel import Configure
 from justitia_scheduling.model import Seconds, TenantId
 from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.registry import build_cost_model, build_policy
+from justitia_scheduling.step_time import PRIOR
 from justitia_sidecar.admission import Admission, Ticket
 from justitia_sidecar.authentication import KeyRing
 from justitia_sidecar.body import TokensPerByte
 from justitia_sidecar.engine import Engine, EngineError
+from justitia_sidecar.engine_admission import EngineAdmission
+from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
 from justitia_sidecar.recognition import Directory
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
-from justitia_sidecar.step_time import PRIOR
 
 TICK: Seconds = 1.0
 PROBE_BUSY: Seconds = 0.25
@@ -35,31 +37,33 @@ PROBES_TO_GIVE_UP = 2
 log = structlog.get_logger("justitia.sidecar")
 
 
-def build_cost_model(name: CostModelName) -> CostModel:
-    match name:
-        case CostModelName.ENGINE_TIME:
-            return EngineTime(PRIOR)
-        case CostModelName.KV_TOKEN_TIME:
-            return KVTokenTimeCost()
-        case CostModelName.WEIGHTED_TOKENS:
-            return WeightedTokens()
-
-
-def registry_name(policy: PolicyName) -> str:
-    match policy:
-        case PolicyName.FCFS:
-            return "fcfs"
-        case PolicyName.VTC:
-            return "vtc"
-        case PolicyName.JUSTITIA:
-            return "justitia"
-        case PolicyName.TIERED_JUSTITIA:
-            return "tiered-justitia"
+REGISTRY_NAMES: dict[PolicyName | CostModelName, str] = {
+    PolicyName.FCFS: "fcfs",
+    PolicyName.VTC: "vtc",
+    PolicyName.JUSTITIA: "justitia",
+    PolicyName.TIERED_JUSTITIA: "tiered-justitia",
+    CostModelName.ENGINE_TIME: "engine-time",
+    CostModelName.KV_TOKEN_TIME: "kv-token-time",
+    CostModelName.WEIGHTED_TOKENS: "weighted-tokens",
+}
+"""What `justitia_scheduling.registry` calls them."""
 
 
 def build_configured_policy(config: PoolConfig) -> Policy:
     scheduling = config.scheduling
-    return build_policy(registry_name(scheduling.policy), build_cost_model(scheduling.cost_model))
+    cost_model = build_cost_model(REGISTRY_NAMES[scheduling.cost_model], PRIOR)
+    return build_policy(REGISTRY_NAMES[scheduling.policy], cost_model)
+
+
+def engine_configuration(config: PoolConfig) -> Configure:
+    """What the scheduler inside the engine is told."""
+    scheduling = config.scheduling
+    return Configure(
+        config.generation,
+        REGISTRY_NAMES[scheduling.policy],
+        REGISTRY_NAMES[scheduling.cost_model],
+        {tenant.name: tenant.weight for tenant in config.tenants},
+    )
 
 
 @dataclass(slots=True)
@@ -72,8 +76,15 @@ class InForce:
 
 
 class Sidecar:
-    def __init__(self, engine: Engine, metrics: Metrics, clock: Callable[[], Seconds]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        metrics: Metrics,
+        clock: Callable[[], Seconds],
+        channel: EngineChannel | None = None,
+    ) -> None:
         self.engine = engine
+        self.channel = channel
         self.metrics = metrics
         self.clock = clock
         self.keys: KeyRing | None = None
@@ -113,7 +124,7 @@ class Sidecar:
         now = self.clock()
         directory = Directory(config)
         if self.in_force is None:
-            admission = Admission(config, build_configured_policy(config))
+            admission = self._admission(config)
             admission.reconfigure(config, admission.policy, now, keep_service=True)
         else:
             old = self.in_force.config
@@ -123,14 +134,21 @@ class Sidecar:
             admission = self.in_force.admission
             same_unit = config.scheduling.cost_model is old.scheduling.cost_model
             same = same_unit and config.scheduling.policy is old.scheduling.policy
-            policy = admission.policy if same else build_configured_policy(config)
+            policy = admission.policy if same or self.channel is not None else build_configured_policy(config)
             admission.reconfigure(config, policy, now, keep_service=same_unit)
             if not same_unit:
                 self.shares.restart()
+        if self.channel is not None:
+            self.channel.configure(engine_configuration(config))
         self.in_force = InForce(config, directory, admission)
         self._put_limits(config, now)
         self.metrics.generation.set(config.generation)
         log.info("configuration in force", generation=config.generation, policy=config.scheduling.policy.value)
+
+    def _admission(self, config: PoolConfig) -> Admission:
+        if self.channel is not None:
+            return EngineAdmission(config, self.channel, self.clock)
+        return Admission(config, build_configured_policy(config))
 
     def _put_limits(self, config: PoolConfig, now: Seconds) -> None:
         limits = {TenantId(t.name): t.limits.tokens_per_minute for t in config.tenants}
@@ -247,7 +265,7 @@ class Sidecar:
             for tenant, load in admission.load.items()
             if load.queued or load.running
         }
-        self.shares.sample(admission.policy.service, active, now)
+        self.shares.sample(admission.service, active, now)
 
 
 def draining_refusal() -> RefusalError:

@@ -14,6 +14,9 @@ class Settings(BaseSettings):
     config_file: Path = Field(description="PoolConfig, JSON")
     keys_file: Path = Field(description="KeyTable, JSON")
     engine_url: str = f"http://127.0.0.1:{wire.ENGINE_PORT}"
+    engine_socket: Path | None = Field(
+        default=None, description="Where the scheduler inside the engine connects, if it keeps the order"
+    )
     host: str = "0.0.0.0"
     port: int = wire.PUBLIC_PORT
     admin_host: str = "0.0.0.0"

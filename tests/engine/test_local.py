@@ -48,11 +48,13 @@ class RunningLocal:
         self.file.write_text(text.replace(old, new))
 
 
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLocal]:
+@pytest.fixture(scope="module", params=["Sidecar", "Engine"])
+def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLocal]:
     directory = tmp_path_factory.mktemp("local")
     file, log = directory / "llmapp.yaml", directory / "log"
-    file.write_text(EXAMPLE.read_text())
+    text = EXAMPLE.read_text()
+    assert "scheduling:\n" in text
+    file.write_text(text.replace("scheduling:\n", f"scheduling:\n    enforcement: {request.param}\n"))
     ports = {option: free_port() for option in ("--port", "--admin-port", "--engine-port")}
     options = [f"{option}={port}" for option, port in ports.items()]
     with log.open("wb") as output:
@@ -79,6 +81,20 @@ def test_the_openai_client_is_answered_streaming_and_not(local: RunningLocal) ->
     assert whole.usage.completion_tokens > 0
     chunks = list(local.client.chat.completions.create(model="demo", messages=messages, max_tokens=8, stream=True))
     assert chunks[-1].choices[0].finish_reason is not None
+
+
+def test_a_tenant_is_charged_for_what_it_was_served(local: RunningLocal) -> None:
+    def service() -> float:
+        return next(float(t["service"]) for t in local.status()["tenants"] if t["name"] == "support")
+
+    before, messages = service(), [{"role": "user", "content": "Hello"}]
+    eventually(
+        "the service has grown",
+        lambda: (
+            local.client.chat.completions.create(model="demo", messages=messages, max_tokens=8)  # type: ignore[call-overload]
+            and service() > before
+        ),
+    )
 
 
 def test_an_edit_of_the_file_comes_into_force(local: RunningLocal) -> None:

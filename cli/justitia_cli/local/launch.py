@@ -11,6 +11,7 @@ from pathlib import Path
 
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.runtime import EngineRuntime
+from justitia_operator.builders import DELIVERY_CONTAINER, PLUGIN_DIRECTORY
 from justitia_operator.objects import Json
 
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
@@ -42,23 +43,25 @@ class Launch:
     environment: dict[str, str]
 
 
-def engine_launch(deployment: Json, runtime: EngineRuntime, model: Model, ports: Ports, extra: Iterable[str]) -> Launch:
-    """The engine's container as a command."""
+def engine_launch(  # noqa: PLR0917
+    deployment: Json, runtime: EngineRuntime, model: Model, ports: Ports, extra: Iterable[str], plugin: Path
+) -> Launch:
+    """The engine's container as a command; `plugin` stands for its plugin volume."""
     container = _container(deployment, "containers", "engine")
     changed = {f"--port={ENGINE_PORT}": f"--port={ports.engine}"}
     arguments = [changed.get(argument, argument) for argument in container["args"]]
     arguments = [f"--model={model.location}" if a.startswith("--model=") else a for a in arguments]
     if runtime.device == "cpu":
         arguments += CPU_ARGUMENTS
-    environment = dict(runtime.environment)
+    environment = dict(runtime.environment) | _of_plugin(container, plugin)
     if model.tiny:
         arguments += TINY_MODEL_ARGUMENTS
         environment["HF_HUB_OFFLINE"] = "1"
     return Launch((str(runtime.python), *arguments, *extra), environment)
 
 
-def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports) -> Launch:
-    """The sidecar's container as a command."""
+def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
+    """The sidecar's container as a command; `plugin` stands for its plugin volume."""
     container = _container(deployment, "initContainers", "scheduler")
     environment = {variable["name"]: variable["value"] for variable in container["env"]} | {
         "JUSTITIA_CONFIG_FILE": str(config),
@@ -68,8 +71,24 @@ def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports) -
         "JUSTITIA_PORT": str(ports.public),
         "JUSTITIA_ADMIN_HOST": "127.0.0.1",
         "JUSTITIA_ADMIN_PORT": str(ports.admin),
+        **_of_plugin(container, plugin),
     }
     return Launch((sys.executable, *container["command"][1:]), environment)
+
+
+def plugged(deployment: Json) -> bool:
+    """Whether the engine loads a scheduler of ours."""
+    return any(c["name"] == DELIVERY_CONTAINER for c in deployment["spec"]["template"]["spec"]["initContainers"])
+
+
+def _of_plugin(container: Json, plugin: Path) -> dict[str, str]:
+    """The variables that lie in the plugin volume, in the folder that stands for it."""
+    values = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+    return {
+        name: value.replace(PLUGIN_DIRECTORY, str(plugin), 1)
+        for name, value in values.items()
+        if value.startswith(PLUGIN_DIRECTORY)
+    }
 
 
 def _container(deployment: Json, group: str, name: str) -> Json:

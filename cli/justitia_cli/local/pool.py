@@ -15,16 +15,19 @@ from typing import Any, Self
 from justitia_api.config import PoolConfig
 from justitia_cli.local.converge import PoolObjects, converge
 from justitia_cli.local.errors import LocalError
-from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, scheduler_launch
+from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, plugged, scheduler_launch
 from justitia_cli.local.processes import ManagedProcess, require_free_port
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.objects import Json
+from justitia_sidecar.deliver import deliver
 
 ENGINE_START_SECONDS = 600.0
 SCHEDULER_START_SECONDS = 30.0
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
+
+PLUGIN = "plugin"
 
 Progress = Callable[[str], None]
 
@@ -96,7 +99,11 @@ class LocalPool:
     def start_scheduler(self) -> None:
         """Start the sidecar, with nothing remembered of an earlier one."""
         launch = scheduler_launch(
-            self._objects.deployment, self._directory / CONFIG_FILE, self._directory / KEYS_FILE, self._ports
+            self._objects.deployment,
+            self._directory / CONFIG_FILE,
+            self._directory / KEYS_FILE,
+            self._ports,
+            self._directory / PLUGIN,
         )
         self._scheduler = self._spawn("scheduler", launch)
         self._await("scheduler", f"{self.admin_url}/readyz", SCHEDULER_START_SECONDS)
@@ -136,7 +143,10 @@ class LocalPool:
         return status
 
     def _engine_launch(self) -> Launch:
-        return engine_launch(self._objects.deployment, self._runtime, self._model, self._ports, self._engine_arguments)
+        deployment, plugin = self._objects.deployment, self._directory / PLUGIN
+        if plugged(deployment):
+            deliver(plugin)
+        return engine_launch(deployment, self._runtime, self._model, self._ports, self._engine_arguments, plugin)
 
     def _write_documents(self) -> None:
         _write_private(self._directory / CONFIG_FILE, self._objects.config.model_dump_json(by_alias=True, indent=2))

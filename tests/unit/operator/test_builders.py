@@ -53,6 +53,23 @@ def test_the_engine_listens_on_loopback_and_takes_priorities() -> None:
     ]
 
 
+def test_under_engine_enforcement_vllm_loads_our_scheduler_which_a_first_container_brings() -> None:
+    spec = pod(scheduling={"enforcement": "Engine"})
+    deliver, scheduler = spec["initContainers"]
+    (engine,) = spec["containers"]
+    mount = {"name": "plugin", "mountPath": "/plugin"}
+    assert {"name": "plugin", "emptyDir": {}} in spec["volumes"]
+    assert all(mount in container["volumeMounts"] for container in (deliver, scheduler, engine))
+    assert deliver["command"] == ["python", "-m", "justitia_sidecar.deliver", "/plugin"]
+    assert "restartPolicy" not in deliver
+    assert deliver["image"] == scheduler["image"] != engine["image"]
+    assert "--scheduler-cls=justitia_engine.scheduler.JustitiaScheduler" in engine["args"]
+    assert "--scheduling-policy=priority" in engine["args"]
+    values = [{e["name"]: e.get("value") for e in container["env"]} for container in (scheduler, engine)]
+    assert values[0]["JUSTITIA_ENGINE_SOCKET"] == values[1]["JUSTITIA_SOCKET"] == "/plugin/engine.sock"
+    assert values[1]["PYTHONPATH"] == "/plugin"
+
+
 def test_a_model_from_a_file_is_a_path_and_named_by_it() -> None:
     (engine,) = pod(model={"uri": "file:///models/tiny"})["containers"]
     assert "--model=/models/tiny" in engine["args"]
@@ -67,7 +84,7 @@ def test_the_engine_gets_its_accelerators_as_quantities() -> None:
 
 def test_the_models_token_comes_from_its_secret() -> None:
     parsed = ServingPool.model_validate(pool(model={"uri": "hf://a/b", "tokenSecretRef": {"name": "hf"}}))
-    container = build_engine_container(parsed.spec.model, parsed.spec.engine)
+    container = build_engine_container(parsed.spec)
     assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}} in container["env"]
 
 

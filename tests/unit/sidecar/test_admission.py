@@ -11,10 +11,10 @@ from justitia_api.wire import Refusal
 from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import RequestId, TenantId
 from justitia_scheduling.registry import build_policy
+from justitia_scheduling.step_time import PRIOR
 from justitia_sidecar.admission import UNSTARTED, Admission, EngineView, OutputMeans, Stage, Ticket
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.step_time import PRIOR
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900)

@@ -1,0 +1,27 @@
+"""`python -m justitia_sidecar.deliver FOLDER`: puts what the engine loads into a folder, for its PYTHONPATH.
+
+The packages alone, without what else is installed beside them: the engine has an interpreter of its own.
+"""
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = ("justitia_engine", "justitia_scheduling")
+
+
+def deliver(folder: Path) -> None:
+    """Replace the packages in the folder by the installed ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PACKAGES:
+        found = find_spec(name)
+        assert found is not None
+        assert found.submodule_search_locations
+        target = folder / name
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(found.submodule_search_locations[0], target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+if __name__ == "__main__":
+    deliver(Path(sys.argv[1]))

@@ -1,0 +1,145 @@
+"""The sidecar's end of the channel to the scheduler inside the engine (`justitia_scheduling.channel`).
+
+It listens on a Unix socket; the engine's scheduler connects, and again after either side was gone. Who connects is told
+the configuration in force; tickets are sent as they are made. Nothing is kept for an engine that is away, and nothing
+waits for one that does not read: beyond `LONGEST_BACKLOG` bytes tickets are dropped, and counted.
+"""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from justitia_scheduling.channel import (
+    VERSION,
+    Admitted,
+    AskQueue,
+    ChannelError,
+    Closed,
+    Configure,
+    Hello,
+    Lines,
+    Message,
+    Queue,
+    Snapshot,
+    decode,
+    encode,
+)
+from justitia_scheduling.model import Seconds
+
+LONGEST_BACKLOG = 4 * 2**20
+ANSWER_WITHIN: Seconds = 2.0
+_READ = 2**16
+
+log = structlog.get_logger("justitia.sidecar")
+
+
+def listen(path: Path) -> socket.socket:
+    """A Unix socket for processes of the same user, in place of what an earlier process left there."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    return listener
+
+
+class EngineChannel:
+    """`hear` is told what the engine says of sequences, in order. `state` is the engine's last snapshot. `instance`
+    tells this process from those before it.
+    """
+
+    def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
+        self.hear = hear
+        self.instance = uuid.uuid4().hex
+        self.state: dict[str, Any] = {}
+        self.dropped = 0
+        self.malformed = 0
+        self._hello = encode(Hello(VERSION, self.instance, {}))
+        self._configuration: Configure | None = None
+        self._engine: asyncio.StreamWriter | None = None
+        self._asked: list[asyncio.Future[Queue]] = []
+
+    @property
+    def connected(self) -> bool:
+        return self._engine is not None
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Until cancelled."""
+        server = await asyncio.start_unix_server(self._converse, sock=listener)
+        async with server:
+            await server.serve_forever()
+
+    def configure(self, configuration: Configure) -> None:
+        self._configuration = configuration
+        self.send(configuration)
+
+    def send(self, message: Message) -> None:
+        """To the engine, if it is there and reads."""
+        if self._engine is None:
+            return
+        if self._engine.transport.get_write_buffer_size() > LONGEST_BACKLOG:
+            self.dropped += 1
+            return
+        self._engine.write(encode(message))
+
+    async def queue(self, limit: int) -> Queue | None:
+        """The engine's queue; None if it does not answer: it answers between two steps."""
+        if self._engine is None:
+            return None
+        answer: asyncio.Future[Queue] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self.send(AskQueue(limit))
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            if answer in self._asked:
+                self._asked.remove(answer)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = writer
+        writer.write(self._hello)
+        if self._configuration is not None:
+            writer.write(encode(self._configuration))
+        lines = Lines()
+        try:
+            while data := await reader.read(_READ):
+                for line in lines.feed(data):
+                    self._receive(line)
+        except (OSError, ChannelError) as error:
+            log.warning("the engine's scheduler is not understood", reason=str(error))
+        finally:
+            if self._engine is writer:
+                self._engine = None
+                log.warning("the engine's scheduler is gone")
+            writer.close()
+
+    def _receive(self, line: bytes) -> None:
+        try:
+            message = decode(line)
+        except ChannelError as error:
+            self.malformed += 1
+            log.warning("the engine's scheduler sent no message", reason=str(error))
+            return
+        match message:
+            case Admitted() | Closed():
+                self.hear(message)
+            case Snapshot(state):
+                self.state = state
+            case Queue():
+                for answer in self._asked:
+                    if not answer.done():
+                        answer.set_result(message)
+                self._asked.clear()
+            case Hello(version, _, about):
+                if version != VERSION:
+                    raise ChannelError(f"it speaks version {version}, not {VERSION}: update the older", fatal=True)
+                log.info("the engine's scheduler has connected", **about)
