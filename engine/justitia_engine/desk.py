@@ -29,6 +29,7 @@ class OpenSequence:
 
     name: SequenceName
     prompt_tokens: Tokens
+    produced: Tokens
     running: bool
 
 
@@ -174,7 +175,7 @@ class Desk:
     def _fresh(self, now: Seconds) -> EngineHost:
         host = EngineHost(FCFS(EngineTime(PRIOR)), self._kv_tokens, now)
         for each in self._open_sequences():
-            host.queued(each.name, each.prompt_tokens, now)
+            host.queued(each.name, each.prompt_tokens, now, each.produced)
             if each.running:
                 host.admitted(each.name.id, 0, now)
         return host

@@ -70,7 +70,7 @@ class Counters:
 
 @dataclass(slots=True)
 class _Known:
-    """A sequence; `produced` before it moved to its run."""
+    """A sequence; it had `produced` so many tokens when it came to the policy, or to its run."""
 
     name: SequenceName
     prompt_tokens: Tokens
@@ -147,9 +147,10 @@ class EngineHost:
 
     # What the engine tells.
 
-    def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds) -> None:
-        """The engine has a new sequence."""
-        self._known[name.id] = _Known(name, prompt_tokens)
+    def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds, produced: Tokens = 0) -> None:
+        """The engine has a sequence; what it has `produced` is charged to nobody and held like its prompt."""
+        self._known[name.id] = _Known(name, prompt_tokens, produced)
+        prompt_tokens += produced
         awaited = self._awaited.get(name.key)
         if awaited is None:
             self.counters.unticketed += 1

@@ -187,8 +187,8 @@ class JustitiaScheduler(AsyncScheduler):
         unheard = {request.request_id for request in self.waiting.arrived}
         for request in self.requests.values():
             if request.request_id not in unheard:
-                running = request.status is RequestStatus.RUNNING
-                yield OpenSequence(sequence_name(request.request_id), request.num_prompt_tokens, running)
+                name, running = sequence_name(request.request_id), request.status is RequestStatus.RUNNING
+                yield OpenSequence(name, request.num_prompt_tokens, request.num_output_tokens, running)
 
 
 def _compiling(request: Request) -> bool:

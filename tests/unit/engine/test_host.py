@@ -144,6 +144,17 @@ def test_a_sequence_that_ends_with_a_token_in_flight_though_it_was_preempted_is_
     assert not on.policy.requests
 
 
+def test_what_a_sequence_had_produced_before_the_policy_came_is_charged_to_nobody() -> None:
+    on = host()
+    on.queued(name("a"), 10, 0.0, produced=5)
+    on.admitted(name("a").id, 0, 0.0)
+    step(on, name("a").id, 7)
+    closed = on.closed(name("a").id, 7, True, 1.0)
+    assert closed is not None
+    assert (closed.prompt_tokens, closed.produced) == (10, 7)
+    assert closed.charge == kv_token_time(10, 7) - kv_token_time(10, 5)
+
+
 def test_a_change_of_policy_and_of_weights_keeps_what_waits_and_what_tenants_were_charged() -> None:
     on = host("vtc")
     for key, tenant in (("a", GOLD), ("b", SILVER)):
