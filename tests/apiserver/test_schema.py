@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("a model from an unknown place", "pool", "spec.model.uri", "ftp://acme/model", "should match"),
     ("a model name with a space", "pool", "spec.model.name", "my model", "should match"),
     ("an unknown policy", "pool", "spec.scheduling.policy", "LIFO", "supported values"),
-    ("an unknown enforcement", "pool", "spec.scheduling.enforcement", "Engine", "supported values"),
+    ("an unknown enforcement", "pool", "spec.scheduling.enforcement", "Kernel", "supported values"),
     ("an unknown cost model", "pool", "spec.scheduling.costModel", "Guess", "supported values"),
     ("another cost model", "pool", "spec.scheduling.costModel", "KVTokenTime", "costModel cannot be changed"),
     ("a tier of weight zero", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": "0.0"}], "greater than 0"),

@@ -46,6 +46,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         names.map(TenantId),
         names.map(ApplicationId),
         names.map(RunId),
+        counts,
         *[st.none() | positive for _ in range(4)],
     ),
     st.builds(RunEnded, names.map(RunId)),
