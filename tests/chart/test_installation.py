@@ -37,12 +37,19 @@ def definitions(control_plane: ControlPlane) -> set[str]:
     }
 
 
+def any_definition(control_plane: ControlPlane) -> bool:
+    """Those that are being deleted included: they are still their release's."""
+    items = control_plane.get("customresourcedefinitions")["items"]
+    return any(item["spec"]["group"] == "justitia.dev" for item in items)
+
+
 @pytest.fixture
 def release(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
     """The namespace of an installed release that takes its definitions along when it goes."""
     install(control_plane, namespace, "--set", "crds.keep=false")
     yield namespace
     uninstall(control_plane, namespace)
+    eventually(lambda: not any_definition(control_plane))
 
 
 def may(control_plane: ControlPlane, namespace: str, verb: str, resource: str, *arguments: str) -> bool:
