@@ -39,7 +39,7 @@ class Desk:
     def __init__(
         self, link: Link, kv_tokens: Tokens, open_sequences: Callable[[], Iterable[OpenSequence]], log: Log
     ) -> None:
-        self.host: EngineHost | None = EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, self.now())
+        self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())
         self.failures = 0
         self.failure = ""
         self._link = link
@@ -172,8 +172,14 @@ class Desk:
             self.host = host
             self._generation = told.generation
 
+    @staticmethod
+    def _by_arrival(kv_tokens: Tokens, now: Seconds) -> EngineHost:
+        """A host before any configuration."""
+        return EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, now)
+
     def _fresh(self, now: Seconds) -> EngineHost:
-        host = EngineHost(FCFS(EngineTime(PRIOR)), self._kv_tokens, now)
+        """One that has been told all that is open."""
+        host = self._by_arrival(self._kv_tokens, now)
         for each in self._open_sequences():
             host.queued(each.name, each.prompt_tokens, now, each.produced)
             if each.running:

@@ -6,7 +6,6 @@ beyond `MOST` messages the oldest are dropped, and counted. When the connection 
 
 import socket
 import threading
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -103,7 +102,7 @@ class Link:
         self.inbox.append(message)
 
     def _send(self, peer: socket.socket, over: threading.Event) -> None:
-        while not over.is_set():
+        while not over.wait(PACE):
             lines = []
             for _ in range(len(self.outbox)):
                 try:
@@ -115,4 +114,3 @@ class Link:
                 peer.sendall(b"".join(lines))
             except OSError:
                 return
-            time.sleep(PACE)

@@ -75,12 +75,10 @@ class PolicyQueue(RequestQueue):
     def _first(self) -> Request | None:
         if not self._waiting:
             return None
+        head = None if self._passed_over else self._desk.head()
         if self._passed_over or self._desk.host is None:
             return next(iter(self), None)
-        head = self._desk.head()
-        if head is not None:
-            return self._waiting.get(head)
-        return None if self._desk.host is not None else next(iter(self), None)
+        return None if head is None else self._waiting.get(head)
 
 
 def _cached(request: Request) -> int:

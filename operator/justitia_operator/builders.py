@@ -30,6 +30,7 @@ TERMINATION_SECONDS = 120
 
 DELIVERY_CONTAINER = "deliver"
 PLUGIN_DIRECTORY = "/plugin"
+PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
 ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
 SCHEDULER_CLASS = "justitia_engine.scheduler.JustitiaScheduler"
 
@@ -210,7 +211,7 @@ def build_delivery_container(image: str) -> Json:
         "command": ["python", "-m", "justitia_sidecar.deliver", PLUGIN_DIRECTORY],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": _restricted() | {"readOnlyRootFilesystem": True},
-        "volumeMounts": [{"name": "plugin", "mountPath": PLUGIN_DIRECTORY}],
+        "volumeMounts": [PLUGIN_MOUNT],
     }
 
 
@@ -244,7 +245,7 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
-            *([{"name": "plugin", "mountPath": PLUGIN_DIRECTORY}] if plugged else []),
+            *([PLUGIN_MOUNT] if plugged else []),
         ],
     }
 
@@ -283,7 +284,7 @@ def build_engine_container(pool: ServingPoolSpec) -> Json:
             {"name": "cache", "mountPath": "/cache"},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},
-            *([{"name": "plugin", "mountPath": PLUGIN_DIRECTORY}] if plugged else []),
+            *([PLUGIN_MOUNT] if plugged else []),
         ],
     }
 

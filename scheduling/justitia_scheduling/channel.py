@@ -10,7 +10,7 @@ more sequences of it, told apart by their number.
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -135,11 +135,11 @@ def decode(line: bytes) -> Message:
     try:
         told = json.loads(line)
         kind = _KINDS[told.pop("kind")]
-        known = {each.name for each in fields(kind)}
-        message = kind(**{name: value for name, value in told.items() if name in known})
+        hints = _HINTS[kind]
+        message = kind(**{name: value for name, value in told.items() if name in hints})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ChannelError(f"no message: {error!r}", fatal=False) from None
-    for name, hint in _HINTS[kind].items():
+    for name, hint in hints.items():
         if not _fits(getattr(message, name), hint):
             raise ChannelError(f"{kind.__name__}.{name} must not be {getattr(message, name)!r:.80}", fatal=False)
     return message

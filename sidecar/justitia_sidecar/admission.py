@@ -356,18 +356,25 @@ class Admission:
         return None
 
     def _admit(self, ticket: Ticket, now: Seconds) -> None:
-        self.policy.admitted(ticket.id, now)
-        load = self.load[ticket.tenant]
-        load.queued -= 1
-        load.running += 1
-        self._queued -= 1
+        self._count_as_running(ticket)
         self._rank += 1
-        ticket.stage = Stage.SENT
         ticket.rank = self._rank
         ticket.reserved = self.reservation(ticket)
         t = self.fit.step_time
         ticket.presumed_start = now + t.per_step + t.per_token * ticket.prompt_tokens
         self.reserved += ticket.reserved
+        self._send(ticket, now)
+
+    def _count_as_running(self, ticket: Ticket) -> None:
+        load = self.load[ticket.tenant]
+        load.queued -= 1
+        load.running += 1
+        self._queued -= 1
+
+    def _send(self, ticket: Ticket, now: Seconds) -> None:
+        """The request goes to the engine."""
+        self.policy.admitted(ticket.id, now)
+        ticket.stage = Stage.SENT
         self._resident += ticket.prompt_tokens
         self._sent[ticket.id] = ticket
         ticket.on_admitted()

@@ -70,22 +70,15 @@ class EngineAdmission(Admission):
         return None if self.engine.ready else WaitingReason.ENGINE_UNAVAILABLE
 
     def _admit(self, ticket: Ticket, now: Seconds) -> None:
-        self.policy.admitted(ticket.id, now)
-        ticket.stage = Stage.SENT
-        self._sent[ticket.id] = ticket
-        self._resident += ticket.prompt_tokens
         run = self.policy.runs[ticket.run.id].run
         told = (run.predicted_cost, run.predicted_prompt, run.predicted_output)
         name = self._passed_on.name(run.id)
         self._channel.send(channel.Ticket(ticket.id, run.tenant, run.application, name, 1, *told))
-        ticket.on_admitted()
+        self._send(ticket, now)
 
     def _started(self, ticket: Ticket, now: Seconds) -> None:
         if ticket.stage is Stage.SENT:
-            load = self.load[ticket.tenant]
-            load.queued -= 1
-            load.running += 1
-            self._queued -= 1
+            self._count_as_running(ticket)
         super()._started(ticket, now)
 
     def _heard(self, message: channel.Admitted | channel.Closed) -> None:

@@ -27,6 +27,8 @@ from support.serving import BLOCK, KEYS, KV_TOKENS, RunningSidecar, Vllm
 
 FACTOR = 3.0
 REPLAYS = 3
+CALIBRATIONS = 3
+"""The command refuses what it measured while something else kept the machine busy."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,10 @@ def calibrated(vllm: Vllm, tmp_path_factory: pytest.TempPathFactory) -> Calibrat
         "--max-requests",
         "8",
     ]
-    result = CliRunner().invoke(app, arguments)
+    for _ in range(CALIBRATIONS):
+        result = CliRunner().invoke(app, arguments)
+        if "quieter machine" not in result.output:
+            break
     assert result.exit_code == 0, result.output
     return Calibrated(find_profile(str(file)), file)
 

@@ -1,10 +1,8 @@
 """A real vLLM with our scheduler inside, and the sidecar's end of the channel, driven by a test."""
 
 import contextlib
-import os
 import pickle
 import socket
-import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +13,6 @@ from typing import Any
 
 import httpx2 as httpx
 
-from justitia_cli.runtime import ensure_engine
 from justitia_scheduling.channel import (
     VERSION,
     Admitted,
@@ -30,7 +27,7 @@ from justitia_scheduling.channel import (
     encode,
 )
 from justitia_scheduling.model import ApplicationId, RunId, TenantId
-from support.serving import MODEL, answers, eventually, free_port, stop
+from support.serving import MODEL, eventually, running_vllm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,7 +116,6 @@ class Call:
 class PluggedEngine:
     url: str
     peer: TestPeer
-    log: Path
     events: Path
     generation: int = 0
 
@@ -209,36 +205,26 @@ class PluggedEngine:
 
 
 @contextmanager
-def plugged_engine(
-    directory: Path, model: Path, *, blocks: int, block_size: int = 32, arguments: Sequence[str] = ()
-) -> Iterator[PluggedEngine]:
-    runtime = ensure_engine(print, "cpu")
-    port = free_port()
-    path, log, events = directory / "engine.sock", directory / "log", directory / "events"
+def plugged_engine(directory: Path, model: Path, *, blocks: int, block_size: int) -> Iterator[PluggedEngine]:
+    path, events = directory / "engine.sock", directory / "events"
     peer = TestPeer(path)
-    command = [str(runtime.python), "-m", "vllm.entrypoints.openai.api_server"]
-    command += ["--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--load-format", "dummy", "--dtype", "float32", "--max-model-len", "1024", "--enforce-eager"]
-    command += ["--block-size", str(block_size), "--num-gpu-blocks-override", str(blocks)]
-    command += ["--scheduling-policy", "priority", "--enable-force-include-usage", "--enable-prompt-tokens-details"]
-    command += ["--scheduler-cls", "support.recorded_scheduler.JustitiaScheduler", *arguments]
+    arguments = ["--scheduler-cls", "support.recorded_scheduler.JustitiaScheduler"]
     environment = {
-        **os.environ,
-        **dict(runtime.environment),
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
         "JUSTITIA_SOCKET": str(path),
         "JUSTITIA_TEST_LOG": str(events),
     }
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
     try:
-        eventually("vLLM answers", lambda: process.poll() is not None or answers(f"{url}/health"), 300)
-        assert process.poll() is None, log.read_text()[-3000:]
-        eventually("the scheduler has connected", lambda: peer.connected)
-        yield PluggedEngine(url, peer, log, events)
+        with running_vllm(
+            directory,
+            model,
+            max_length=1024,
+            block_size=block_size,
+            blocks=blocks,
+            arguments=arguments,
+            environment=environment,
+        ) as vllm:
+            eventually("the scheduler has connected", lambda: peer.connected)
+            yield PluggedEngine(vllm.url, peer, events)
     finally:
-        stop(process)
         peer.close()

@@ -6,10 +6,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx2 as httpx
@@ -17,6 +18,7 @@ import openai
 import pytest
 
 from justitia_api.config import key_digest
+from justitia_cli.runtime import ensure_engine
 
 MODEL = "tiny"
 BLOCK = 32
@@ -72,6 +74,42 @@ class Vllm:
         lines = [line for line in text.splitlines() if line.startswith((name + "{", name + " "))]
         assert lines, f"the engine has no metric {name}"
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+@contextmanager
+def running_vllm(
+    directory: Path,
+    model: Path,
+    *,
+    max_length: int,
+    block_size: int,
+    blocks: int,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Vllm]:
+    """vLLM with a model without weights, one process on CPU, and what every test here relies on."""
+    runtime, port, log = ensure_engine(print, "cpu"), free_port(), directory / "log"
+    command = [str(runtime.python), "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--load-format", "dummy", "--dtype", "float32", "--enforce-eager", "--scheduling-policy", "priority"]
+    command += ["--max-model-len", str(max_length), "--block-size", str(block_size)]
+    command += ["--num-gpu-blocks-override", str(blocks)]
+    command += ["--enable-force-include-usage", "--enable-prompt-tokens-details", *arguments]
+    settings = {"HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env=os.environ | dict(runtime.environment) | settings | dict(environment),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        eventually("vLLM answers", lambda: process.poll() is not None or answers(f"{url}/health"), 300)
+        assert process.poll() is None, log.read_text()[-3000:]
+        yield Vllm(url)
+    finally:
+        stop(process)
 
 
 @dataclass

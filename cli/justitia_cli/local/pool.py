@@ -27,8 +27,6 @@ SCHEDULER_START_SECONDS = 30.0
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
 
-PLUGIN = "plugin"
-
 Progress = Callable[[str], None]
 
 
@@ -50,6 +48,7 @@ class LocalPool:
         engine_arguments: Iterable[str] = (),
     ) -> None:
         self._directory = directory
+        self._plugin = directory / "plugin"
         self._runtime = runtime
         self._model = model
         self._ports = ports
@@ -103,7 +102,7 @@ class LocalPool:
             self._directory / CONFIG_FILE,
             self._directory / KEYS_FILE,
             self._ports,
-            self._directory / PLUGIN,
+            self._plugin,
         )
         self._scheduler = self._spawn("scheduler", launch)
         self._await("scheduler", f"{self.admin_url}/readyz", SCHEDULER_START_SECONDS)
@@ -143,10 +142,10 @@ class LocalPool:
         return status
 
     def _engine_launch(self) -> Launch:
-        deployment, plugin = self._objects.deployment, self._directory / PLUGIN
+        deployment = self._objects.deployment
         if plugged(deployment):
-            deliver(plugin)
-        return engine_launch(deployment, self._runtime, self._model, self._ports, self._engine_arguments, plugin)
+            deliver(self._plugin)
+        return engine_launch(deployment, self._runtime, self._model, self._ports, self._engine_arguments, self._plugin)
 
     def _write_documents(self) -> None:
         _write_private(self._directory / CONFIG_FILE, self._objects.config.model_dump_json(by_alias=True, indent=2))

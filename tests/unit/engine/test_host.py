@@ -36,6 +36,17 @@ def step(on: EngineHost, sequence: RequestId, produced: int, prefilled: int = 0)
     on.stepped([Work(sequence, prefilled, 0, 0, produced)], 0.01, 1.0)
 
 
+def preempted_after(produced: int) -> EngineHost:
+    """A host whose only sequence, `a`, has produced so much and waits again."""
+    on = host()
+    on.ticket(ticket("a"), 0.0)
+    on.queued(name("a"), 10, 0.0)
+    on.admitted(name("a").id, 0, 0.0)
+    step(on, name("a").id, produced, prefilled=10)
+    on.preempted(name("a").id, 1.0)
+    return on
+
+
 def test_a_sequence_belongs_to_the_tenant_and_the_run_of_its_ticket() -> None:
     on = host()
     on.ticket(ticket("a", run="r"), 0.0)
@@ -118,12 +129,7 @@ def test_when_the_sidecar_is_another_one_its_predecessors_runs_end_as_their_sequ
 
 
 def test_tokens_that_came_after_a_preemption_are_charged_when_it_runs_again() -> None:
-    on = host()
-    on.ticket(ticket("a"), 0.0)
-    on.queued(name("a"), 10, 0.0)
-    on.admitted(name("a").id, 0, 0.0)
-    step(on, name("a").id, 3, prefilled=10)
-    on.preempted(name("a").id, 1.0)
+    on = preempted_after(3)
     step(on, name("a").id, 4)
     assert on.policy.service[GOLD] == kv_token_time(10, 3)
     on.admitted(name("a").id, 0, 2.0)
@@ -132,12 +138,7 @@ def test_tokens_that_came_after_a_preemption_are_charged_when_it_runs_again() ->
 
 
 def test_a_sequence_that_ends_with_a_token_in_flight_though_it_was_preempted_is_charged_for_it() -> None:
-    on = host()
-    on.ticket(ticket("a"), 0.0)
-    on.queued(name("a"), 10, 0.0)
-    on.admitted(name("a").id, 0, 0.0)
-    step(on, name("a").id, 3, prefilled=10)
-    on.preempted(name("a").id, 1.0)
+    on = preempted_after(3)
     closed = on.closed(name("a").id, 4, True, 2.0)
     assert closed is not None
     assert closed.charge == kv_token_time(10, 4)
