@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark test lint format crds lock clean cluster engine pytest
+.PHONY: help demo reproduce benchmark test lint format crds lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -44,10 +44,15 @@ crds: .venv/.synced ## Write the resource definitions from the types, for kubect
 
 lock: .venv/.synced ## Renew the lock files from what pyproject.toml and locks/*.in ask for
 	$(LOCK) --universal --all-extras --group dev pyproject.toml --output-file locks/dev.txt >/dev/null
+	$(LOCK) --universal --extra operator --extra sidecar pyproject.toml --output-file locks/image.txt >/dev/null
+	$(LOCK) --universal locks/build.in --output-file locks/build.txt >/dev/null
 	$(LOCK) --universal --overrides locks/engine-cpu-overrides.in locks/engine-cpu.in \
 		--output-file cli/justitia_cli/locks/engine-cpu.txt >/dev/null
 	$(LOCK) --python-platform x86_64-manylinux_2_28 locks/engine-cuda.in \
 		--output-file cli/justitia_cli/locks/engine-cuda.txt >/dev/null
+
+seam: .venv/.synced ## Whether the newest vLLM still has what our scheduler relies on
+	tools/check_newest_vllm.sh
 
 clean: ## Remove what the commands made here (not the user's cache)
 	rm -rf .venv .cache out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
