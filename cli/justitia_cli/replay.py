@@ -33,6 +33,8 @@ CONNECT_TIMEOUT: Seconds = 10.0
 APPLICATION_PLACEHOLDER = "{application}"
 
 Clock = Callable[[], Seconds]
+Announce = Callable[[WorkloadRun, int], Mapping[str, str]]
+"""Called with a request's run and its number there just before it is sent; returns headers to send with it."""
 
 
 class TargetError(ValueError):
@@ -46,7 +48,7 @@ class Target:
     `base_url` ends in `/v1`; where it holds `{application}`, the run's application is put there and no header tells it.
     `model` None is the only model that the endpoint lists. `time_scale` stretches arrivals and tool time: 2 is half as
     fast. Token ids are drawn from `token_ids` (first, last), which must be ordinary tokens of the model. `connections`
-    and `timeout` (seconds for one request) bound what the client holds open.
+    and `timeout` (seconds for one request) bound what the client holds open. `announce` is called for each request.
     """
 
     base_url: str
@@ -58,6 +60,7 @@ class Target:
     token_ids: tuple[int, int] = (3, 400)
     connections: int = 2000
     timeout: Seconds = 3600.0
+    announce: Announce = lambda run, number: {}
 
     def url(self, application: str) -> str:
         return self.base_url.replace(APPLICATION_PLACEHOLDER, application)
@@ -176,7 +179,8 @@ class Replay:
         self._sent += 1
         status = FINISHED
         try:
-            await self._complete(run, request, prompt, target.headers(run, last), stream)
+            headers = target.headers(run, last) | target.announce(run, number)
+            await self._complete(run, request, prompt, headers, stream)
             if not stream.finished:
                 status = stream.error or "the stream ended before [DONE]"
         except openai.APIStatusError as error:

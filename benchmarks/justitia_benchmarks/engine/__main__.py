@@ -1,0 +1,93 @@
+"""`python -m justitia_benchmarks.engine`: measure what has no result yet, then write the document."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from justitia_benchmarks.engine.measure import STOCK, Bench
+from justitia_benchmarks.engine.overhead import measure_steps
+from justitia_benchmarks.engine.plan import QUICK, WHOLE, Cell, Plan, Store, cells
+from justitia_benchmarks.engine.servers import running_pools
+from justitia_benchmarks.engine.workload import all_at_once, applications, draw
+from justitia_benchmarks.reports.engine import write_document
+from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
+from justitia_cli.local.errors import LocalError
+from justitia_cli.local.launch import Model
+from justitia_cli.runtime import EngineSetupError, ensure_engine
+from justitia_cli.tiny_model import make_tiny_model
+from justitia_scheduling.model import Seconds
+
+FILLING_RUNS = 40
+
+
+def bench(
+    *,
+    quick: Annotated[bool, typer.Option(help="Two seeds, one load, few ways: a look in some minutes")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for document and plots")] = None,
+) -> None:
+    """Serve the agent classes on a real vLLM under each policy, inside it and in front of it.
+
+    Results are kept in out/bench-engine: a run that was interrupted goes on where it was. Leave the machine alone
+    meanwhile: figures are times.
+    """
+    plan, name = (QUICK, "bench-engine-quick") if quick else (WHOLE, "bench-engine")
+    folder = out or (Path("out") / name / "document" if quick else Path("docs/results"))
+    store = Store(Path("out") / name)
+    try:
+        with mistakes():
+            _measure(plan, store, quick)
+    except KeyboardInterrupt:
+        fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
+    except (LocalError, EngineSetupError, RuntimeError) as error:
+        fail(str(error))
+    rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
+    output.print(f"Results in {write_document(rows, store, folder)}")
+
+
+def _measure(plan: Plan, store: Store, quick: bool) -> None:
+    """Whatever has no result yet."""
+    runtime = ensure_engine(errors.print, "cpu")
+    missing = [cell for cell in cells(plan) if store.read(cell) is None]
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch)
+        model = make_tiny_model(directory / "model")
+        if store.read_steps() is None:
+            store.write_steps(measure_steps(runtime, model, quick=quick, progress=errors.print))
+        if not missing:
+            return
+        known = applications(all_at_once(max(cell.scenario.runs for cell in missing), 1))
+        with running_pools(directory, runtime, Model(str(model), True), known, errors.print) as pools:
+            measured = Bench(pools)
+            for warm in (True, False):
+                step = _full_step(measured, warm)
+            _serve(measured, missing, store, store.step or step)
+
+
+def _full_step(bench: Bench, warm: bool) -> Seconds:
+    """What a step of the full stock engine takes. The first steps of an engine are slow: `warm` looks do not count."""
+    runs = all_at_once(FILLING_RUNS, seed=int(warm))
+    steps, began = bench.steps(), time.monotonic()
+    bench.serve(STOCK, runs, cell=int(warm), seed=0)
+    return (time.monotonic() - began) / (bench.steps() - steps)
+
+
+def _serve(bench: Bench, missing: list[Cell], store: Store, step: Seconds) -> None:
+    if store.step is None:
+        store.write_step(step)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors) as bar:
+        task = bar.add_task("", total=len(missing))
+        for cell in missing:
+            bar.update(task, description=cell.text)
+            scenario = cell.scenario
+            runs = draw(scenario.runs, cell.seed, scenario.load, step)
+            store.write(cell, bench.serve(cell.way, runs, int(cell.digest[:8], 16), cell.seed))
+            bar.advance(task)
+
+
+if __name__ == "__main__":
+    typer.run(bench)

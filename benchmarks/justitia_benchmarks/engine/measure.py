@@ -1,0 +1,155 @@
+"""One workload served one way, and what came of it."""
+
+import asyncio
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from justitia_benchmarks.engine.servers import KEYS, MODEL, Pools, Teller, documents, telling
+from justitia_benchmarks.engine.workload import WEIGHTS, applications
+from justitia_cli.local.pool import LocalPool
+from justitia_cli.replay import Target, replay
+from justitia_scheduling.model import Seconds
+from justitia_simulator.prediction import find_prediction
+from justitia_simulator.records import FINISHED, PolicyResults
+from justitia_simulator.summary import summarise
+from justitia_simulator.workload import WorkloadRun
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to serve a workload.
+
+    `where`: `stock` is vLLM's own scheduler; `engine` is ours, told what `prediction` says by the benchmark;
+    `sidecar` the sidecar in front of stock vLLM; `product` the sidecar in front of our scheduler. The last two know
+    only what they learn. `each_run_a_client`: the policy takes each run for a tenant of its own.
+    """
+
+    name: str
+    where: str
+    policy: str = "fcfs"
+    cost_model: str = "engine-time"
+    prediction: str = "mean"
+    each_run_a_client: bool = False
+
+
+STOCK = Way("stock vLLM", "stock")
+RUN_VTC = Way("VTC, a client for each run", "engine", "vtc", "weighted-tokens", each_run_a_client=True)
+TRUE = Way("tiered Justitia, true costs", "engine", "tiered-justitia", prediction="true")
+NOISY = Way("tiered Justitia, off by up to 3", "engine", "tiered-justitia", prediction="noisy:3")
+MEAN = Way("tiered Justitia, running means", "engine", "tiered-justitia")
+NONE = Way("tiered Justitia, one constant for all", "engine", "tiered-justitia", prediction="none")
+PRODUCT = Way("tiered Justitia, running means, with its sidecar", "product", "TieredJustitia")
+SIDECAR = Way("sidecar only: tiered Justitia, running means", "sidecar", "TieredJustitia")
+WAYS = (
+    STOCK,
+    Way("FCFS", "engine"),
+    RUN_VTC,
+    Way("VTC, tenants", "engine", "vtc"),
+    Way("Justitia (paper), true costs", "engine", "justitia", "kv-token-time", "true"),
+    TRUE,
+    NOISY,
+    MEAN,
+    NONE,
+    Way("SRJF, true costs", "engine", "srjf", "kv-token-time", "true"),
+    Way("UniBoost", "engine", "uniboost"),
+    PRODUCT,
+    SIDECAR,
+    Way("sidecar only: FCFS", "sidecar", "FCFS"),
+)
+
+
+class Bench:
+    """Serves workloads on running pools. Prompts differ from cell to cell, so that no cache of an earlier one helps."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+
+    def serve(self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int) -> dict[str, object]:
+        """Figures of the runs under `way`. `seed` is that of predictions. Raises RuntimeError if a request failed."""
+        match way.where:
+            case "stock":
+                results, more = asyncio.run(replay(runs, self._direct(self._pools.stock_engine, cell))), {}
+            case "engine":
+                self._pools.plugged.stop_scheduler()
+                results, more = asyncio.run(self._tell(way, runs, cell, seed))
+            case "product":
+                results, more = self._through(self._pools.plugged, "Engine", way, runs, cell), {}
+            case _:
+                results, more = self._through(self._pools.stock, "Sidecar", way, runs, cell), {}
+        return figures(results, runs) | more
+
+    def steps(self) -> float:
+        """Steps of the stock engine since its start."""
+        url = self._pools.stock_engine.removesuffix("/v1") + "/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(_STEPS))
+
+    def _direct(self, url: str, cell: int) -> Target:
+        return Target(url, model=MODEL, api_keys=dict.fromkeys(KEYS, "unused"), seed=cell)
+
+    async def _tell(
+        self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int
+    ) -> tuple[PolicyResults, dict[str, object]]:
+        told = find_prediction(way.prediction, seed).tell(runs)
+        async with telling(self._pools.socket) as teller:
+            await teller.configure(way.policy, way.cost_model, {} if way.each_run_a_client else WEIGHTS)
+
+            def announce(run: WorkloadRun, number: int) -> Mapping[str, str]:
+                tenant = run.id if way.each_run_a_client else run.tenant
+                return teller.announce(run, number, told[run.id], tenant)
+
+            before = teller.channel.state
+            target = replace(self._direct(self._pools.plugged_engine, cell), announce=announce)
+            sampler = asyncio.create_task(_service_at(teller, runs[-1].arrival))
+            results = await replay(runs, target)
+            service = await sampler
+            state = teller.channel.state
+            if any(state[fault] != before[fault] for fault in ("failures", "unticketed")):
+                raise RuntimeError(f"{way.name}: the scheduler says {state['failure'] or 'that tickets were missing'}")
+        owner = {run.id: run.tenant for run in runs} if way.each_run_a_client else {t: t for t in WEIGHTS}
+        by_tenant = dict.fromkeys(WEIGHTS, 0.0)
+        for client, charged in service.items():
+            if client in owner:
+                by_tenant[owner[client]] += charged
+        return results, {"service": by_tenant, "preemptions": teller.preemptions}
+
+    def _through(
+        self, pool: LocalPool, enforcement: str, way: Way, runs: Sequence[WorkloadRun], cell: int
+    ) -> PolicyResults:
+        """A sidecar that remembers nothing."""
+        pool.stop_scheduler()
+        pool.apply(documents(enforcement, way.policy, applications(runs)))
+        pool.start_scheduler()
+        target = Target(f"{pool.base_url}/v1", model=MODEL, api_keys=KEYS, seed=cell)
+        return asyncio.run(replay(runs, target))
+
+
+_STEPS = "vllm:iteration_tokens_total_count"
+
+
+async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:
+    """What clients were charged between now and `moment` seconds from now: while runs arrive, tenants compete."""
+    before = dict(teller.channel.state.get("service", {}))
+    await asyncio.sleep(moment)
+    return {c: total - before.get(c, 0.0) for c, total in teller.channel.state.get("service", {}).items()}
+
+
+def figures(results: PolicyResults, runs: Sequence[WorkloadRun]) -> dict[str, object]:
+    """By run in the workload's order: JCT. By request: TTFT and TTLT. Seconds."""
+    failed = [r for r in results.requests if r.status != FINISHED]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(results.requests)} requests failed, the first with {failed[0].status}")
+    summary: dict[str, Any] = summarise(results)
+    jct = {run.run: run.jct for run in results.runs}
+    return {
+        "jct": [round(jct[run.id] or 0.0, 5) for run in runs],
+        "cost": [run.cost for run in runs],
+        "tenant": [run.tenant for run in runs],
+        "ttft": [round(r.first_token - r.ready, 5) for r in results.requests if r.first_token is not None],
+        "ttlt": [round(r.finished - r.ready, 5) for r in results.requests if r.finished is not None],
+        "throughput": summary["throughput"],
+        "seconds": max(r.finished or 0.0 for r in results.requests),
+    }

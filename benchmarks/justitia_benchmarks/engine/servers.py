@@ -1,0 +1,188 @@
+"""The two engines that are compared, each a pool as local mode starts one: one stock vLLM behind a sidecar, one with our
+scheduler inside. Both are up at the same time and only one is asked anything.
+
+To be told what it could not know (true costs, another client for each run) the second one's scheduler is spoken to
+directly: the sidecar is stopped, and :class:`Teller` listens in its place.
+"""
+
+import asyncio
+import contextlib
+import socket
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
+from justitia_cli.local.launch import Model, Ports
+from justitia_cli.local.pool import LocalPool, Progress
+from justitia_cli.runtime import EngineRuntime
+from justitia_operator.objects import Json
+from justitia_scheduling.channel import Admitted, Closed, Configure, RunEnded, Ticket
+from justitia_scheduling.model import RunId, TenantId
+from justitia_sidecar.engine_channel import EngineChannel, listen
+from justitia_simulator.prediction import Told
+from justitia_simulator.workload import WorkloadRun
+
+MODEL = "tiny"
+SOCKET = "engine.sock"
+SEATS = 64
+ARGUMENTS = (
+    f"--max-model-len={LONGEST}",
+    f"--block-size={BLOCK}",
+    f"--num-gpu-blocks-override={BLOCKS}",
+    f"--max-num-seqs={SEATS}",
+    "--max-num-batched-tokens=2048",
+    "--stream-interval=16",
+)
+"""The first token of a stream is told at once, the others sixteen at a time: the machine has two cores for all."""
+
+KEYS = {tenant: f"example-only-{tenant}-0123456789abcdef" for tenant in WEIGHTS}
+
+
+@dataclass(frozen=True)
+class Pools:
+    """`stock`: vLLM as it is. `plugged`: with our scheduler inside. Their engines' base URLs; the second one's socket."""
+
+    stock: LocalPool
+    plugged: LocalPool
+    stock_engine: str
+    plugged_engine: str
+    socket: Path
+
+
+@contextmanager
+def running_pools(
+    directory: Path, runtime: EngineRuntime, model: Model, applications: Mapping[str, str], progress: Progress
+) -> Iterator[Pools]:
+    """Both pools, ready. `applications` by name, each with its tenant."""
+    with ExitStack() as stack:
+        pools, engines = {}, {}
+        for enforcement in ("Sidecar", "Engine"):
+            own = directory / enforcement.lower()
+            own.mkdir(parents=True)
+            ports = Ports(_free_port(), _free_port(), _free_port())
+            pool = LocalPool(
+                documents(enforcement, "TieredJustitia", applications),
+                own,
+                runtime,
+                model,
+                ports,
+                progress,
+                engine_arguments=ARGUMENTS,
+            )
+            pools[enforcement] = stack.enter_context(pool)
+            engines[enforcement] = f"http://127.0.0.1:{ports.engine}/v1"
+            progress(f"starting the engine for enforcement {enforcement}")
+            pool.start(lambda pids: None)
+        yield Pools(*pools.values(), *engines.values(), directory / "engine" / "plugin" / SOCKET)
+
+
+def documents(enforcement: str, policy: str, applications: Mapping[str, str]) -> list[Json]:
+    """What a user would apply: tenants with keys, a pool, applications."""
+    tiers = [{"name": name, "weight": f"{weight:g}"} for name, weight in WEIGHTS.items()]
+    queue = {"maximumRequests": 100_000, "timeoutSeconds": 3600}
+    found: list[Json] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        _resource(
+            "ServingPool",
+            "pool",
+            {
+                "model": {"uri": "hf://bench/tiny", "name": MODEL},
+                "scheduling": {"policy": policy, "enforcement": enforcement, "tiers": tiers, "queue": queue},
+            },
+        ),
+    ]
+    for name in WEIGHTS:
+        reference = {"secretRef": {"name": f"{name}-key"}}
+        spec = {"tier": name, "namespaces": {"names": [NAMESPACE]}, "apiKeys": [reference]}
+        secret = {"name": f"{name}-key", "namespace": "justitia-system"}
+        found.append({"apiVersion": "v1", "kind": "Secret", "metadata": secret, "stringData": {"token": KEYS[name]}})
+        found.append(_resource("Tenant", name, spec, namespaced=False))
+    for name, tenant in applications.items():
+        found.append(_resource("LLMApplication", name, {"tenantRef": {"name": tenant}, "poolRef": {"name": "pool"}}))
+    return found
+
+
+def _resource(kind: str, name: str, spec: Json, *, namespaced: bool = True) -> Json:
+    metadata = {"name": name} | ({"namespace": NAMESPACE} if namespaced else {})
+    return {"apiVersion": "justitia.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Teller:
+    """In the sidecar's place: tells the engine of each request what a workload says of it, and when its run is over."""
+
+    def __init__(self) -> None:
+        self.channel = EngineChannel(self._heard)
+        self.preemptions = 0
+        self._generation = 0
+        self._run_of: dict[str, RunId] = {}
+        self._left: dict[RunId, int] = {}
+
+    async def configure(self, policy: str, cost_model: str, weights: Mapping[str, float]) -> None:
+        """A policy that remembers nothing: another one is in force in between."""
+        for name in ("fcfs", policy):
+            self._generation += 1
+            self.channel.configure(Configure(self._generation, name, cost_model, dict(weights)))
+            await self._in_force()
+        self.preemptions = 0
+
+    def announce(self, run: WorkloadRun, number: int, told: Told, tenant: str) -> dict[str, str]:
+        """Send the request's ticket; returns the headers that name it."""
+        key = uuid.uuid4().hex
+        name = RunId(f"{self._generation}/{run.id}")
+        self._run_of[key] = name
+        self._left.setdefault(name, len(run.requests))
+        self.channel.send(
+            Ticket(
+                key,
+                TenantId(tenant),
+                run.application,
+                name,
+                1,
+                told.cost,
+                told.prompt_tokens,
+                told.output_tokens,
+                told.outputs[number],
+            )
+        )
+        return {"x-request-id": key}
+
+    def _heard(self, message: Admitted | Closed) -> None:
+        if not isinstance(message, Closed):
+            return
+        run = self._run_of.pop(message.key, None)
+        self.preemptions += message.preemptions
+        if run is None:
+            return
+        self._left[run] -= 1
+        if not self._left[run]:
+            del self._left[run]
+            self.channel.send(RunEnded(run))
+
+    async def _in_force(self) -> None:
+        while self.channel.state.get("generation") != self._generation:
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def telling(path: Path) -> AsyncIterator[Teller]:
+    """A teller to which the engine's scheduler has connected."""
+    teller = Teller()
+    serving = asyncio.create_task(teller.channel.serve(listen(path)))
+    try:
+        async with asyncio.timeout(30):
+            while not teller.channel.connected:
+                await asyncio.sleep(0.02)
+        yield teller
+    finally:
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving

@@ -1,0 +1,115 @@
+"""What a step of vLLM's scheduler costs with our scheduler inside and without, in microseconds. JSON on the last line.
+
+Run by the interpreter that has vLLM: `python vllm_steps.py MODEL STEPS`, with the packages of `engine/` and
+`scheduling/` on PYTHONPATH. A step is `schedule()` and `update_from_output()`; the model between them is left out, every
+request is given a token. Both schedulers have the same running requests, a seat for each, and as many waiting ones that
+find none; they take turns of `TURN` steps, so that a machine whose speed drifts does not look like a scheduler.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from statistics import median
+from typing import Any
+
+import torch
+from vllm import SamplingParams
+from vllm.engine.arg_utils import EngineArgs
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+from vllm.v1.structured_output import StructuredOutputManager
+
+from justitia_engine.scheduler import JustitiaScheduler
+from justitia_scheduling.channel import Configure, Ticket
+from justitia_scheduling.model import ApplicationId, RunId, TenantId
+
+WAITING = (0, 1000)
+RUNNING = (1, 16, 64, 256)
+POLICIES = ("fcfs", "tiered-justitia", "vtc", "uniboost")
+TURN = 20
+BLOCK = 16
+PROMPT = 32
+TENANTS = 8
+REQUESTS_PER_RUN = 5
+
+
+def scheduler(kind: type[Scheduler], model: str, seats: int) -> Scheduler:
+    """One with a seat for so many requests, and KV space for more than they need."""
+    arguments = EngineArgs(
+        model=model,
+        load_format="dummy",
+        dtype="float32",
+        enforce_eager=True,
+        max_model_len=4096,
+        max_num_seqs=seats,
+        max_num_batched_tokens=8192,
+        scheduling_policy="priority",
+        enable_prefix_caching=False,
+        block_size=BLOCK,
+    )
+    config = arguments.create_engine_config()
+    config.cache_config.num_gpu_blocks = blocks = 4096 * seats // BLOCK + 1000
+    spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    kv_cache = KVCacheConfig(blocks, [], [KVCacheGroupSpec(["layer"], spec)])
+    return kind(config, kv_cache, StructuredOutputManager(config), BLOCK)
+
+
+def fill(of: Scheduler, requests: int, policy: str | None) -> None:
+    """Requests of some tenants and runs; `policy` is told of them."""
+    for i in range(requests):
+        key = f"{i:032x}"
+        if isinstance(of, JustitiaScheduler) and policy is not None:
+            if not i:
+                weights = {f"t{tenant}": 1.0 + tenant for tenant in range(TENANTS)}
+                of.desk._link.inbox.append(Configure(1, policy, "engine-time", weights))
+            tenant, run = f"t{i % TENANTS}", f"r{i // REQUESTS_PER_RUN}-{i % TENANTS}"
+            told = Ticket(key, TenantId(tenant), ApplicationId(f"a{i % 10}"), RunId(run), 1, 1e5, 500.0, 400.0, 100.0)
+            of.desk._link.inbox.append(told)
+        parameters = SamplingParams(max_tokens=3900, ignore_eos=True)
+        parameters.update_from_generation_config({}, 2)
+        of.add_request(Request(f"cmpl-{key}-0-{i:08x}", [7] * PROMPT, parameters, None))
+
+
+def steps(of: Scheduler, count: int) -> Iterator[float]:
+    """Seconds of each of so many steps."""
+    for _ in range(count):
+        began = time.perf_counter()
+        planned = of.schedule()
+        between = time.perf_counter() - began
+        names = list(planned.num_scheduled_tokens)
+        produced = ModelRunnerOutput(names, {name: i for i, name in enumerate(names)}, [[9] for _ in names])
+        began = time.perf_counter()
+        of.update_from_output(planned, produced)
+        yield between + time.perf_counter() - began
+
+
+def measure(model: str, running: int, waiting: int, count: int) -> dict[str, Any]:
+    """Medians, and of ours what exceeds stock's."""
+    contenders: dict[str, Scheduler] = {"stock": scheduler(AsyncScheduler, model, running)}
+    contenders |= {policy: scheduler(JustitiaScheduler, model, running) for policy in POLICIES}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for name, each in contenders.items():
+        fill(each, running + waiting, name)
+        list(steps(each, 30))
+        assert len(each.running) == running, (name, len(each.running))
+    for _ in range(count // TURN):
+        for name, each in contenders.items():
+            times[name] += steps(each, TURN)
+    medians = {name: 1e6 * median(taken) for name, taken in times.items()}
+    for each in contenders.values():
+        each.shutdown()
+    return {"running": running, "waiting": waiting, "microseconds": medians}
+
+
+def main() -> None:
+    model, count = sys.argv[1], int(sys.argv[2])
+    rows = [measure(model, running, waiting, count) for waiting in WAITING for running in RUNNING]
+    print(json.dumps(rows))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
