@@ -4,13 +4,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark test lint format crds lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine test lint format crds lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 
 help: ## List the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
 
 demo: .venv/.synced ## The main job on this machine; MODEL=FOLDER_OR_NAME for a real model, DEMO_ARGS= for its options
 	.venv/bin/justitia demo $(if $(MODEL),--model '$(MODEL)') $(DEMO_ARGS)
@@ -21,6 +21,9 @@ reproduce: .venv/.synced ## The papers' evaluations again, into docs/results; QU
 benchmark: .venv/.synced ## How long each policy takes for a decision, and how fast the simulator is; into docs/results
 	$(PYTHON_BIN) -m justitia_benchmarks.speed --out docs/results/speed.md $(BENCHMARK_ARGS)
 	$(PYTHON_BIN) -m justitia_benchmarks.simulation_speed --out docs/results/simulation-speed.md
+
+bench-engine: .venv/.synced engine ## Policies inside a real vLLM and in front of it, into docs/results; QUICK=1 for a look. Leave the machine alone
+	$(PYTHON_BIN) -m justitia_benchmarks.engine $(if $(QUICK),--quick)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test
 

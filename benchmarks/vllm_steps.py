@@ -1,16 +1,17 @@
 """What a step of vLLM's scheduler costs with our scheduler inside and without, in microseconds. JSON on the last line.
 
 Run by the interpreter that has vLLM: `python vllm_steps.py MODEL STEPS`, with the packages of `engine/` and
-`scheduling/` on PYTHONPATH. A step is `schedule()` and `update_from_output()`; the model between them is left out, every
-request is given a token. Both schedulers have the same running requests, a seat for each, and as many waiting ones that
-find none; they take turns of `TURN` steps, so that a machine whose speed drifts does not look like a scheduler.
+`scheduling/` on PYTHONPATH. A step is `schedule()` and `update_from_output()`; the model between them is left out,
+every request is given a token. Both schedulers have the same running requests, a seat for each, and as many waiting
+ones that find none; they take turns of `TURN` steps, so that a machine whose speed drifts does not look like a
+scheduler.
 """
 
 import json
 import sys
 import time
 from collections.abc import Iterator
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -88,7 +89,7 @@ def steps(of: Scheduler, count: int) -> Iterator[float]:
 
 
 def measure(model: str, running: int, waiting: int, count: int) -> dict[str, Any]:
-    """Medians, and of ours what exceeds stock's."""
+    """Mean and median of a step of each scheduler."""
     contenders: dict[str, Scheduler] = {"stock": scheduler(AsyncScheduler, model, running)}
     contenders |= {policy: scheduler(JustitiaScheduler, model, running) for policy in POLICIES}
     times: dict[str, list[float]] = {name: [] for name in contenders}
@@ -99,10 +100,20 @@ def measure(model: str, running: int, waiting: int, count: int) -> dict[str, Any
     for _ in range(count // TURN):
         for name, each in contenders.items():
             times[name] += steps(each, TURN)
-    medians = {name: 1e6 * median(taken) for name, taken in times.items()}
+    micros = {name: [1e6 * taken for taken in each] for name, each in times.items()}
     for each in contenders.values():
         each.shutdown()
-    return {"running": running, "waiting": waiting, "microseconds": medians}
+    return {
+        "running": running,
+        "waiting": waiting,
+        "mean": {name: _middle_mean(taken) for name, taken in micros.items()},
+        "median": {name: median(taken) for name, taken in micros.items()},
+    }
+
+
+def _middle_mean(taken: list[float]) -> float:
+    """Without the hundredth that took longest: those in which the machine did something else."""
+    return fmean(sorted(taken)[: -max(1, len(taken) // 100)])
 
 
 def main() -> None:

@@ -179,7 +179,7 @@ class Replay:
         self._sent += 1
         status = FINISHED
         try:
-            headers = target.headers(run, last) | target.announce(run, number)
+            headers = {**target.headers(run, last), **target.announce(run, number)}
             await self._complete(run, request, prompt, headers, stream)
             if not stream.finished:
                 status = stream.error or "the stream ended before [DONE]"

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from justitia_engine.host import EngineHost, SequenceName, Work
+from justitia_engine.host import EngineHost, Produced, SequenceName
 from justitia_engine.link import Link, Log
+from justitia_engine.untold import StepDone
 from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, Queue, RunEnded, Snapshot, Ticket
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.fcfs import FCFS
@@ -34,11 +35,17 @@ class OpenSequence:
 
 
 class Desk:
-    """`open_sequences` lists what the engine has, oldest first."""
+    """`open_sequences` lists what the engine has, oldest first; `produced` counts the output of one of them."""
 
     def __init__(
-        self, link: Link, kv_tokens: Tokens, open_sequences: Callable[[], Iterable[OpenSequence]], log: Log
+        self,
+        link: Link,
+        kv_tokens: Tokens,
+        open_sequences: Callable[[], Iterable[OpenSequence]],
+        produced: Produced,
+        log: Log,
     ) -> None:
+        self._produced = produced
         self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())
         self.failures = 0
         self.failure = ""
@@ -91,13 +98,18 @@ class Desk:
         self._guarded(lambda host: host.policy.time_passed(now))
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY
+            self._guarded(lambda host: host.tell(now))
             self._link.send(Snapshot(self.state()))
 
     def admitted(self, sequence: RequestId, cached: Tokens) -> None:
         self._send(self._guarded(lambda host: host.admitted(sequence, cached, self.now())))
 
-    def stepped(self, works: Sequence[Work], duration: Seconds) -> None:
-        self._guarded(lambda host: host.stepped(works, duration, self.now()))
+    def stepped(self, done: StepDone) -> None:
+        self._guarded(lambda host: host.stepped(done))
+
+    def step_is_over(self) -> None:
+        """After a step, and what ended with it."""
+        self._guarded(lambda host: host.tell_if_due(self.now()))
 
     def preempted(self, sequence: RequestId) -> None:
         self._guarded(lambda host: host.preempted(sequence, self.now()))
@@ -172,10 +184,9 @@ class Desk:
             self.host = host
             self._generation = told.generation
 
-    @staticmethod
-    def _by_arrival(kv_tokens: Tokens, now: Seconds) -> EngineHost:
+    def _by_arrival(self, kv_tokens: Tokens, now: Seconds) -> EngineHost:
         """A host before any configuration."""
-        return EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, now)
+        return EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, now, self._produced)
 
     def _fresh(self, now: Seconds) -> EngineHost:
         """One that has been told all that is open."""

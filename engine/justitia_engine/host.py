@@ -8,17 +8,17 @@ Nothing here knows vLLM, sockets or clocks; `now` is in seconds. What the policy
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.boost import Boosted
 from justitia_scheduling.channel import Admitted, Closed, Configure, Ticket
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.model import (
     ApplicationId,
-    Progress,
     Request,
     RequestId,
     Run,
@@ -46,17 +46,6 @@ class SequenceName:
     id: RequestId
     key: str
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a step did for a sequence, which had `kv_read` tokens of KV before it and has `produced` so many in all."""
-
-    sequence: RequestId
-    prefilled: Tokens
-    recomputed: Tokens
-    kv_read: Tokens
-    produced: Tokens
 
 
 @dataclass(slots=True)
@@ -88,13 +77,19 @@ class _Awaited:
         self.left = self.ticket.sequences
 
 
+Produced = Callable[[RequestId], Tokens]
+"""Output tokens of a sequence that the engine has, in all."""
+
+
 class EngineHost:
     """One policy, told everything once. `fit` learns the engine's step time."""
 
-    def __init__(self, policy: Policy, kv_tokens: Tokens, now: Seconds) -> None:
+    def __init__(self, policy: Policy, kv_tokens: Tokens, now: Seconds, produced: Produced) -> None:
         self.policy = policy
         self.counters = Counters()
         self.fit = StepTimeFit()
+        self._untold = Untold(self.fit)
+        self._produced = produced
         self._known: dict[RequestId, _Known] = {}
         self._awaited: OrderedDict[str, _Awaited] = OrderedDict()
         self._without: defaultdict[str, list[RequestId]] = defaultdict(list)
@@ -109,6 +104,7 @@ class EngineHost:
         named = build_policy(told.policy, build_cost_model(told.cost_model, self.fit.step_time))
         if any(weight <= 0 for weight in told.weights.values()):
             raise ValueError(f"weights must be positive: {told.weights}")
+        self.tell(now)
         if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
             carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
             policy = self.policy = named
@@ -172,22 +168,31 @@ class EngineHost:
         name = self._known[sequence].name
         return Admitted(name.key, name.number) if first else None
 
-    def stepped(self, works: Sequence[Work], duration: Seconds, now: Seconds) -> None:
-        """A step is over."""
+    def stepped(self, done: StepDone) -> None:
+        """A step is over. The policy hears of it with `closed`, `preempted` and :meth:`tell_if_due`."""
+        self._untold.add(done)
+        for reading in done.readings:
+            if reading.sequence in self._known:
+                self._untold.note(reading)
+
+    def tell_if_due(self, now: Seconds) -> None:
+        if self._untold.due(len(self.policy.running)):
+            self.tell(now)
+
+    def tell(self, now: Seconds) -> None:
+        """Tell the policy all that has been done for what runs."""
+        if not self._untold.steps:
+            return
         cost_model, policy = self.policy.cost_model, self.policy
-        processed = sum(w.prefilled + w.recomputed + 1 for w in works)
-        self.fit.observe(duration, 1, processed, sum(w.kv_read for w in works))
         if isinstance(cost_model, EngineTime):
             cost_model.step_time = self.fit.step_time
-        progress = [
-            Progress(w.sequence, w.prefilled, w.produced - self._told(w.sequence), w.recomputed)
-            for w in works
-            if w.sequence in policy.running
-        ]
+        progress = [p for s in policy.running if (p := self._untold.progress(s, self._new(s))) is not None]
+        duration = self._untold.told()
         if progress:
             policy.stepped(Step(progress, duration), now)
 
     def preempted(self, sequence: RequestId, now: Seconds) -> None:
+        self._tell_of(sequence, self._new(sequence), now)
         self.policy.preempted(sequence, now)
 
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool, now: Seconds) -> Closed | None:
@@ -195,8 +200,10 @@ class EngineHost:
         if sequence not in self._known:
             return None
         policy = self.policy
-        if untold := produced - self._told(sequence):
-            self._charge_late(sequence, untold, now)
+        untold = produced - self._told(sequence)
+        if untold and sequence not in policy.running:
+            policy.admitted(sequence, now)
+        self._tell_of(sequence, untold, now)
         known, request = self._known.pop(sequence), policy.requests[sequence]
         if finished:
             policy.finished(sequence, now)
@@ -230,6 +237,8 @@ class EngineHost:
     def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
         """To the policy it is another request, which has for its prompt all that the first one had."""
         before = self.policy.requests[sequence]
+        if before.status is Status.RUNNING:
+            self._tell_of(sequence, self._new(sequence), now)
         self._known[sequence].produced += before.produced
         self.policy.aborted(sequence, now)
         self._left(before.run.id, now)
@@ -241,11 +250,17 @@ class EngineHost:
         """Output tokens of the sequence that a policy has been told of."""
         return self._known[sequence].produced + self.policy.requests[sequence].produced
 
-    def _charge_late(self, sequence: RequestId, produced: Tokens, now: Seconds) -> None:
-        """Tokens that were in flight when the sequence was preempted, and ended it."""
-        if sequence not in self.policy.running:
-            self.policy.admitted(sequence, now)
-        self.policy.stepped(Step([Progress(sequence, produced=produced)]), now)
+    def _new(self, sequence: RequestId) -> Tokens:
+        """Output tokens of the sequence that no policy has been told of."""
+        return self._produced(sequence) - self._told(sequence)
+
+    def _tell_of(self, sequence: RequestId, produced: Tokens, now: Seconds) -> None:
+        """Tell the policy what has been done for one that runs, with its part of the time."""
+        progress = self._untold.progress(sequence, produced)
+        if progress is not None and sequence in self.policy.running:
+            request = self.policy.requests[sequence]
+            held = request.request.prompt_tokens + request.produced
+            self.policy.stepped(Step([progress], self._untold.take_part(progress, held)), now)
 
     def _left(self, run: RunId, now: Seconds) -> None:
         if run in self._ending and not self.policy.runs[run].requests:

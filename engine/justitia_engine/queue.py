@@ -16,10 +16,13 @@ from justitia_scheduling.model import RequestId
 
 
 class PolicyQueue(RequestQueue):
-    """`arrived` are those that the desk has not heard of. `holds_blocks` tells what has been given KV blocks."""
+    """`arrived` are those that the desk has not heard of; `reading` those that were admitted and whose prompt has not
+    been read whole. `holds_blocks` tells what has been given KV blocks.
+    """
 
     def __init__(self, desk: Desk, holds_blocks: Callable[[Request], bool]) -> None:
         self.arrived: list[Request] = []
+        self.reading: dict[str, Request] = {}
         self._desk = desk
         self._holds_blocks = holds_blocks
         self._waiting: OrderedDict[str, Request] = OrderedDict()
@@ -39,6 +42,7 @@ class PolicyQueue(RequestQueue):
         request = self.peek_request()
         del self._waiting[request.request_id]
         if self._holds_blocks(request):
+            self.reading[request.request_id] = request
             self._desk.admitted(RequestId(request.request_id), _cached(request))
         else:
             self._passed_over[request.request_id] = request

@@ -24,9 +24,10 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from justitia_engine.desk import Desk, OpenSequence
-from justitia_engine.host import SequenceName, Work
+from justitia_engine.host import SequenceName
 from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
+from justitia_engine.untold import Reading, StepDone
 from justitia_scheduling.model import RequestId, Seconds, Tokens
 
 LAST, VICTIM = 0, 1
@@ -38,12 +39,11 @@ logger = init_logger(__name__)
 
 @dataclass(slots=True)
 class _Planned:
-    """What a step is going to do for a request."""
+    """What a step is going to do. The scheduler's output is held so that its id stays its own."""
 
-    request: Request
-    prefilled: Tokens
-    recomputed: Tokens
-    kv_read: Tokens
+    output: SchedulerOutput
+    readings: tuple[Reading, ...]
+    began: Seconds
 
 
 def sequence_name(request_id: str) -> SequenceName:
@@ -63,11 +63,12 @@ class JustitiaScheduler(AsyncScheduler):
         parallel = self.parallel_config.data_parallel_index
         about = {"vllm": vllm.__version__, "kvTokens": kv_tokens, "blockSize": self.block_size, "index": parallel}
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
-        self.desk = Desk(self._link, kv_tokens, self._open_sequences, logger.error)
+        self.desk = Desk(self._link, kv_tokens, self._open_sequences, self._produced, logger.error)
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
         self._most_prompt_blocks = -(-self.max_num_scheduled_tokens // self.block_size)
-        self._processed: dict[str, int] = {}
-        self._planned: dict[int, tuple[SchedulerOutput, list[_Planned], Seconds]] = {}
+        self._kv_blocks = pool.num_gpu_blocks - 1
+        self._processed: dict[str, Tokens] = {}
+        self._planned: dict[int, _Planned] = {}
         self._over: list[tuple[Request, bool]] = []
         self._last_end: Seconds = 0.0
         self._link.start()
@@ -88,19 +89,22 @@ class JustitiaScheduler(AsyncScheduler):
         return super().schedule(throttle_prefills)
 
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        if scheduler_output.num_scheduled_tokens:
-            planned = [self._plan(self.requests[r], n) for r, n in scheduler_output.num_scheduled_tokens.items()]
-            self._planned[id(scheduler_output)] = (scheduler_output, planned, time.monotonic())
+        tokens = scheduler_output.num_scheduled_tokens
+        if tokens:
+            reading = self.waiting.reading
+            readings = tuple(self._reading(r, tokens[name]) for name, r in list(reading.items()) if name in tokens)
+            self._planned[id(scheduler_output)] = _Planned(scheduler_output, readings, time.monotonic())
         super()._update_after_schedule(scheduler_output)
 
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
-        _, planned, began = self._planned.pop(id(scheduler_output), (None, [], 0.0))
+        planned = self._planned.pop(id(scheduler_output), None)
         outputs = super().update_from_output(scheduler_output, model_runner_output)
-        if planned:
-            self._account(planned, began)
+        if planned is not None:
+            self._account(planned)
         self._close()
+        self.desk.step_is_over()
         return outputs
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
@@ -112,6 +116,9 @@ class JustitiaScheduler(AsyncScheduler):
 
     def _preempt_request(self, request: Request, timestamp: float, drop_stale_output: bool = False) -> None:
         request.priority = LAST
+        name = request.request_id
+        self._processed[name] = max(self._processed.get(name, 0), request.num_computed_tokens)
+        self.waiting.reading.pop(name, None)
         super()._preempt_request(request, timestamp, drop_stale_output)
         self._name_victim()
 
@@ -126,32 +133,36 @@ class JustitiaScheduler(AsyncScheduler):
 
     # How.
 
-    def _plan(self, request: Request, tokens: Tokens) -> _Planned:
-        """Of the tokens that a step processes: those of the prompt that are read for the first time, and those that
-        had been processed before a preemption.
+    def _reading(self, request: Request, tokens: Tokens) -> Reading:
+        """Of the tokens that a step processes for a request that has not been read whole: those of the prompt that are
+        read for the first time, and those that had been processed before a preemption.
         """
-        start = request.num_computed_tokens
-        end = start + tokens
-        known = self._processed.get(request.request_id, start)
-        self._processed[request.request_id] = max(known, end)
+        name, start = request.request_id, request.num_computed_tokens
+        end, known = start + tokens, self._processed.get(request.request_id, 0)
+        if end >= max(known, request.num_prompt_tokens):
+            del self.waiting.reading[name]
         recomputed = max(0, min(end, known) - start)
         prefilled = max(0, min(end, request.num_prompt_tokens) - max(start, known))
-        return _Planned(request, prefilled, recomputed, start)
+        return Reading(RequestId(name), prefilled, recomputed)
 
-    def _account(self, planned: list[_Planned], began: Seconds) -> None:
-        """Charge the step. It lasted from when it was scheduled, or from the end of the one before."""
+    def _account(self, planned: _Planned) -> None:
+        """The step lasted from when it was scheduled, or from the end of the one before."""
         now = time.monotonic()
-        duration, self._last_end = now - max(began, self._last_end), now
-        works = [
-            Work(RequestId(p.request.request_id), p.prefilled, p.recomputed, p.kv_read, p.request.num_output_tokens)
-            for p in planned
-        ]
-        self.desk.stepped(works, duration)
+        duration, self._last_end = now - max(planned.began, self._last_end), now
+        output = planned.output
+        used = (self._kv_blocks - self.kv_cache_manager.block_pool.get_num_free_blocks()) * self.block_size
+        sequences, tokens = len(output.num_scheduled_tokens), output.total_num_scheduled_tokens
+        self.desk.stepped(StepDone(sequences, tokens, used, planned.readings, duration))
+
+    def _produced(self, sequence: RequestId) -> Tokens:
+        request = self.requests.get(sequence) or next(r for r, _ in self._over if r.request_id == sequence)
+        return int(request.num_output_tokens)
 
     def _close(self) -> None:
-        """Tell what is over, after it has been charged."""
+        """Tell what is over."""
         for request, finished in self._over:
             self._processed.pop(request.request_id, None)
+            self.waiting.reading.pop(request.request_id, None)
             self.desk.closed(RequestId(request.request_id), request.num_output_tokens, finished)
         self._over.clear()
 

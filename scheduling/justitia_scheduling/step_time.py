@@ -50,12 +50,11 @@ class StepTimeFit:
         seen = min(interval, CLIP * expected) / steps
         scale = steps / expected
         x = (scale, scale * tokens / steps / _TYPICAL[1], scale * kv_tokens / _TYPICAL[2])
-        keep = 1.0 - 1.0 / MEMORY
-        for i in range(3):
-            self._moment[i] = self._moment[i] * keep + x[i] * seen * scale
-            row = self._matrix[i]
-            for j in range(3):
-                row[j] = row[j] * keep + x[i] * x[j]
+        keep, seen = 1.0 - 1.0 / MEMORY, seen * scale
+        for i, row in enumerate(self._matrix):
+            x_i = x[i]
+            row[:] = [row[0] * keep + x_i * x[0], row[1] * keep + x_i * x[1], row[2] * keep + x_i * x[2]]
+        self._moment = [moment * keep + x_i * seen for moment, x_i in zip(self._moment, x, strict=True)]
         self.observed += 1
         if self.observed % REFIT_EVERY == 0:
             self._refit()

@@ -105,11 +105,12 @@ def attributes() -> Iterable[Check]:
         yield f"RequestStatus has {name}", SCHEDULER, lambda n=name: hasattr(RequestStatus, n)  # type: ignore[misc]
     yield "PrefillStats has num_cached_tokens", QUEUE, lambda: "num_cached_tokens" in PrefillStats.__dataclass_fields__
     yield "KVCacheBlocks has blocks", SCHEDULER, lambda: "blocks" in KVCacheBlocks.__dataclass_fields__
-    yield (
-        "SchedulerOutput has num_scheduled_tokens",
-        SCHEDULER,
-        lambda: "num_scheduled_tokens" in SchedulerOutput.__dataclass_fields__,
-    )
+    for name in ("num_scheduled_tokens", "total_num_scheduled_tokens"):
+        yield (
+            f"SchedulerOutput has {name}",
+            SCHEDULER,
+            lambda n=name: n in SchedulerOutput.__dataclass_fields__,  # type: ignore[misc]
+        )
     yield (
         "the pool has a block that nobody gets",
         SCHEDULER,

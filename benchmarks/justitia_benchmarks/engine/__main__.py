@@ -22,6 +22,8 @@ from justitia_cli.tiny_model import make_tiny_model
 from justitia_scheduling.model import Seconds
 
 FILLING_RUNS = 40
+FULL_STEP, STEPS = "full-step", "steps"
+QUICK_STEPS, WHOLE_STEPS = 200, 1000
 
 
 def bench(
@@ -45,7 +47,7 @@ def bench(
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
     rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
-    output.print(f"Results in {write_document(rows, store, folder)}")
+    output.print(f"Results in {write_document(rows, store.read_once(STEPS), store.read_once(FULL_STEP), folder)}")
 
 
 def _measure(plan: Plan, store: Store, quick: bool) -> None:
@@ -55,30 +57,30 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         model = make_tiny_model(directory / "model")
-        if store.read_steps() is None:
-            store.write_steps(measure_steps(runtime, model, quick=quick, progress=errors.print))
+        if store.read_once(STEPS) is None:
+            store.write_once(STEPS, measure_steps(runtime, model, QUICK_STEPS if quick else WHOLE_STEPS))
         if not missing:
             return
         known = applications(all_at_once(max(cell.scenario.runs for cell in missing), 1))
         with running_pools(directory, runtime, Model(str(model), True), known, errors.print) as pools:
-            measured = Bench(pools)
-            for warm in (True, False):
-                step = _full_step(measured, warm)
-            _serve(measured, missing, store, store.step or step)
+            bench = Bench(pools)
+            if store.read_once(FULL_STEP) is None:
+                _full_step(bench, seed=1)
+                store.write_once(FULL_STEP, _full_step(bench, seed=2))
+            _serve(bench, missing, store)
 
 
-def _full_step(bench: Bench, warm: bool) -> Seconds:
-    """What a step of the full stock engine takes. The first steps of an engine are slow: `warm` looks do not count."""
-    runs = all_at_once(FILLING_RUNS, seed=int(warm))
+def _full_step(bench: Bench, seed: int) -> Seconds:
+    """What a step of the full stock engine takes. An engine's first steps are slow: they do not count."""
+    runs = all_at_once(FILLING_RUNS, seed)
     steps, began = bench.steps(), time.monotonic()
-    bench.serve(STOCK, runs, cell=int(warm), seed=0)
+    bench.serve(STOCK, runs, cell=seed, seed=seed)
     return (time.monotonic() - began) / (bench.steps() - steps)
 
 
-def _serve(bench: Bench, missing: list[Cell], store: Store, step: Seconds) -> None:
-    if store.step is None:
-        store.write_step(step)
+def _serve(bench: Bench, missing: list[Cell], store: Store) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    step = store.read_once(FULL_STEP)
     with Progress(*columns, console=errors) as bar:
         task = bar.add_task("", total=len(missing))
         for cell in missing:

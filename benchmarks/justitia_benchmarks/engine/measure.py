@@ -68,17 +68,18 @@ class Bench:
 
     def serve(self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int) -> dict[str, object]:
         """Figures of the runs under `way`. `seed` is that of predictions. Raises RuntimeError if a request failed."""
+        more: Mapping[str, object] = {}
         match way.where:
             case "stock":
-                results, more = asyncio.run(replay(runs, self._direct(self._pools.stock_engine, cell))), {}
+                results = asyncio.run(replay(runs, self._direct(self._pools.stock_engine, cell)))
             case "engine":
                 self._pools.plugged.stop_scheduler()
                 results, more = asyncio.run(self._tell(way, runs, cell, seed))
             case "product":
-                results, more = self._through(self._pools.plugged, "Engine", way, runs, cell), {}
+                results = self._through(self._pools.plugged, "Engine", way, runs, cell)
             case _:
-                results, more = self._through(self._pools.stock, "Sidecar", way, runs, cell), {}
-        return figures(results, runs) | more
+                results = self._through(self._pools.stock, "Sidecar", way, runs, cell)
+        return {**figures(results, runs), **more}
 
     def steps(self) -> float:
         """Steps of the stock engine since its start."""
@@ -109,7 +110,9 @@ class Bench:
             state = teller.channel.state
             if any(state[fault] != before[fault] for fault in ("failures", "unticketed")):
                 raise RuntimeError(f"{way.name}: the scheduler says {state['failure'] or 'that tickets were missing'}")
-        owner = {run.id: run.tenant for run in runs} if way.each_run_a_client else {t: t for t in WEIGHTS}
+        owner: Mapping[str, str] = {t: t for t in WEIGHTS}
+        if way.each_run_a_client:
+            owner = {run.id: run.tenant for run in runs}
         by_tenant = dict.fromkeys(WEIGHTS, 0.0)
         for client, charged in service.items():
             if client in owner:
@@ -141,7 +144,9 @@ def figures(results: PolicyResults, runs: Sequence[WorkloadRun]) -> dict[str, ob
     """By run in the workload's order: JCT. By request: TTFT and TTLT. Seconds."""
     failed = [r for r in results.requests if r.status != FINISHED]
     if failed:
-        raise RuntimeError(f"{len(failed)} of {len(results.requests)} requests failed, the first with {failed[0].status}")
+        raise RuntimeError(
+            f"{len(failed)} of {len(results.requests)} requests failed, the first with {failed[0].status}"
+        )
     summary: dict[str, Any] = summarise(results)
     jct = {run.run: run.jct for run in results.runs}
     return {

@@ -12,13 +12,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from justitia_benchmarks.engine.measure import MEAN, PRODUCT, RUN_VTC, SIDECAR, STOCK, TRUE, WAYS, Way
-from justitia_benchmarks.runner import source_files
-from justitia_scheduling.model import Seconds
+from justitia_benchmarks.runner import WHOLE_PACKAGES, source_files
 from justitia_simulator.files import write_bytes
 
-PACKAGES = ("justitia_engine", "justitia_sidecar")
+PACKAGES = (*WHOLE_PACKAGES, "justitia_engine", "justitia_sidecar")
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,13 @@ class Store:
         kept = {"cell": cell.text, "source": self._source, "figures": figures}
         write_bytes(self._path(cell), json.dumps(kept).encode())
 
-    @property
-    def step(self) -> Seconds | None:
-        """Of the full stock engine, if it has been measured for this folder."""
-        path = self.folder / "step.json"
-        return float(json.loads(path.read_bytes())["step"]) if path.exists() else None
+    def read_once(self, what: str) -> Any:
+        """What is measured once for the folder; None if it has not been."""
+        path = self.folder / f"{what}.json"
+        return json.loads(path.read_bytes()) if path.exists() else None
 
-    def write_step(self, step: Seconds) -> None:
-        write_bytes(self.folder / "step.json", json.dumps({"step": step}).encode())
+    def write_once(self, what: str, measured: object) -> None:
+        write_bytes(self.folder / f"{what}.json", json.dumps(measured).encode())
 
     def _path(self, cell: Cell) -> Path:
         return self.folder / f"{cell.digest[:20]}.json"
@@ -107,6 +106,6 @@ class Store:
 
 def _source() -> str:
     content = hashlib.sha256()
-    for path in source_files("justitia_benchmarks.engine.measure", also=PACKAGES):
+    for path in source_files("justitia_benchmarks.engine.measure", PACKAGES):
         content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return content.hexdigest()[:20]

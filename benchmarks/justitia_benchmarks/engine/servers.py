@@ -1,5 +1,5 @@
-"""The two engines that are compared, each a pool as local mode starts one: one stock vLLM behind a sidecar, one with our
-scheduler inside. Both are up at the same time and only one is asked anything.
+"""The two engines that are compared, each a pool as local mode starts one: stock vLLM behind a sidecar, and one with
+our scheduler inside. Both are up at the same time and only one is asked anything.
 
 To be told what it could not know (true costs, another client for each run) the second one's scheduler is spoken to
 directly: the sidecar is stopped, and :class:`Teller` listens in its place.
@@ -9,11 +9,10 @@ import asyncio
 import contextlib
 import socket
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
 from justitia_cli.local.launch import Model, Ports
@@ -29,6 +28,7 @@ from justitia_simulator.workload import WorkloadRun
 MODEL = "tiny"
 SOCKET = "engine.sock"
 SEATS = 64
+PATIENCE = 30.0
 ARGUMENTS = (
     f"--max-model-len={LONGEST}",
     f"--block-size={BLOCK}",
@@ -44,7 +44,8 @@ KEYS = {tenant: f"example-only-{tenant}-0123456789abcdef" for tenant in WEIGHTS}
 
 @dataclass(frozen=True)
 class Pools:
-    """`stock`: vLLM as it is. `plugged`: with our scheduler inside. Their engines' base URLs; the second one's socket."""
+    """`stock`: vLLM as it is. `plugged`: with our scheduler inside, which connects to `socket`. Their engines' base
+    URLs."""
 
     stock: LocalPool
     plugged: LocalPool
@@ -59,7 +60,8 @@ def running_pools(
 ) -> Iterator[Pools]:
     """Both pools, ready. `applications` by name, each with its tenant."""
     with ExitStack() as stack:
-        pools, engines = {}, {}
+        pools: dict[str, LocalPool] = {}
+        engines: dict[str, str] = {}
         for enforcement in ("Sidecar", "Engine"):
             own = directory / enforcement.lower()
             own.mkdir(parents=True)
@@ -77,7 +79,8 @@ def running_pools(
             engines[enforcement] = f"http://127.0.0.1:{ports.engine}/v1"
             progress(f"starting the engine for enforcement {enforcement}")
             pool.start(lambda pids: None)
-        yield Pools(*pools.values(), *engines.values(), directory / "engine" / "plugin" / SOCKET)
+        socket_path = directory / "engine" / "plugin" / SOCKET
+        yield Pools(pools["Sidecar"], pools["Engine"], engines["Sidecar"], engines["Engine"], socket_path)
 
 
 def documents(enforcement: str, policy: str, applications: Mapping[str, str]) -> list[Json]:
@@ -131,7 +134,7 @@ class Teller:
         for name in ("fcfs", policy):
             self._generation += 1
             self.channel.configure(Configure(self._generation, name, cost_model, dict(weights)))
-            await self._in_force()
+            await _until(lambda: self.channel.state.get("generation") == self._generation)
         self.preemptions = 0
 
     def announce(self, run: WorkloadRun, number: int, told: Told, tenant: str) -> dict[str, str]:
@@ -167,10 +170,6 @@ class Teller:
             del self._left[run]
             self.channel.send(RunEnded(run))
 
-    async def _in_force(self) -> None:
-        while self.channel.state.get("generation") != self._generation:
-            await asyncio.sleep(0.02)
-
 
 @asynccontextmanager
 async def telling(path: Path) -> AsyncIterator[Teller]:
@@ -178,11 +177,16 @@ async def telling(path: Path) -> AsyncIterator[Teller]:
     teller = Teller()
     serving = asyncio.create_task(teller.channel.serve(listen(path)))
     try:
-        async with asyncio.timeout(30):
-            while not teller.channel.connected:
-                await asyncio.sleep(0.02)
+        await _until(lambda: teller.channel.connected)
         yield teller
     finally:
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    """Poll: the channel has no events of its own. Raises TimeoutError after `PATIENCE` seconds."""
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -1,10 +1,13 @@
 """The policy's host inside an engine, without the engine."""
 
+from collections import defaultdict
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_engine.host import UNTICKETED, EngineHost, SequenceName, Work
+from justitia_engine.host import UNTICKETED, EngineHost, SequenceName
+from justitia_engine.untold import Reading, StepDone
 from justitia_scheduling.channel import Configure, Ticket
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
@@ -26,17 +29,28 @@ def name(key: str, number: int = 0) -> SequenceName:
     return SequenceName(RequestId(f"{key}#{number}"), key, number)
 
 
-def host(policy: str = "vtc", **weights: float) -> EngineHost:
-    made = EngineHost(FCFS(KVTokenTimeCost()), 1000, 0.0)
-    made.configure(configuration(policy, **weights), 0.0)
+class Counting(EngineHost):
+    """With the engine's own counts of output."""
+
+    def __init__(self) -> None:
+        self.output: defaultdict[RequestId, int] = defaultdict(int)
+        super().__init__(FCFS(KVTokenTimeCost()), 1000, 0.0, self.output.__getitem__)
+
+
+def host(policy: str = "vtc", cost_model: str = "kv-token-time", **weights: float) -> Counting:
+    made = Counting()
+    made.configure(configuration(policy, cost_model, **weights), 0.0)
     return made
 
 
-def step(on: EngineHost, sequence: RequestId, produced: int, prefilled: int = 0) -> None:
-    on.stepped([Work(sequence, prefilled, 0, 0, produced)], 0.01, 1.0)
+def step(on: Counting, sequence: RequestId, produced: int, prefilled: int = 0) -> None:
+    """A step of .01 s in which that sequence alone comes to so many tokens."""
+    on.output[sequence] = produced
+    on.stepped(StepDone(1, prefilled + 1, 10, (Reading(sequence, prefilled, 0),) if prefilled else (), 0.01))
+    on.tell_if_due(1.0)
 
 
-def preempted_after(produced: int) -> EngineHost:
+def preempted_after(produced: int) -> Counting:
     """A host whose only sequence, `a`, has produced so much and waits again."""
     on = host()
     on.ticket(ticket("a"), 0.0)

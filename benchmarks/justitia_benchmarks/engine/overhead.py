@@ -1,0 +1,28 @@
+"""What our scheduler adds to a step of vLLM's, measured by `benchmarks/vllm_steps.py` in the engine's interpreter."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from justitia_cli.runtime import EngineRuntime
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "benchmarks" / "vllm_steps.py"
+
+
+def measure_steps(runtime: EngineRuntime, model: Path, steps: int) -> list[dict[str, Any]]:
+    """Rows of running, waiting and microseconds by scheduler. Raises RuntimeError with what the script said."""
+    packages = {"PYTHONPATH": f"{ROOT / 'engine'}:{ROOT / 'scheduling'}", "JUSTITIA_SOCKET": str(model / "no.sock")}
+    done = subprocess.run(
+        [str(runtime.python), str(SCRIPT), str(model), str(steps)],
+        env=os.environ | dict(runtime.environment) | packages,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{SCRIPT.name} ended with {done.returncode}: {done.stderr[-2000:]}")
+    rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return rows

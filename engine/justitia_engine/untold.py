@@ -1,0 +1,100 @@
+"""Steps that the policy has not been told of, and what part of their time is one sequence's.
+
+To tell a policy of each running sequence in each step would cost as much as vLLM's own scheduling. So steps are
+collected and told together, `PER_STEP` sequences for each step on average: what a sequence produced meanwhile is known
+from its own count, only what it read of its prompt has to be noted. Who leaves the batch is told at once, with its part
+of the time, so that it is charged in full when it is closed.
+
+The part is that of the cost model for engine time (`justitia_scheduling.cost.EngineTime`), with the fitted step time:
+
+    c0 * its steps / sequences in a step + c_tok * its tokens + c_kv * tokens of KV that it read
+
+of the same sum over all. What is told in the end is the time that passed, neither more nor less.
+"""
+
+from dataclasses import dataclass, field
+
+from justitia_scheduling.model import Progress, RequestId, Seconds, Tokens
+from justitia_scheduling.step_time import StepTimeFit
+
+PER_STEP = 4
+LONGEST = 32
+"""Steps after which all are told, however many sequences run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Prompt tokens that a step processed for a sequence: for the first time, and again after a preemption."""
+
+    sequence: RequestId
+    prefilled: Tokens
+    recomputed: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """A step: so many sequences, tokens processed for all of them, KV tokens in use."""
+
+    sequences: int
+    tokens: Tokens
+    kv_tokens: Tokens
+    readings: tuple[Reading, ...]
+    duration: Seconds
+
+
+@dataclass(slots=True)
+class Untold:
+    """Sums over the steps since all was told. `fit` learns the step time from them."""
+
+    fit: StepTimeFit
+    steps: int = 0
+    duration: Seconds = 0.0
+    _sequences: int = 0
+    _tokens: Tokens = 0
+    _kv_read: Tokens = 0
+    _read: dict[RequestId, tuple[Tokens, Tokens]] = field(default_factory=dict)
+
+    def add(self, done: StepDone) -> None:
+        self.steps += 1
+        self.duration += done.duration
+        self._sequences += done.sequences
+        self._tokens += done.tokens
+        self._kv_read += done.kv_tokens
+        self.fit.observe(done.duration, 1, done.tokens, done.kv_tokens)
+
+    def note(self, reading: Reading) -> None:
+        """Kept until the :meth:`progress` of its sequence is asked for, at the latest when that is closed."""
+        prefilled, recomputed = self._read.get(reading.sequence, (0, 0))
+        self._read[reading.sequence] = prefilled + reading.prefilled, recomputed + reading.recomputed
+
+    def due(self, running: int) -> bool:
+        """Whether all is to be told."""
+        return self.steps * PER_STEP >= running or self.steps >= LONGEST
+
+    def progress(self, sequence: RequestId, produced: Tokens) -> Progress | None:
+        """Of a sequence that has produced so many more tokens; None if nothing was done for it."""
+        prefilled, recomputed = self._read.pop(sequence, (0, 0))
+        if not (prefilled or recomputed or produced):
+            return None
+        return Progress(sequence, prefilled, produced, recomputed)
+
+    def take_part(self, progress: Progress, kv_tokens: Tokens) -> Seconds:
+        """The time that is the sequence's, which held so many tokens before; what is left is the others'."""
+        t = self.fit.step_time
+        steps = min(progress.produced or 1, self.steps)
+        tokens = progress.prefilled + progress.recomputed + progress.produced
+        per_step = t.per_step * self.steps / self._sequences if self._sequences else 0.0
+        own = per_step * steps + t.per_token * tokens + t.per_kv_token * steps * kv_tokens
+        whole = t.per_step * self.steps + t.per_token * self._tokens + t.per_kv_token * self._kv_read
+        part = self.duration * min(1.0, own / whole) if whole else 0.0
+        self.duration -= part
+        self._sequences = max(0, self._sequences - steps)
+        self._tokens = max(0, self._tokens - tokens)
+        self._kv_read = max(0, self._kv_read - steps * kv_tokens)
+        return part
+
+    def told(self) -> Seconds:
+        """All is told: returns the time that was left, and begins anew."""
+        duration = self.duration
+        self.steps, self.duration, self._sequences, self._tokens, self._kv_read = 0, 0.0, 0, 0, 0
+        return duration
