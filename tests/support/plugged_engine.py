@@ -205,10 +205,12 @@ class PluggedEngine:
 
 
 @contextmanager
-def plugged_engine(directory: Path, model: Path, *, blocks: int, block_size: int) -> Iterator[PluggedEngine]:
+def plugged_engine(
+    directory: Path, model: Path, *, blocks: int, block_size: int, max_length: int = 1024, arguments: Sequence[str] = ()
+) -> Iterator[PluggedEngine]:
     path, events = directory / "engine.sock", directory / "events"
     peer = TestPeer(path)
-    arguments = ["--scheduler-cls", "support.recorded_scheduler.JustitiaScheduler"]
+    loaded = ["--scheduler-cls", "support.recorded_scheduler.JustitiaScheduler", *arguments]
     environment = {
         "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
         "JUSTITIA_SOCKET": str(path),
@@ -218,10 +220,10 @@ def plugged_engine(directory: Path, model: Path, *, blocks: int, block_size: int
         with running_vllm(
             directory,
             model,
-            max_length=1024,
+            max_length=max_length,
             block_size=block_size,
             blocks=blocks,
-            arguments=arguments,
+            arguments=loaded,
             environment=environment,
         ) as vllm:
             eventually("the scheduler has connected", lambda: peer.connected)

@@ -27,12 +27,11 @@ STEP_BUDGET = 50.0
 FCFS = next(way for way in measure.WAYS if way.name == "FCFS")
 PICTURE = "engine-completion.svg"
 
-HOW = f"""Written by `make bench-engine`; `benchmarks/justitia_benchmarks/engine/` says what is served and how. Real
-vLLM on
-a CPU with a random model of two layers, float32, {KV_TOKENS:,} tokens of KV. Agent runs of the ten classes with exact
-class counts and arrivals shaped like Mooncake's; prompts and outputs are {SIZE:g} of the recorded ones, tool times
-shrink with the time that steps take. Two tenants, weights {" and ".join(f"{w:g}" for w in WEIGHTS.values())}, ask in
-that proportion.
+HOW = f"""Written by `make bench-engine`; `benchmarks/justitia_benchmarks/engine/` says what is served and how.
+Real vLLM on a CPU with a random model of two layers, float32, {KV_TOKENS:,} tokens of KV. Agent runs of the ten classes
+with exact class counts and arrivals shaped like Mooncake's; prompts and outputs are {SIZE:g} of the recorded ones, tool
+times shrink with the time that steps take. Two tenants, weights {" and ".join(f"{w:g}" for w in WEIGHTS.values())}, ask
+in that proportion.
 
 All ways of one seed follow each other on the same machine; ratios are paired by seed, with a 95 % interval (Student's t
 on logarithms). *Stock vLLM* has no part of ours. *Engine*: our scheduler inside, told directly what the row says,

@@ -1,0 +1,210 @@
+"""What users are promised, on a real vLLM with our scheduler inside. Each promise has a policy that breaks it."""
+
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from justitia_cli.tiny_model import make_tiny_model
+from justitia_scheduling.channel import RunEnded, Snapshot
+from justitia_scheduling.model import RunId, kv_token_time
+from support.plugged_engine import Call, PluggedEngine, plugged_engine
+from support.serving import eventually
+
+SEATS, BLOCK, BLOCKS = 2, 32, 9
+"""Two requests at a time, and eight blocks of KV for them: order decides everything."""
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluggedEngine]:
+    directory = tmp_path_factory.mktemp("promises")
+    model = make_tiny_model(directory / "model")
+    seats = (f"--max-num-seqs={SEATS}",)
+    with plugged_engine(directory, model, blocks=BLOCKS, block_size=BLOCK, max_length=256, arguments=seats) as engine:
+        yield engine
+
+
+class ClosedLoop:
+    """Clients that send single-request runs one after the other, until they are stopped. `made` makes the next call."""
+
+    def __init__(self, engine: PluggedEngine, clients: int, made: Callable[[int], Call]) -> None:
+        self._engine = engine
+        self._made = made
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(i,)) for i in range(clients)]
+        self.answered: Counter[str] = Counter()
+
+    def _send(self, client: int) -> None:
+        with httpx.Client() as http:
+            while not self._over.is_set():
+                call = self._made(client)
+                self._engine.send(call, http)
+                self._engine.peer.send(RunEnded(RunId(call.run or call.key)))
+                self.answered[call.tenant] += 1
+
+    def __enter__(self) -> "ClosedLoop":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def shares_of_service(engine: PluggedEngine, policy: str, weights: dict[str, float], until: float) -> dict[str, float]:
+    """Each tenant's part of what was charged from one snapshot to a later one, at least `until` in all. Every tenant
+    has six clients, so four of its requests wait whatever the other two do.
+    """
+    engine.configure(policy, "weighted-tokens", **weights)
+    rng = random.Random(policy)
+    tenants = list(weights)
+
+    def made(client: int) -> Call:
+        return Call(tenants[client % len(tenants)], [rng.randrange(10, 200) for _ in range(100)], 10)
+
+    def snapshots() -> list[dict[str, Any]]:
+        found = [message.state for message in engine.peer.heard[begun:] if isinstance(message, Snapshot)]
+        return [s for s in found if s["generation"] == engine.generation and set(weights) <= s["service"].keys()]
+
+    def delivered() -> dict[str, float]:
+        first, *_, last = snapshots()
+        return {tenant: last["service"][tenant] - first["service"][tenant] for tenant in tenants}
+
+    begun = len(engine.peer.heard)
+    with ClosedLoop(engine, 6 * len(tenants), made):
+        enough = "so much has been served"
+        eventually(enough, lambda: len(snapshots()) > 2 and sum(delivered().values()) >= until, within=240)
+    served = delivered()
+    return {tenant: service / sum(served.values()) for tenant, service in served.items()}
+
+
+def test_tenants_in_a_closed_loop_get_their_weights_within_five_percent(engine: PluggedEngine) -> None:
+    """Long enough for that: sum of weights * 40 (B + U / least weight), with U = 2 * M and B = U / 4."""
+    weights = {"bronze": 1.0, "silver": 2.0, "gold": 4.0}
+    in_engine = 2.0 * BLOCK * (BLOCKS - 1)
+    enough = sum(weights.values()) * 40 * (in_engine / 4 + in_engine)
+    shares = shares_of_service(engine, "tiered-justitia", weights, enough)
+    for tenant, weight in weights.items():
+        assert shares[tenant] == pytest.approx(weight / sum(weights.values()), rel=0.05), shares
+
+
+def test_by_arrival_the_same_tenants_get_the_same(engine: PluggedEngine) -> None:
+    """Negative control."""
+    shares = shares_of_service(engine, "fcfs", {"bronze": 1.0, "silver": 2.0, "gold": 4.0}, 20_000)
+    assert shares["gold"] < 0.45, shares
+
+
+def spread_of_runs(engine: PluggedEngine, policy: str) -> float:
+    """How many admissions lie between the first and the last one of a run, on average, where 12 runs of four parallel
+    requests are sent in turns: the first request of each run, then the second of each, and so on.
+    """
+    engine.configure(policy, "kv-token-time", gold=1.0)
+    rng = random.Random(policy)
+    calls = [
+        Call("gold", [rng.randrange(10, 200) for _ in range(60)], 30, run=f"{policy}-{run}", cost=4e3)
+        for _ in range(4)
+        for run in range(12)
+    ]
+    run_of = {call.key: call.run for call in calls}
+    engine.send_all(calls)
+    eventually("all are closed", lambda: {c.key for c in engine.peer.closed()} >= run_of.keys())
+    engine.peer.send(*(RunEnded(RunId(str(run))) for run in set(run_of.values())))
+    order = [run_of[admitted.key] for admitted in engine.peer.admitted() if admitted.key in run_of]
+    places = {run: [i for i, other in enumerate(order) if other == run] for run in set(order)}
+    return sum(p[-1] - p[0] - 3 for p in places.values()) / len(places)
+
+
+def test_the_parallel_requests_of_a_run_are_served_together(engine: PluggedEngine) -> None:
+    together, by_arrival = spread_of_runs(engine, "tiered-justitia"), spread_of_runs(engine, "fcfs")
+    assert together < 6
+    assert by_arrival > 2 * together, (together, by_arrival)
+
+
+SMALL = (8, 4)
+LARGE = (60, 50)
+CLIENTS = 8
+
+
+def small_runs_before_the_large_one(engine: PluggedEngine, policy: str, most: int) -> int:
+    """How many small runs of a closed loop are closed before a run that costs a hundred times as much is begun, at
+    most so many.
+    """
+    engine.configure(policy, "kv-token-time", gold=1.0)
+    small, large = kv_token_time(*SMALL), kv_token_time(*LARGE)
+    assert large >= 100 * small
+    rng = random.Random(policy)
+    numbers = itertools.count()
+
+    def made(_: int) -> Call:
+        prompt = [rng.randrange(10, 200) for _ in range(SMALL[0])]
+        return Call("gold", prompt, SMALL[1], run=f"{policy}-small-{next(numbers)}", cost=small)
+
+    waits = Call("gold", [rng.randrange(10, 200) for _ in range(LARGE[0])], LARGE[1], f"{policy}-large", large)
+    with ClosedLoop(engine, CLIENTS, made) as loop:
+        eventually("the small ones wait for each other", lambda: loop.answered["gold"] > 5 * CLIENTS)
+        sent = threading.Thread(target=engine.send_all, args=([waits],))
+        begun, before = len(engine.peer.heard), loop.answered["gold"]
+        sent.start()
+
+        def passed() -> int:
+            return loop.answered["gold"] - before
+
+        def is_begun() -> bool:
+            return any(m.key == waits.key for m in engine.peer.heard[begun:] if hasattr(m, "key"))
+
+        eventually("it is begun, or many have passed it", lambda: is_begun() or passed() >= most, within=240)
+        found = passed()
+    sent.join()
+    engine.peer.send(RunEnded(RunId(f"{policy}-large")))
+    return found
+
+
+def test_a_run_a_hundred_times_as_large_is_not_starved(engine: PluggedEngine) -> None:
+    """Its key is kappa * 99 small runs behind that of one that comes with it, and virtual time passes that when each of
+    the runs that are active has been delivered as much.
+    """
+    active = CLIENTS + 1
+    bound = round(1.2 * 5.0 * 99 * active)
+    passed = small_runs_before_the_large_one(engine, "tiered-justitia", bound)
+    assert passed < bound
+    assert small_runs_before_the_large_one(engine, "srjf", max(2 * CLIENTS, passed)) >= passed, "SRJF starves it"
+
+
+def work_before_the_honest_are_done(engine: PluggedEngine, policy: str, divisor: float) -> tuple[float, float]:
+    """Mean work that the engine had done when an honest run was over, and when a run of the other tenant was. The
+    latter's are forty times as large, and it claims that they cost their `divisor`th part.
+    """
+    engine.configure(policy, "kv-token-time", honest=1.0, other=1.0)
+    rng = random.Random(5)
+    calls = []
+    for tenant, count, (prompt, output) in (("honest", 16, (20, 8)), ("other", 12, (100, 60))):
+        claimed = kv_token_time(prompt, output) / (divisor if tenant == "other" else 1.0)
+        calls += [
+            Call(tenant, [rng.randrange(10, 200) for _ in range(prompt)], output, cost=claimed) for _ in range(count)
+        ]
+    owner = {call.key: call.tenant for call in calls}
+    engine.send_all(calls)
+    eventually("all are closed", lambda: {c.key for c in engine.peer.closed()} >= owner.keys())
+    engine.peer.send(*(RunEnded(RunId(key)) for key in owner))
+    done, work = 0.0, {"honest": 0.0, "other": 0.0}
+    for closed in engine.peer.closed():
+        if closed.key in owner:
+            done += closed.charge
+            work[owner[closed.key]] += done
+    return work["honest"] / 16, work["other"] / 12
+
+
+def test_a_tenant_that_lies_neither_gains_nor_harms_beyond_twofold(engine: PluggedEngine) -> None:
+    honest, other = work_before_the_honest_are_done(engine, "tiered-justitia", 1.0)
+    beside_liar, liar = work_before_the_honest_are_done(engine, "tiered-justitia", 1000.0)
+    assert beside_liar < 2 * honest
+    assert liar > other / 2
+    believed, _ = work_before_the_honest_are_done(engine, "justitia", 1000.0)
+    assert believed > 2 * honest, "the paper's rule believes it"
