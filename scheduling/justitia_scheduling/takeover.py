@@ -8,7 +8,7 @@ Nothing is charged twice.
 """
 
 from justitia_scheduling.model import Seconds
-from justitia_scheduling.policy import OpenRun, Policy, Status
+from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
 
 
 def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) -> None:
@@ -17,7 +17,8 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
         new.set_weight(tenant, weight, now)
     if old.capacity is not None:
         new.set_capacity(old.capacity, now)
-    for each in sorted([*old.runs.values(), *old.requests.values()], key=lambda opened: opened.sequence):
+    arrived: list[OpenRun | OpenRequest] = [*old.runs.values(), *old.requests.values()]
+    for each in sorted(arrived, key=lambda opened: opened.sequence):
         if isinstance(each, OpenRun):
             new.run_arrived(each.run, each.arrival)
             new.runs[each.id].aborted = each.aborted
