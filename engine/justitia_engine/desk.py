@@ -1,16 +1,23 @@
 """Between the scheduler and the policy: applies what the sidecar told, answers what the engine asks, never raises.
 
+The engine's thread hears the sidecar at the beginning of each step. While there is none, the link's thread does, so
+that an idle engine is configured, shown and asked as a busy one is. `lock` keeps the two apart: the scheduler holds it
+while it schedules or updates, and the other thread takes it only where nobody holds it and no step is under way, for
+a few messages at a time.
+
 Where the policy, or its host, raises, it is dismissed: its error is logged and counted, the sidecar is told, and the
 engine serves by arrival until a configuration comes. Then a new policy is told all that is open.
 """
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from justitia_engine.host import EngineHost, Produced, SequenceName
-from justitia_engine.link import Link, Log
+from justitia_engine.link import Link
 from justitia_engine.untold import StepDone
 from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, Queue, RunEnded, Snapshot, Ticket
 from justitia_scheduling.cost import EngineTime
@@ -20,6 +27,10 @@ from justitia_scheduling.policy import Policy
 from justitia_scheduling.step_time import PRIOR
 
 SNAPSHOT_EVERY: Seconds = 1.0
+IDLE_AFTER: Seconds = 0.05
+"""Since the last step heard what was told."""
+MOST_AT_ONCE = 100
+"""Messages that are heard between steps while the engine, if it wants to begin one, has to wait."""
 
 T = TypeVar("T")
 
@@ -35,16 +46,21 @@ class OpenSequence:
 
 
 class Desk:
-    """`open_sequences` lists what the engine has, oldest first; `produced` counts the output of one of them."""
+    """`open_sequences` lists what the engine has, oldest first; `produced` counts the output of one of them; `in_step`
+    tells whether the engine works on any.
+    """
 
     def __init__(
         self,
         link: Link,
         kv_tokens: Tokens,
         open_sequences: Callable[[], Iterable[OpenSequence]],
+        *,
         produced: Produced,
-        log: Log,
+        in_step: Callable[[], bool],
+        log: logging.Logger,
     ) -> None:
+        self.lock = threading.RLock()
         self._produced = produced
         self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())
         self.failures = 0
@@ -52,7 +68,9 @@ class Desk:
         self._link = link
         self._kv_tokens = kv_tokens
         self._open_sequences = open_sequences
+        self._in_step = in_step
         self._log = log
+        self._heard = 0.0
         self._generation = -1
         self._sidecar = ""
         self._next_snapshot = 0.0
@@ -90,16 +108,13 @@ class Desk:
 
     def settle(self, arrived: Sequence[tuple[SequenceName, Tokens]]) -> None:
         """Before a step is scheduled: what the sidecar told, then what has been queued since."""
-        now = self.now()
-        for _ in range(len(self._link.inbox)):
-            self._hear(self._link.inbox.popleft(), now)
-        for name, prompt_tokens in arrived:
-            self._guarded(lambda host, n=name, p=prompt_tokens: host.queued(n, p, now))  # type: ignore[misc]
-        self._guarded(lambda host: host.policy.time_passed(now))
-        if now >= self._next_snapshot:
-            self._next_snapshot = now + SNAPSHOT_EVERY
-            self._guarded(lambda host: host.tell(now))
-            self._link.send(Snapshot(self.state()))
+        with self.lock:
+            now = self._heard = self.now()
+            self._hear_told(len(self._link.inbox), now)
+            for name, prompt_tokens in arrived:
+                self._guarded(lambda host, n=name, p=prompt_tokens: host.queued(n, p, now))  # type: ignore[misc]
+            self._guarded(lambda host: host.policy.time_passed(now))
+            self._show(now)
 
     def admitted(self, sequence: RequestId, cached: Tokens) -> None:
         self._send(self._guarded(lambda host: host.admitted(sequence, cached, self.now())))
@@ -117,11 +132,26 @@ class Desk:
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool) -> None:
         self._send(self._guarded(lambda host: host.closed(sequence, produced, finished, self.now())))
 
+    # What the link's thread does.
+
+    def between_steps(self) -> None:
+        """Where no step comes: what the sidecar told. Never waits for the engine."""
+        now = self.now()
+        due = self._link.inbox or now >= self._next_snapshot
+        if not due or now < self._heard + IDLE_AFTER or not self.lock.acquire(blocking=False):
+            return
+        try:
+            if not self._in_step():
+                self._hear_told(min(len(self._link.inbox), MOST_AT_ONCE), now)
+                self._show(now)
+        finally:
+            self.lock.release()
+
     # What people ask.
 
     def state(self) -> dict[str, Any]:
         """Of the policy and of the channel; times in seconds."""
-        link, host = self._link, self.host
+        link = self._link
         state: dict[str, Any] = {
             "generation": self._generation,
             "failures": self.failures,
@@ -133,28 +163,36 @@ class Desk:
             "decisionSeconds": self._decision_seconds,
             "kvTokens": self._kv_tokens,
         }
-        if host is not None:
-            state |= host.state()
-        return state
+        return state | (self._guarded(lambda host: host.state()) or {})
 
     # How.
 
     def _guarded(self, act: Callable[[EngineHost], T]) -> T | None:
-        host = self.host
-        if host is None:
-            return None
-        try:
-            return act(host)
-        except Exception as error:
-            self._dismiss(error)
-            return None
+        with self.lock:
+            if self.host is None:
+                return None
+            try:
+                return act(self.host)
+            except Exception as error:
+                self._dismiss(error)
+                return None
 
     def _dismiss(self, error: Exception) -> None:
         self.host = None
         self.failures += 1
         self.failure = repr(error)
-        self._log(f"the policy failed and is dismissed, requests are served as they arrived: {error!r}")
+        self._log.error("the policy failed and is dismissed, requests are served as they arrived: %r", error)
         self._next_snapshot = 0.0
+
+    def _hear_told(self, messages: int, now: Seconds) -> None:
+        for _ in range(messages):
+            self._hear(self._link.inbox.popleft(), now)
+
+    def _show(self, now: Seconds) -> None:
+        if now >= self._next_snapshot:
+            self._next_snapshot = now + SNAPSHOT_EVERY
+            self._guarded(lambda host: host.tell(now))
+            self._link.send(Snapshot(self.state()))
 
     def _hear(self, message: object, now: Seconds) -> None:
         match message:
@@ -173,16 +211,24 @@ class Desk:
 
     def _configure(self, told: Configure, now: Seconds) -> None:
         """A configuration that is not valid leaves the one in force."""
+        before = None if self.host is None else self.host.policy
         try:
             host = self.host or self._fresh(now)
             host.configure(told, now)
         except ValueError as error:
-            self._log(f"configuration {told.generation} is not put in force: {error}")
+            self._log.error("configuration %d is not put in force: %s", told.generation, error)
         except Exception as error:
             self._dismiss(error)
         else:
             self.host = host
             self._generation = told.generation
+            if host.policy is not before:
+                self._log.info(
+                    "policy %s is in force by configuration %d, tenants are charged %s",
+                    told.policy,
+                    told.generation,
+                    host.policy.cost_model.unit,
+                )
 
     def _by_arrival(self, kv_tokens: Tokens, now: Seconds) -> EngineHost:
         """A host before any configuration."""

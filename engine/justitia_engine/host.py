@@ -31,6 +31,7 @@ from justitia_scheduling.model import (
 from justitia_scheduling.policy import Policy, Status
 from justitia_scheduling.registry import build_cost_model, build_policy
 from justitia_scheduling.step_time import StepTimeFit
+from justitia_scheduling.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
 
@@ -81,6 +82,18 @@ Produced = Callable[[RequestId], Tokens]
 """Output tokens of a sequence that the engine has, in all."""
 
 
+def _bounds_of_gamma(named: Policy, told: Configure) -> tuple[float, float]:
+    """What is told, else what the estimate has by itself. Raises ValueError."""
+    if told.gamma is None:
+        return LOWEST, HIGHEST
+    if not isinstance(named, Boosted):
+        raise ValueError(f"policy {told.policy} has no gamma, and bounds of it are told: {told.gamma}")
+    if len(told.gamma) != 2:
+        raise ValueError(f"bounds of gamma must be two, lowest and highest, and they are {told.gamma}")
+    named.tail.bound(*told.gamma)
+    return told.gamma[0], told.gamma[1]
+
+
 class EngineHost:
     """One policy, told everything once. `fit` learns the engine's step time."""
 
@@ -104,10 +117,13 @@ class EngineHost:
         named = build_policy(told.policy, build_cost_model(told.cost_model, self.fit.step_time))
         if any(weight <= 0 for weight in told.weights.values()):
             raise ValueError(f"weights must be positive: {told.weights}")
+        lowest, highest = _bounds_of_gamma(named, told)
         self.tell(now)
         if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
             carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
             policy = self.policy = named
+        if isinstance(policy, Boosted):
+            policy.tail.bound(lowest, highest)
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
             if policy.weight(TenantId(tenant)) != weight:
                 policy.set_weight(TenantId(tenant), weight, now)

@@ -1,9 +1,11 @@
 """The Unix socket to the sidecar, served by two threads of its own, so that nothing in a step touches a socket.
 
-The reader puts what comes into `inbox`; the sender takes what is in `outbox`, every `PACE` seconds. Both are bounded:
-beyond `MOST` messages the oldest are dropped, and counted. When the connection ends, the link connects again.
+The reader puts what comes into `inbox`; the sender takes what is in `outbox`, every `PACE` seconds, and lets the desk
+hear what no step has taken. Both are bounded: beyond `MOST` messages the oldest are dropped, and counted. When the
+connection ends, the link connects again.
 """
 
+import contextlib
 import socket
 import threading
 import uuid
@@ -26,6 +28,7 @@ MOST = 50_000
 PACE: Seconds = 0.005
 RETRY: Seconds = 0.5
 _READ = 1 << 16
+_MOST_AT_ONCE = 1000
 
 Log = Callable[[str], None]
 
@@ -43,10 +46,12 @@ class Link:
         self._path = path
         self._hello = encode(Hello(VERSION, uuid.uuid4().hex, about))
         self._log = log
+        self._logged: set[str] = set()
         self._closed = threading.Event()
 
-    def start(self) -> None:
-        threading.Thread(target=self._serve, name="justitia-link", daemon=True).start()
+    def start(self, between: Callable[[], None]) -> None:
+        """`between` is called about every `PACE` seconds while there is a sidecar, by the sender."""
+        threading.Thread(target=self._serve, args=(between,), name="justitia-link", daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
@@ -58,25 +63,22 @@ class Link:
 
     # In the link's own threads.
 
-    def _serve(self) -> None:
+    def _serve(self, between: Callable[[], None]) -> None:
         """Connect, converse, connect again."""
-        told = ""
         while not self._closed.is_set():
             try:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                     peer.connect(self._path)
-                    told = ""
-                    self._converse(peer)
+                    self._converse(peer, between)
             except (OSError, ChannelError) as error:
-                if str(error) != told:
-                    self._log(f"no sidecar at {self._path}: {error}; requests without tickets have the lowest weight")
-                    told = str(error)
+                problem = f"no sidecar at {self._path}: {error}; requests without tickets have the lowest weight"
+                self._log_once(problem, problem)
             self._closed.wait(RETRY)
 
-    def _converse(self, peer: socket.socket) -> None:
+    def _converse(self, peer: socket.socket, between: Callable[[], None]) -> None:
         peer.sendall(self._hello)
         over = threading.Event()
-        sender = threading.Thread(target=self._send, args=(peer, over), name="justitia-link-out", daemon=True)
+        sender = threading.Thread(target=self._send, args=(peer, over, between), name="justitia-link-out", daemon=True)
         sender.start()
         self.connected = True
         try:
@@ -94,23 +96,43 @@ class Link:
             message = decode(line)
         except ChannelError as error:
             self.malformed += 1
-            self._log(f"the sidecar sent {error}")
+            self._log_once("malformed", f"the sidecar sent {error}")
             return
-        if isinstance(message, Hello) and message.version != VERSION:
-            raise ChannelError(f"the sidecar speaks version {message.version}, not {VERSION}", fatal=True)
+        if isinstance(message, Hello):
+            if message.version != VERSION:
+                raise ChannelError(f"the sidecar speaks version {message.version}, not {VERSION}", fatal=True)
+            self._logged.clear()
         self.dropped_in += len(self.inbox) == MOST
         self.inbox.append(message)
 
-    def _send(self, peer: socket.socket, over: threading.Event) -> None:
-        while not over.wait(PACE):
-            lines = []
-            for _ in range(len(self.outbox)):
-                try:
-                    lines.append(encode(self.outbox.popleft()))
-                except ChannelError as error:
-                    self.dropped_out += 1
-                    self._log(f"not told to the sidecar: {error}")
+    def _send(self, peer: socket.socket, over: threading.Event, between: Callable[[], None]) -> None:
+        """Never waits for a peer that does not read: what it has not taken is offered again, and the rest collects."""
+        left = memoryview(b"")
+        while not (over.wait(PACE) or self._closed.is_set()):
+            between()
+            left = left or memoryview(self._lines())
             try:
-                peer.sendall(b"".join(lines))
+                left = left[peer.send(left, socket.MSG_DONTWAIT) :] if left else left
+            except BlockingIOError:
+                continue
             except OSError:
-                return
+                break
+        with contextlib.suppress(OSError):  # the peer may be gone already
+            peer.shutdown(socket.SHUT_RDWR)  # so that the reader hears of it too
+
+    def _lines(self) -> bytes:
+        """Some of what is to be sent."""
+        lines = []
+        for _ in range(min(len(self.outbox), _MOST_AT_ONCE)):
+            try:
+                lines.append(encode(self.outbox.popleft()))
+            except (ChannelError, TypeError) as error:
+                self.dropped_out += 1
+                self._log_once("unsent", f"not told to the sidecar: {error}")
+        return b"".join(lines)
+
+    def _log_once(self, kind: str, problem: str) -> None:
+        """What is of one kind is logged once and counted from then on, until another sidecar has come."""
+        if kind not in self._logged:
+            self._logged.add(kind)
+            self._log(problem)

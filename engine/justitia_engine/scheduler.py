@@ -34,7 +34,7 @@ LAST, VICTIM = 0, 1
 _ID = re.compile(r"(?:(\d+)_)?(?:chat)?cmpl-([0-9a-f]{32})(?:-(\d+))?-[0-9a-f]{8}")
 _SEQUENCES_PER_PROMPT = 1 << 16
 
-logger = init_logger(__name__)
+logger = init_logger(f"vllm.{__name__}")  # vLLM formats and shows what is below its own name
 
 
 @dataclass(slots=True)
@@ -63,7 +63,14 @@ class JustitiaScheduler(AsyncScheduler):
         parallel = self.parallel_config.data_parallel_index
         about = {"vllm": vllm.__version__, "kvTokens": kv_tokens, "blockSize": self.block_size, "index": parallel}
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
-        self.desk = Desk(self._link, kv_tokens, self._open_sequences, self._produced, logger.error)
+        self.desk = Desk(
+            self._link,
+            kv_tokens,
+            self._open_sequences,
+            produced=self._produced,
+            in_step=lambda: bool(self._planned),
+            log=logger,
+        )
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
         self._most_prompt_blocks = -(-self.max_num_scheduled_tokens // self.block_size)
         self._kv_blocks = pool.num_gpu_blocks - 1
@@ -71,22 +78,24 @@ class JustitiaScheduler(AsyncScheduler):
         self._planned: dict[int, _Planned] = {}
         self._over: list[tuple[Request, bool]] = []
         self._last_end: Seconds = 0.0
-        self._link.start()
+        self._link.start(self.desk.between_steps)
 
     # The order of a step.
 
     def add_request(self, request: Request) -> None:
         request.priority = LAST
-        super().add_request(request)
+        with self.desk.lock:
+            super().add_request(request)
 
     def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
-        heard = [r for r in self.waiting.arrived if not (_compiling(r) or r.is_finished())]
-        self.desk.settle([(sequence_name(r.request_id), r.num_prompt_tokens) for r in heard])
-        self.waiting.arrived = [r for r in self.waiting.arrived if _compiling(r)]
-        if self.desk.evicts:
-            self._make_room()
-        self._name_victim()
-        return super().schedule(throttle_prefills)
+        with self.desk.lock:
+            heard = [r for r in self.waiting.arrived if not (_compiling(r) or r.is_finished())]
+            self.desk.settle([(sequence_name(r.request_id), r.num_prompt_tokens) for r in heard])
+            self.waiting.arrived = [r for r in self.waiting.arrived if _compiling(r)]
+            if self.desk.evicts:
+                self._make_room()
+            self._name_victim()
+            return super().schedule(throttle_prefills)
 
     def _update_after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         tokens = scheduler_output.num_scheduled_tokens
@@ -99,18 +108,20 @@ class JustitiaScheduler(AsyncScheduler):
     def update_from_output(
         self, scheduler_output: SchedulerOutput, model_runner_output: ModelRunnerOutput
     ) -> dict[int, EngineCoreOutputs]:
-        planned = self._planned.pop(id(scheduler_output), None)
-        outputs = super().update_from_output(scheduler_output, model_runner_output)
-        if planned is not None:
-            self._account(planned)
-        self._close()
-        self.desk.step_is_over()
-        return outputs
+        with self.desk.lock:
+            planned = self._planned.pop(id(scheduler_output), None)
+            outputs = super().update_from_output(scheduler_output, model_runner_output)
+            if planned is not None:
+                self._account(planned)
+            self._close()
+            self.desk.step_is_over()
+            return outputs
 
     def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
-        aborted = super().finish_requests(request_ids, finished_status)
-        self._close()
-        return aborted
+        with self.desk.lock:
+            aborted = super().finish_requests(request_ids, finished_status)
+            self._close()
+            return aborted
 
     # What vLLM does with a request on its way.
 

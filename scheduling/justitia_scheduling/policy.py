@@ -88,7 +88,8 @@ class OpenRequest:
 
     It was `charged` so much, in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was
     first admitted: they cost it nothing. `prefilled` prompt tokens have been processed for it and `produced` output
-    tokens made, each counted once in its life.
+    tokens made, each counted once in its life. It has `begun` once it was admitted, and waits, or waited, since the
+    event of number `waits_since`: its arrival or a preemption.
     """
 
     request: Request
@@ -101,10 +102,13 @@ class OpenRequest:
     preemptions: int = 0
     cached: Tokens = 0
     charged: float = 0.0
+    begun: bool = False
+    waits_since: int = field(init=False)
     id: RequestId = field(init=False)
     tenant: TenantId = field(init=False)
 
     def __post_init__(self) -> None:
+        self.waits_since = self.sequence
         self.id, self.tenant = self.request.id, self.run.tenant
 
     @property
@@ -189,11 +193,26 @@ class Policy(ABC):
     def request_arrived(self, request: Request, now: Seconds) -> None:
         if request.id in self.requests:
             raise EventOrderError(f"request {request.id!r} has arrived already")
-        run = self._run(request.run)
-        opened = OpenRequest(request, run, self._next(), now)
-        self.requests[request.id] = opened
-        run.requests.add(request.id)
-        self.on_waiting(opened, now)
+        self._take_in(OpenRequest(request, self._run(request.run), self._next(), now))
+
+    def request_resumed(self, before: OpenRequest, charged: float) -> None:
+        """A request of which another policy has heard first: it arrived and waits, and what was done for it is done.
+
+        It has been `charged` so much, in this policy's unit. Its admission is not charged again.
+        """
+        self._take_in(
+            OpenRequest(
+                before.request,
+                self._run(before.run.id),
+                self._next(),
+                before.arrival,
+                prefilled=before.prefilled,
+                produced=before.produced,
+                cached=before.cached,
+                charged=charged,
+                begun=before.begun,
+            )
+        )
 
     def admitted(self, request_id: RequestId, now: Seconds, cached_tokens: Tokens = 0) -> None:
         """The request joins the batch. `cached_tokens` of its prompt were in the prefix cache: they cost nothing."""
@@ -205,7 +224,8 @@ class Policy(ABC):
         request.status = Status.RUNNING
         self.running[request_id] = request
         self.on_left_queue(request, now)
-        if not request.preemptions:
+        if not request.begun:
+            request.begun = True
             request.cached = cached_tokens
             self._charge(request, self.cost_model.admission(request.request.prompt_tokens - cached_tokens))
 
@@ -248,6 +268,7 @@ class Policy(ABC):
         del self.running[request_id]
         request.status = Status.WAITING
         request.preemptions += 1
+        request.waits_since = self._next()
         self.on_waiting(request, now)
 
     def finished(self, request_id: RequestId, now: Seconds) -> None:
@@ -307,6 +328,11 @@ class Policy(ABC):
     def _next(self) -> int:
         self._sequence += 1
         return self._sequence
+
+    def _take_in(self, request: OpenRequest) -> None:
+        self.requests[request.id] = request
+        request.run.requests.add(request.id)
+        self.on_waiting(request, request.arrival)
 
     def _charge(self, request: OpenRequest, charge: float) -> None:
         if charge:

@@ -1,13 +1,14 @@
-"""Replacing the policy while requests wait: the new one learns of every open run and request, in order.
+"""Replacing the policy while requests wait: the new one is told of every open run and request, as it came to pass.
 
-Carried: runs with the KV token-time that they have attained, requests with their state and tokens, weights, KV space
-and, where the cost model stays the same, every tenant's service. Not carried, because only the old policy can read it:
-tags, lifts and estimates; the new policy makes its own from the day it takes over. Nothing is charged twice.
+Carried: runs with their arrival and the KV token-time that they have attained; requests with their arrival, state,
+tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, KV space; and,
+where the cost model stays the same, what every request was charged and every tenant's service. Not carried, because
+only the old policy can read it: tags, lifts and estimates; the new policy makes its own from the day it takes over.
+Nothing is charged twice.
 """
 
-from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.model import Seconds
-from justitia_scheduling.policy import Policy, Status
+from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
 
 
 def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) -> None:
@@ -16,21 +17,31 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
         new.set_weight(tenant, weight, now)
     if old.capacity is not None:
         new.set_capacity(old.capacity, now)
-    cost_model, new.cost_model = new.cost_model, KVTokenTimeCost()  # which charges nothing at admission
-    for run in sorted(old.runs.values(), key=lambda r: r.sequence):
-        new.run_arrived(run.run, now)
-        new.runs[run.id].aborted = run.aborted
-    for request in sorted(old.requests.values(), key=lambda r: r.sequence):
-        new.request_arrived(request.request, now)
-        if request.status is Status.RUNNING:
-            new.admitted(request.id, now)
-        opened = new.requests[request.id]
-        opened.prefilled, opened.produced, opened.cached = request.prefilled, request.produced, request.cached
+    arrived: list[OpenRun | OpenRequest] = [*old.runs.values(), *old.requests.values()]
+    for each in sorted(arrived, key=lambda opened: opened.sequence):
+        if isinstance(each, OpenRun):
+            new.run_arrived(each.run, each.arrival)
+            new.runs[each.id].aborted = each.aborted
+        else:
+            new.request_resumed(each, each.charged if keep_service else 0.0)
+    new.time_passed(now)
+    _admit_and_preempt(old, new, now)
     attained = {run.id: run.kv_token_time for run in old.runs.values() if run.kv_token_time}
     for run_id, cost in attained.items():
         new.runs[run_id].kv_token_time = new.runs[run_id].attained = cost
     if attained:
         new.on_delivered(attained, now)
-    new.cost_model = cost_model
     if keep_service:
         new.service.update(old.service)
+
+
+def _admit_and_preempt(old: Policy, new: Policy, now: Seconds) -> None:
+    """What was preempted is preempted again, once for all its times: first what has lost its KV first. Then the batch
+    is what it was, in the order in which it was joined.
+    """
+    for request in sorted((r for r in old.requests.values() if r.preemptions), key=lambda r: r.waits_since):
+        new.admitted(request.id, now)
+        new.preempted(request.id, now)
+        new.requests[request.id].preemptions = request.preemptions
+    for request_id in old.running:
+        new.admitted(request_id, now)

@@ -61,7 +61,7 @@ class PredictedVTC(VTC):
             return
         prompt = request.request.prompt_tokens - request.cached
         whole = self.cost_model.whole(prompt, self.predicted_output(request), len(self.running))
-        advance = whole - self.cost_model.admission(prompt)
+        advance = whole - request.charged
         if advance > 0:
             weight = self.weight(request.tenant)
             self._advances[request_id] = _Advance(advance, weight)

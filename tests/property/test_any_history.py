@@ -1,5 +1,5 @@
 """Every policy in an engine of its own, whatever happens: runs with next stages, clients that give up, preemption,
-changes of weight, time without progress and progress without a duration.
+changes of weight, time without progress and progress without a duration; and changes of the policy itself.
 
 Books of the engine's own show that it is never left idle or half empty while the policy's head would fit, that no
 token is produced twice, that virtual time and tenants' service never fall, and that it can be drained at any time.
@@ -13,10 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from justitia_scheduling.cost import EngineTime, StepTime
+from justitia_scheduling.cost import CostModel, EngineTime, StepTime, WeightedTokens
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
 from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_scheduling.takeover import carry_over
 
 CAPACITY = 100
 TENANTS = [TenantId(f"t{i}") for i in range(3)]
@@ -39,10 +40,11 @@ class Asked:
 
 class Engine(RuleBasedStateMachine):
     policy_name: str
+    cost_model: CostModel = EngineTime(StepTime(0.01, 0.001, 0.00001))
 
     def __init__(self) -> None:
         super().__init__()
-        self.policy: Policy = build_policy(self.policy_name, EngineTime(StepTime(0.01, 0.001, 0.00001)))
+        self.policy: Policy = build_policy(self.policy_name, self.cost_model)
         self.policy.set_capacity(CAPACITY, 0)
         self.now, self.virtual_time, self.busy = 0.0, 0.0, 0.0
         self.asked: dict[RequestId, Asked] = {}
@@ -204,6 +206,69 @@ class Engine(RuleBasedStateMachine):
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_history_is_served(name: str) -> None:
     machine = type(f"{name} engine", (Engine,), {"policy_name": name})
+    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40, deadline=None))
+
+
+ORDERED_BY_WHAT_IS_CARRIED = {"fcfs", "sarathi", "parrot", "mlfq", "srpt", "sjf"}
+"""Policies whose order follows from the open requests alone, where each is told its length."""
+
+
+def books(policy: Policy) -> tuple[object, ...]:
+    """All that a change of policy must keep."""
+
+    def of_run(run: OpenRun) -> tuple[object, ...]:
+        return (run.run, run.arrival, run.kv_token_time, run.aborted, run.requests)
+
+    def of_request(request: OpenRequest) -> tuple[object, ...]:
+        done = (request.prefilled, request.produced, request.preemptions, request.cached, request.charged)
+        return (request.request, request.run.id, request.arrival, request.status, request.begun, *done)
+
+    requests = policy.requests.values()
+    return (
+        {run.id: of_run(run) for run in policy.runs.values()},
+        {request.id: of_request(request) for request in requests},
+        [r.id for r in sorted(requests, key=lambda r: r.sequence)],
+        [r.id for r in sorted(requests, key=lambda r: r.waits_since) if r.preemptions],
+        list(policy.running),
+        policy.service,
+        policy.weights,
+        policy.capacity,
+    )
+
+
+class ChangingEngine(Engine):
+    """Weighted tokens, so that what a request must have been charged by now is known to the token."""
+
+    cost_model = WeightedTokens()
+
+    @rule(name=st.sampled_from(sorted(POLICIES)))
+    def the_policy_changes(self, name: str) -> None:
+        old, new = self.policy, build_policy(name, self.cost_model)
+        before = books(old)
+        carry_over(old, new, self.now, keep_service=True)
+        assert books(new) == before == books(old)
+        assert (new.head() is not None) == any(new.waiting()) or new.held_until() is not None
+        assert sorted(new.order()) == sorted(r.id for r in new.waiting())
+        if type(old) is type(new) and name in ORDERED_BY_WHAT_IS_CARRIED:
+            assert new.order() == old.order()
+        self.policy = new
+        self.virtual_time = 0.0
+        self.admit()
+
+    @rule()
+    def the_policy_is_made_anew(self) -> None:
+        self.the_policy_changes(next(name for name, made in POLICIES.items() if made is type(self.policy)))
+
+    @invariant()
+    def each_token_was_charged_once(self) -> None:
+        for request, asked in self.asked.items():
+            opened = self.policy.requests[request]
+            assert opened.charged == (asked.prompt if opened.begun else 0) + 2 * asked.produced
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_whatever_the_policy_is_changed_to_nothing_is_lost_or_charged_twice(name: str) -> None:
+    machine = type(f"changing {name} engine", (ChangingEngine,), {"policy_name": name})
     run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40, deadline=None))
 
 
