@@ -2,7 +2,8 @@
 
 Carried: runs with the KV token-time that they have attained, requests with their state and tokens, weights, KV space
 and, where the cost model stays the same, every tenant's service. Not carried, because only the old policy can read it:
-tags, lifts and estimates; the new policy makes its own from the day it takes over. Nothing is charged twice.
+tags, lifts and estimates; the new policy makes its own from the day it takes over. Nothing is charged twice. What is
+counted for people goes on: tenants' KV token-time, and revisions.
 """
 
 from justitia_scheduling.cost import KVTokenTimeCost
@@ -32,5 +33,7 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
     if attained:
         new.on_delivered(attained, now)
     new.cost_model = cost_model
+    new.kv_token_time.update(old.kv_token_time)
+    new.revisions = old.revisions
     if keep_service:
         new.service.update(old.service)
