@@ -6,12 +6,12 @@ engine serves by arrival until a configuration comes. Then a new policy is told 
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from justitia_engine.host import EngineHost, SequenceName, Work
+from justitia_engine.explain import EngineView, explain
+from justitia_engine.host import EngineHost, OpenSequence, SequenceName, Work
 from justitia_engine.link import Link, Log
-from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, Queue, RunEnded, Snapshot, Ticket
+from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import RequestId, Seconds, Tokens
@@ -23,21 +23,18 @@ SNAPSHOT_EVERY: Seconds = 1.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSequence:
-    """What the engine has, for a policy that comes later."""
-
-    name: SequenceName
-    prompt_tokens: Tokens
-    produced: Tokens
-    running: bool
-
-
 class Desk:
-    """`open_sequences` lists what the engine has, oldest first."""
+    """`open_sequences` lists what the engine has, oldest first. `view` tells what the engine sees of its queue, as much
+    as people ask for.
+    """
 
     def __init__(
-        self, link: Link, kv_tokens: Tokens, open_sequences: Callable[[], Iterable[OpenSequence]], log: Log
+        self,
+        link: Link,
+        kv_tokens: Tokens,
+        open_sequences: Callable[[], Iterable[OpenSequence]],
+        view: Callable[[int], EngineView],
+        log: Log,
     ) -> None:
         self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())
         self.failures = 0
@@ -45,12 +42,14 @@ class Desk:
         self._link = link
         self._kv_tokens = kv_tokens
         self._open_sequences = open_sequences
+        self._view = view
         self._log = log
         self._generation = -1
         self._sidecar = ""
         self._next_snapshot = 0.0
         self._decisions = 0
         self._decision_seconds = 0.0
+        self._longest_decision = 0.0
 
     @staticmethod
     def now() -> Seconds:
@@ -62,11 +61,13 @@ class Desk:
         started = time.perf_counter()
         head = self._guarded(lambda host: host.policy.head())
         self._decisions += 1
-        self._decision_seconds += time.perf_counter() - started
+        took = time.perf_counter() - started
+        self._decision_seconds += took
+        self._longest_decision = max(self._longest_decision, took)
         return head
 
-    def order(self) -> list[RequestId]:
-        return self._guarded(lambda host: host.policy.order()) or []
+    def order(self, limit: int | None = None) -> list[RequestId]:
+        return self._guarded(lambda host: host.policy.order(limit)) or []
 
     def victim(self) -> RequestId | None:
         return self._guarded(lambda host: host.policy.victim())
@@ -102,16 +103,23 @@ class Desk:
     def preempted(self, sequence: RequestId) -> None:
         self._guarded(lambda host: host.preempted(sequence, self.now()))
 
+    def evicted(self) -> None:
+        """What the policy let go has been preempted."""
+        if self.host is not None:
+            self.host.counters.evictions += 1
+
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool) -> None:
         self._send(self._guarded(lambda host: host.closed(sequence, produced, finished, self.now())))
 
     # What people ask.
 
     def state(self) -> dict[str, Any]:
-        """Of the policy and of the channel; times in seconds."""
+        """Of the policy and of the channel; times in seconds. `longest...` are those since the last snapshot."""
         link, host = self._link, self.host
+        longest_decision, self._longest_decision = self._longest_decision, 0.0
         state: dict[str, Any] = {
             "generation": self._generation,
+            "dismissed": host is None,
             "failures": self.failures,
             "failure": self.failure,
             "malformed": link.malformed,
@@ -119,6 +127,7 @@ class Desk:
             "droppedOut": link.dropped_out,
             "decisions": self._decisions,
             "decisionSeconds": self._decision_seconds,
+            "longestDecision": longest_decision,
             "kvTokens": self._kv_tokens,
         }
         if host is not None:
@@ -157,7 +166,7 @@ class Desk:
                     self._sidecar = instance
                     self._guarded(lambda host: host.end_runs(now))
             case AskQueue(limit):
-                self._answer(limit)
+                self._answer(limit, now)
 
     def _configure(self, told: Configure, now: Seconds) -> None:
         """A configuration that is not valid leaves the one in force."""
@@ -186,10 +195,12 @@ class Desk:
                 host.admitted(each.name.id, 0, now)
         return host
 
-    def _answer(self, limit: int) -> None:
-        explained = self._guarded(lambda host: host.explain(limit)) or []
-        waiting = self._guarded(lambda host: host.waiting) or 0
-        self._link.send(Queue(waiting, explained))
+    def _answer(self, limit: int, now: Seconds) -> None:
+        """A look changes nothing: where it fails, the policy stays in force, and there is no answer."""
+        try:
+            self._link.send(explain(self.host, self._view(limit), limit, now))
+        except Exception as error:
+            self._log(f"the queue cannot be explained: {error!r}")
 
     def _send(self, message: Admitted | Closed | None) -> None:
         if message is not None:

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import vllm
@@ -23,10 +24,12 @@ from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from justitia_engine.desk import Desk, OpenSequence
-from justitia_engine.host import SequenceName, Work
+from justitia_engine.desk import Desk
+from justitia_engine.explain import EngineView
+from justitia_engine.host import OpenSequence, SequenceName, Work
 from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
+from justitia_scheduling.channel import Waits
 from justitia_scheduling.model import RequestId, Seconds, Tokens
 
 LAST, VICTIM = 0, 1
@@ -63,7 +66,7 @@ class JustitiaScheduler(AsyncScheduler):
         parallel = self.parallel_config.data_parallel_index
         about = {"vllm": vllm.__version__, "kvTokens": kv_tokens, "blockSize": self.block_size, "index": parallel}
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
-        self.desk = Desk(self._link, kv_tokens, self._open_sequences, logger.error)
+        self.desk = Desk(self._link, kv_tokens, self._open_sequences, self._view, logger.error)
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
         self._most_prompt_blocks = -(-self.max_num_scheduled_tokens // self.block_size)
         self._processed: dict[str, int] = {}
@@ -173,11 +176,14 @@ class JustitiaScheduler(AsyncScheduler):
                 return
             self.running.remove(request)
             self._preempt_request(request, time.monotonic())
+            self.desk.evicted()
 
     def _fits(self, request: Request) -> bool:
         blocks = -(-(request.num_tokens + 1) // self.block_size)
-        has_seat = len(self.running) < self.max_num_active_reqs
-        return has_seat and blocks <= self.kv_cache_manager.block_pool.get_num_free_blocks()
+        return self._has_seat() and blocks <= self.kv_cache_manager.block_pool.get_num_free_blocks()
+
+    def _has_seat(self) -> bool:
+        return len(self.running) < self.max_num_active_reqs
 
     def _has_blocks(self, request: Request) -> bool:
         return any(self.kv_cache_manager.get_blocks(request.request_id).blocks)
@@ -187,8 +193,25 @@ class JustitiaScheduler(AsyncScheduler):
         unheard = {request.request_id for request in self.waiting.arrived}
         for request in self.requests.values():
             if request.request_id not in unheard:
-                name, running = sequence_name(request.request_id), request.status is RequestStatus.RUNNING
-                yield OpenSequence(name, request.num_prompt_tokens, request.num_output_tokens, running)
+                yield _open(request)
+
+    def _view(self, limit: int) -> EngineView:
+        """What is queued has been through a step."""
+        no_space = bool(self.waiting) and self._has_seat() and not self._fits(self.waiting.peek_request())
+        obstacle = Waits.NO_KV_SPACE if no_space else Waits.ENGINE_BUSY
+        prepared = [_open(request) for request in self.waiting.arrived if _compiling(request)]
+        if self.desk.host is not None:
+            return EngineView(obstacle, prepared)
+        waiting = (request for request in self.waiting if not _compiling(request))
+        first = [_open(request) for request in islice(waiting, limit)]
+        return EngineView(obstacle, prepared, first, len(self.waiting) - len(prepared) - len(first))
+
+
+def _open(request: Request) -> OpenSequence:
+    running = request.status is RequestStatus.RUNNING
+    return OpenSequence(
+        sequence_name(request.request_id), request.num_prompt_tokens, request.num_output_tokens, running
+    )
 
 
 def _compiling(request: Request) -> bool:
