@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from justitia_engine.explain import EngineView, explain
+from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, SequenceName, Work
 from justitia_engine.link import Link, Log
 from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
@@ -33,7 +33,7 @@ class Desk:
         link: Link,
         kv_tokens: Tokens,
         open_sequences: Callable[[], Iterable[OpenSequence]],
-        view: Callable[[int], EngineView],
+        view: Callable[[int], QueueView],
         log: Log,
     ) -> None:
         self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())

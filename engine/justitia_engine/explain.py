@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class EngineView:
+class QueueView:
     """What the engine sees of its queue: why the first one waits (`obstacle`), and what the policy has not been told of
     because its grammar is `being_prepared`. Where there is no policy, `by_arrival` is what waits first, in order, and
     so many `more` sequences come after it.
@@ -33,7 +33,7 @@ class EngineView:
     more: int = 0
 
 
-def explain(host: EngineHost | None, view: EngineView, limit: int, now: Seconds) -> Queue:
+def explain(host: EngineHost | None, view: QueueView, limit: int, now: Seconds) -> Queue:
     """At most `limit` requests in order, and after them those that are being prepared."""
     rows = _by_key(_by_arrival(view) if host is None else _in_policys_order(host, view, limit, now))
     waiting = len(rows) + view.more if host is None else host.waiting_requests
@@ -42,7 +42,7 @@ def explain(host: EngineHost | None, view: EngineView, limit: int, now: Seconds)
     return Queue(waiting + len(prepared), [*ranked, *prepared.values()][:limit])
 
 
-def _in_policys_order(host: EngineHost, view: EngineView, limit: int, now: Seconds) -> Iterator[Row]:
+def _in_policys_order(host: EngineHost, view: QueueView, limit: int, now: Seconds) -> Iterator[Row]:
     policy = host.policy
     head = policy.head()
     for sequence in policy.order(limit * SEQUENCES_PER_ROW):
@@ -62,7 +62,7 @@ def _in_policys_order(host: EngineHost, view: EngineView, limit: int, now: Secon
         }
 
 
-def _by_arrival(view: EngineView) -> Iterator[Row]:
+def _by_arrival(view: QueueView) -> Iterator[Row]:
     for number, each in enumerate(view.by_arrival):
         yield _row(each, Waits.BEHIND_OTHERS if number else view.obstacle)
 

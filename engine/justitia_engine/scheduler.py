@@ -25,7 +25,7 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from justitia_engine.desk import Desk
-from justitia_engine.explain import EngineView
+from justitia_engine.explain import QueueView
 from justitia_engine.host import OpenSequence, SequenceName, Work
 from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
@@ -195,16 +195,16 @@ class JustitiaScheduler(AsyncScheduler):
             if request.request_id not in unheard:
                 yield _open(request)
 
-    def _view(self, limit: int) -> EngineView:
+    def _view(self, limit: int) -> QueueView:
         """What is queued has been through a step."""
         no_space = bool(self.waiting) and self._has_seat() and not self._fits(self.waiting.peek_request())
         obstacle = Waits.NO_KV_SPACE if no_space else Waits.ENGINE_BUSY
         prepared = [_open(request) for request in self.waiting.arrived if _compiling(request)]
         if self.desk.host is not None:
-            return EngineView(obstacle, prepared)
+            return QueueView(obstacle, prepared)
         waiting = (request for request in self.waiting if not _compiling(request))
         first = [_open(request) for request in islice(waiting, limit)]
-        return EngineView(obstacle, prepared, first, len(self.waiting) - len(prepared) - len(first))
+        return QueueView(obstacle, prepared, first, len(self.waiting) - len(prepared) - len(first))
 
 
 def _open(request: Request) -> OpenSequence:

@@ -54,14 +54,15 @@ def listen(path: Path) -> socket.socket:
 class EngineChannel:
     """`hear` is told what the engine says of sequences, in order, and `on_snapshot` of itself: which process, and its
     state. `state` is the last snapshot of the engine that is there, or was. `instance` tells this process from those
-    before it.
+    before it, `peer` the engine's, empty before the first; `vllm` is its version.
     """
 
     def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
         self.on_snapshot: Callable[[str, dict[str, Any]], None] = lambda instance, state: None
-        self.engine: Hello | None = None
         self.instance = uuid.uuid4().hex
+        self.peer = ""
+        self.vllm: str | None = None
         self.state: dict[str, Any] = {}
         self.dropped = 0
         self.malformed = 0
@@ -80,7 +81,7 @@ class EngineChannel:
         state = self.state
         return EngineSchedulerStatus(
             connected=self.connected,
-            vllm=None if self.engine is None else str(self.engine.about.get("vllm")),
+            vllm=self.vllm,
             generation=state.get("generation"),
             dismissed=state.get("dismissed", False),
             failures=state.get("failures", 0),
@@ -156,7 +157,7 @@ class EngineChannel:
                 self.hear(message)
             case Snapshot(state):
                 self.state = state
-                self.on_snapshot("" if self.engine is None else self.engine.instance, state)
+                self.on_snapshot(self.peer, state)
             case Queue():
                 for answer in self._asked:
                     if not answer.done():
@@ -165,7 +166,7 @@ class EngineChannel:
             case Hello(version, instance, about):
                 if version != VERSION:
                     raise ChannelError(f"it speaks version {version}, not {VERSION}: update the older", fatal=True)
-                if self.engine is None or self.engine.instance != instance:
+                if self.peer != instance:
                     self.state = {}
-                self.engine, self._greeted = message, True
+                self.peer, self.vllm, self._greeted = instance, about.get("vllm"), True
                 log.info("the engine's scheduler has connected", **about)

@@ -48,14 +48,14 @@ def find(scheduler: EngineSchedulerStatus, generation: int) -> Finding:
         return Finding(
             "Unknown",
             Reason.OUTDATED,
-            f"The engine has not said yet whether it orders by configuration {generation}: it does at its next step.",
+            f"The engine has not said yet by which configuration it orders; {generation} is to be in force.",
         )
     if scheduler.generation < generation:
         return Finding(
             "False",
             Reason.OUTDATED,
-            f"The engine does not order by configuration {generation} yet. It does from its next step on; if requests "
-            "are being served and it does not, its log says why it refuses the configuration.",
+            f"The engine does not order by configuration {generation} yet. If it stays so while requests are served, "
+            "its log says why it refuses the configuration.",
         )
     return Finding("True", Reason.CONFIGURED, f"The engine orders by configuration {scheduler.generation}.")
 

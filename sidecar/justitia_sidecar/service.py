@@ -285,7 +285,7 @@ class Sidecar:
 
     def _compare_only_like(self, channel: EngineChannel, admission: Admission) -> None:
         """An engine that starts counts from 0, and the unit is another from the moment at which it says so."""
-        counted = ("" if channel.engine is None else channel.engine.instance, admission.unit)
+        counted = (channel.peer, admission.unit)
         if counted != self._shares_of:
             self._shares_of = counted
             self.shares.restart(admission.service)

@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_api.status import WaitingReason
-from justitia_engine.explain import EngineView, explain
+from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, SequenceName
 from justitia_scheduling.channel import Configure, Queue, Ticket, Waits, decode, encode
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId
 
-FULL = EngineView(Waits.NO_KV_SPACE, [])
+FULL = QueueView(Waits.NO_KV_SPACE, [])
 
 
 def name(key: str, number: int = 0) -> SequenceName:
@@ -33,7 +33,7 @@ def asks(on: EngineHost, key: str, tenant: str | None = "gold", sequences: int =
         on.queued(name(key, number), 10, at)
 
 
-def rows(on: EngineHost | None, view: EngineView = FULL, limit: int = 100) -> list[dict[str, Any]]:
+def rows(on: EngineHost | None, view: QueueView = FULL, limit: int = 100) -> list[dict[str, Any]]:
     return explain(on, view, limit, 5.0).requests
 
 
@@ -62,7 +62,7 @@ def test_what_the_engine_says_stands_in_the_way_of_the_head_alone() -> None:
     for key in "abc":
         asks(on, key)
     assert [row["reason"] for row in rows(on)] == ["NoKVSpace", "BehindOthers", "BehindOthers"]
-    busy = rows(on, EngineView(Waits.ENGINE_BUSY, []))
+    busy = rows(on, QueueView(Waits.ENGINE_BUSY, []))
     assert [row["reason"] for row in busy] == ["EngineBusy", "BehindOthers", "BehindOthers"]
 
 
@@ -110,7 +110,7 @@ def test_what_is_beyond_the_limit_is_counted() -> None:
 def test_what_is_being_prepared_has_no_rank() -> None:
     on = host()
     asks(on, "a")
-    view = EngineView(Waits.ENGINE_BUSY, [OpenSequence(name("p"), 7, 0, False)])
+    view = QueueView(Waits.ENGINE_BUSY, [OpenSequence(name("p"), 7, 0, False)])
     queue = explain(on, view, 100, 5.0)
     assert [(row["key"], row.get("rank"), row["reason"]) for row in queue.requests] == [
         ("a", 1, "EngineBusy"),
@@ -121,7 +121,7 @@ def test_what_is_being_prepared_has_no_rank() -> None:
 
 def test_without_a_policy_the_queue_is_by_arrival_and_without_keys() -> None:
     waiting = [OpenSequence(name(key), 10, 0, False) for key in "aab"]
-    queue = explain(None, EngineView(Waits.NO_KV_SPACE, [], waiting, more=4), 100, 5.0)
+    queue = explain(None, QueueView(Waits.NO_KV_SPACE, [], waiting, more=4), 100, 5.0)
     assert [(row["key"], row["rank"], row["sequences"], row["reason"]) for row in queue.requests] == [
         ("a", 1, 2, "NoKVSpace"),
         ("b", 2, 1, "BehindOthers"),
