@@ -31,6 +31,9 @@ class ConditionType(StrEnum):
     POOL_FAIRNESS = "PoolFairness"
     """Shares hold over the whole pool, not for each replica apart."""
 
+    POLICY_IN_FORCE = "PolicyInForce"
+    """The scheduler inside the engine orders by the configured policy. Only where it keeps the order."""
+
 
 class Reason(StrEnum):
     """Why a condition has its status."""
@@ -106,6 +109,18 @@ class Reason(StrEnum):
 
     PER_REPLICA = "PerReplica"
     """Each replica shares its own engine among the tenants it sees; over the pool the shares may differ."""
+
+    CONFIGURED = "Configured"
+    """The engine orders by the configuration in force."""
+
+    NOT_CONNECTED = "NotConnected"
+    """The scheduler inside the engine is not connected: it gets no tickets and no configuration."""
+
+    OUTDATED = "Outdated"
+    """The engine orders by an earlier configuration, or has not said by which."""
+
+    POLICY_FAILED = "PolicyFailed"
+    """The policy raised an error and is dismissed: requests are served in the order of arrival."""
 
 
 class Condition(Document):

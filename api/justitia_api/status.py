@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from justitia_api.conditions import Condition
 from justitia_api.config import CostModelName, Document, PolicyName
 
 
@@ -18,13 +19,17 @@ class WaitingReason(StrEnum):
     ENGINE_UNAVAILABLE = "EngineUnavailable"
     """The engine does not answer."""
     ENGINE_BUSY = "EngineBusy"
-    """It is next; the engine has not begun the last requests it was given."""
+    """It is next; the engine has not begun the last requests it was given, or its batch is full."""
     NO_KV_SPACE = "NoKVSpace"
-    """It is next; its prompt and predicted output do not fit into the KV space that is free."""
+    """It is next; it does not fit into the KV space that is free, in front of the engine with its predicted output."""
     TENANT_GATED = "TenantGated"
     """Its tenant is ahead of its share; others catch up first."""
     BEHIND_OTHERS = "BehindOthers"
     """Others come first in the policy's order."""
+    BEING_PREPARED = "BeingPrepared"
+    """The engine compiles the grammar that its output is to follow."""
+    NOT_TOLD = "NotTold"
+    """It is on its way: the engine has not said yet that it has it."""
 
 
 class Quantiles(Document):
@@ -56,6 +61,17 @@ class GateStatus(Document):
     in_engine: float
 
 
+class EngineSchedulerStatus(Document):
+    """What is known of the scheduler inside the engine. None: it has not told since it was started."""
+
+    connected: bool
+    vllm: str | None = Field(description="The engine's version")
+    generation: int | None = Field(description="Of the configuration that it orders by")
+    dismissed: bool = Field(description="Its policy has failed, and requests are served in the order of arrival")
+    failures: int = Field(description="Of the policy, since the engine's start")
+    last_failure: str | None
+
+
 class PoolStatus(Document):
     """One sidecar's view of its pool."""
 
@@ -72,17 +88,33 @@ class PoolStatus(Document):
     open_runs: int
     window_seconds: float = Field(description="Length of the window of the shares below")
     gate: GateStatus | None
+    engine_scheduler: EngineSchedulerStatus | None = Field(
+        default=None, description="None where the order is kept in front of the engine"
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(), description="Observed generations are those of the configuration"
+    )
     tenants: tuple[TenantStatus, ...]
 
 
 class QueuedRequest(Document):
-    """A waiting request. `position` counts from 1; prompt tokens may be an estimate."""
+    """A waiting request. `position` counts from 1; prompt tokens may be an estimate.
+
+    Tenant and application are empty where the engine got a request without a ticket, or with one that came too late.
+    """
 
     position: int
+    rank: int | None = Field(description="In the policy's order, from 1; None: the policy does not know of it")
+    order_key: dict[str, float] = Field(
+        description="What decides its rank, most significant part first; the smaller goes first"
+    )
     request: str
     tenant: str
     application: str
-    waiting_seconds: float
+    run: str
+    sequences: int = Field(description="Of the request that wait")
+    preemptions: int = Field(description="Times it has lost its KV space")
+    waiting_seconds: float = Field(description="Since its arrival")
     prompt_tokens: int
     reserved_tokens: int
     reason: WaitingReason

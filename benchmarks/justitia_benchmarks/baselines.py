@@ -7,6 +7,7 @@ simulations only.
 """
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.counters import TenantCounters
@@ -28,13 +29,17 @@ class TwoLevelVTC(Policy):
         run = None if tenant is None else self._runs[tenant].smallest()
         return None if run is None else next(iter(self._queues[run]))
 
-    def order(self) -> list[RequestId]:
-        return [
+    def in_order(self) -> Iterator[RequestId]:
+        return (
             request
             for tenant in self._tenants.in_order()
             for run in self._runs[tenant].in_order()
             for request in self._queues[run]
-        ]
+        )
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        run = _client(request.run.id)
+        return {"tenantCounter": self._tenants[request.tenant], "runCounter": self._runs[request.tenant][run]}
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._queues[_client(run.id)] = OrderedDict()

@@ -13,6 +13,7 @@ import typer
 
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
+from justitia_cli.local.conditions import ConditionTeller
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import Model, Ports
@@ -110,9 +111,11 @@ def _serve(pool: LocalPool, session: Session, files: list[Path], model: Model) -
     session.write(pool.pids, ready=True)
     _tell(pool, read_keys(load_manifest(files)))
     seen = _contents(files)
+    conditions = ConditionTeller(pool.status, progress)
     while True:
         time.sleep(WATCH_SECONDS)
         pool.check()
+        conditions.look()
         if (now := _contents(files)) != seen:
             seen = now
             _apply(pool, files)

@@ -13,13 +13,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from justitia_engine.host import EngineHost, Produced, SequenceName
+from justitia_engine.explain import QueueView, explain
+from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName
 from justitia_engine.link import Link
 from justitia_engine.untold import StepDone
-from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, Queue, RunEnded, Snapshot, Ticket
+from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import RequestId, Seconds, Tokens
@@ -35,19 +35,9 @@ MOST_AT_ONCE = 100
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSequence:
-    """What the engine has, for a policy that comes later."""
-
-    name: SequenceName
-    prompt_tokens: Tokens
-    produced: Tokens
-    running: bool
-
-
 class Desk:
-    """`open_sequences` lists what the engine has, oldest first; `produced` counts the output of one of them; `in_step`
-    tells whether the engine works on any.
+    """What it asks the engine: `open_sequences` lists what there is, oldest first; `produced` counts the output of one;
+    `in_step` tells whether a step is under way; `view` is what the engine sees of its queue, as much as people ask for.
     """
 
     def __init__(
@@ -58,6 +48,7 @@ class Desk:
         *,
         produced: Produced,
         in_step: Callable[[], bool],
+        view: Callable[[int], QueueView],
         log: logging.Logger,
     ) -> None:
         self.lock = threading.RLock()
@@ -69,6 +60,7 @@ class Desk:
         self._kv_tokens = kv_tokens
         self._open_sequences = open_sequences
         self._in_step = in_step
+        self._view = view
         self._log = log
         self._heard = 0.0
         self._generation = -1
@@ -76,6 +68,7 @@ class Desk:
         self._next_snapshot = 0.0
         self._decisions = 0
         self._decision_seconds = 0.0
+        self._longest_decision = 0.0
 
     @staticmethod
     def now() -> Seconds:
@@ -87,11 +80,13 @@ class Desk:
         started = time.perf_counter()
         head = self._guarded(lambda host: host.policy.head())
         self._decisions += 1
-        self._decision_seconds += time.perf_counter() - started
+        took = time.perf_counter() - started
+        self._decision_seconds += took
+        self._longest_decision = max(self._longest_decision, took)
         return head
 
-    def order(self) -> list[RequestId]:
-        return self._guarded(lambda host: host.policy.order()) or []
+    def order(self, limit: int | None = None) -> list[RequestId]:
+        return self._guarded(lambda host: host.policy.order(limit)) or []
 
     def victim(self) -> RequestId | None:
         return self._guarded(lambda host: host.policy.victim())
@@ -129,6 +124,11 @@ class Desk:
     def preempted(self, sequence: RequestId) -> None:
         self._guarded(lambda host: host.preempted(sequence, self.now()))
 
+    def evicted(self) -> None:
+        """What the policy let go has been preempted."""
+        if self.host is not None:
+            self.host.counters.evictions += 1
+
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool) -> None:
         self._send(self._guarded(lambda host: host.closed(sequence, produced, finished, self.now())))
 
@@ -150,10 +150,12 @@ class Desk:
     # What people ask.
 
     def state(self) -> dict[str, Any]:
-        """Of the policy and of the channel; times in seconds."""
+        """Of the policy and of the channel; times in seconds. `longest...` are those since the last snapshot."""
         link = self._link
+        longest_decision, self._longest_decision = self._longest_decision, 0.0
         state: dict[str, Any] = {
             "generation": self._generation,
+            "dismissed": self.host is None,
             "failures": self.failures,
             "failure": self.failure,
             "malformed": link.malformed,
@@ -161,6 +163,7 @@ class Desk:
             "droppedOut": link.dropped_out,
             "decisions": self._decisions,
             "decisionSeconds": self._decision_seconds,
+            "longestDecision": longest_decision,
             "kvTokens": self._kv_tokens,
         }
         return state | (self._guarded(lambda host: host.state()) or {})
@@ -207,7 +210,7 @@ class Desk:
                     self._sidecar = instance
                     self._guarded(lambda host: host.end_runs(now))
             case AskQueue(limit):
-                self._answer(limit)
+                self._answer(limit, now)
 
     def _configure(self, told: Configure, now: Seconds) -> None:
         """A configuration that is not valid leaves the one in force."""
@@ -243,10 +246,12 @@ class Desk:
                 host.admitted(each.name.id, 0, now)
         return host
 
-    def _answer(self, limit: int) -> None:
-        explained = self._guarded(lambda host: host.explain(limit)) or []
-        waiting = self._guarded(lambda host: host.waiting) or 0
-        self._link.send(Queue(waiting, explained))
+    def _answer(self, limit: int, now: Seconds) -> None:
+        """A look changes nothing: where it fails, the policy stays in force, and there is no answer."""
+        try:
+            self._link.send(explain(self.host, self._view(limit), limit, now))
+        except Exception as error:
+            self._log.warning("the queue cannot be explained: %r", error)
 
     def _send(self, message: Admitted | Closed | None) -> None:
         if message is not None:

@@ -49,13 +49,35 @@ class SequenceName:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenSequence:
+    """What the engine has, for a policy that comes later."""
+
+    name: SequenceName
+    prompt_tokens: Tokens
+    produced: Tokens
+    running: bool
+
+
 @dataclass(slots=True)
 class Counters:
-    """Since the start."""
+    """Since the host was made. `evictions` are the preemptions for a head that did not fit. A ticket's lag is the time
+    from its sending to its being applied; `longest_lag` is that since the last snapshot.
+    """
 
     unticketed: int = 0
     late_tickets: int = 0
     forgotten_tickets: int = 0
+    preemptions: int = 0
+    evictions: int = 0
+    tickets: int = 0
+    lag: Seconds = 0.0
+    longest_lag: Seconds = 0.0
+
+    def observe_lag(self, lag: Seconds) -> None:
+        self.tickets += 1
+        self.lag += lag
+        self.longest_lag = max(self.longest_lag, lag)
 
 
 @dataclass(slots=True)
@@ -107,6 +129,7 @@ class EngineHost:
         self._awaited: OrderedDict[str, _Awaited] = OrderedDict()
         self._without: defaultdict[str, list[RequestId]] = defaultdict(list)
         self._ending: set[RunId] = set()
+        self._waiting: dict[str, int] = {}
         policy.set_capacity(kv_tokens, now)
 
     # What the sidecar tells.
@@ -130,6 +153,8 @@ class EngineHost:
 
     def ticket(self, ticket: Ticket, now: Seconds) -> None:
         """A request is on its way, or its sequences are here already."""
+        if ticket.sent is not None:
+            self.counters.observe_lag(max(0.0, now - ticket.sent))
         awaited = _Awaited(ticket)
         for sequence in self._without.pop(ticket.key, []):
             self.counters.late_tickets += 1
@@ -162,6 +187,7 @@ class EngineHost:
     def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds, produced: Tokens = 0) -> None:
         """The engine has a sequence; what it has `produced` is charged to nobody and held like its prompt."""
         self._known[name.id] = _Known(name, prompt_tokens, produced)
+        self._wait(name.key, 1)
         prompt_tokens += produced
         awaited = self._awaited.get(name.key)
         if awaited is None:
@@ -182,6 +208,7 @@ class EngineHost:
         first = not self.policy.requests[sequence].preemptions
         self.policy.admitted(sequence, now, cached if first else 0)
         name = self._known[sequence].name
+        self._wait(name.key, -1)
         return Admitted(name.key, name.number) if first else None
 
     def stepped(self, done: StepDone) -> None:
@@ -210,12 +237,16 @@ class EngineHost:
     def preempted(self, sequence: RequestId, now: Seconds) -> None:
         self._tell_of(sequence, self._new(sequence), now)
         self.policy.preempted(sequence, now)
+        self.counters.preemptions += 1
+        self._wait(self._known[sequence].name.key, 1)
 
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool, now: Seconds) -> Closed | None:
         """The sequence is over, aborted ones at whatever stage. Nothing to tell of one that was never `queued`."""
         if sequence not in self._known:
             return None
         policy = self.policy
+        if sequence not in policy.running:
+            self._wait(self._known[sequence].name.key, -1)
         untold = produced - self._told(sequence)
         if untold and sequence not in policy.running:
             policy.admitted(sequence, now)
@@ -262,6 +293,13 @@ class EngineHost:
         if before.status is Status.RUNNING:
             self.policy.admitted(sequence, now, before.cached)
 
+    def _wait(self, key: str, more: int) -> None:
+        """So many more sequences of the request wait."""
+        if left := self._waiting.get(key, 0) + more:
+            self._waiting[key] = left
+        else:
+            del self._waiting[key]
+
     def _told(self, sequence: RequestId) -> Tokens:
         """Output tokens of the sequence that a policy has been told of."""
         return self._known[sequence].produced + self.policy.requests[sequence].produced
@@ -289,9 +327,18 @@ class EngineHost:
     def waiting(self) -> int:
         return len(self.policy.requests) - len(self.policy.running)
 
+    @property
+    def waiting_requests(self) -> int:
+        """Those with a sequence that waits."""
+        return len(self._waiting)
+
+    def name(self, sequence: RequestId) -> SequenceName:
+        return self._known[sequence].name
+
     def state(self) -> dict[str, Any]:
-        """For a snapshot. Service in the cost model's unit, virtual time in KV token-time."""
+        """For a snapshot. Service in the cost model's unit, virtual time in KV token-time; seconds."""
         policy, counters = self.policy, self.counters
+        longest_lag, counters.longest_lag = counters.longest_lag, 0.0
         state: dict[str, Any] = {
             "waiting": self.waiting,
             "running": len(policy.running),
@@ -301,6 +348,13 @@ class EngineHost:
             "unticketed": counters.unticketed,
             "lateTickets": counters.late_tickets,
             "forgottenTickets": counters.forgotten_tickets,
+            "preemptions": counters.preemptions,
+            "evictions": counters.evictions,
+            "revisions": policy.revisions,
+            "kvTokenTime": dict(policy.kv_token_time),
+            "tickets": counters.tickets,
+            "ticketLag": counters.lag,
+            "longestTicketLag": longest_lag,
             "stepTime": asdict(self.fit.step_time),
         }
         if isinstance(policy, Justitia | TieredJustitia):
@@ -310,24 +364,3 @@ class EngineHost:
         if isinstance(policy, Boosted):
             state["gamma"] = policy.tail.gamma
         return state
-
-    def explain(self, limit: int) -> list[dict[str, Any]]:
-        """The first waiting sequences in order, each with why it waits."""
-        policy = self.policy
-        explained = []
-        for rank, sequence in enumerate(policy.order()[:limit], start=1):
-            request = policy.requests[sequence]
-            gated = isinstance(policy, TieredJustitia) and policy.gated(request.tenant)
-            explained.append(
-                {
-                    "key": self._known[sequence].name.key,
-                    "sequence": self._known[sequence].name.number,
-                    "rank": rank,
-                    "tenant": request.tenant,
-                    "run": request.run.id,
-                    "orderKey": policy.eviction_key(request)[0],
-                    "preemptions": request.preemptions,
-                    "gated": gated,
-                }
-            )
-        return explained

@@ -79,9 +79,13 @@ class PolicyQueue(RequestQueue):
     def _first(self) -> Request | None:
         if not self._waiting:
             return None
-        head = None if self._passed_over else self._desk.head()
-        if self._passed_over or self._desk.host is None:
-            return next(iter(self), None)
+        if self._passed_over:
+            ranked = self._desk.order(len(self._passed_over) + 1)
+            first = next((self._waiting[name] for name in ranked if name in self._waiting), None)
+            return first or next(iter(self._waiting.values()))
+        head = self._desk.head()
+        if self._desk.host is None:
+            return next(iter(self._waiting.values()))
         return None if head is None else self._waiting.get(head)
 
 

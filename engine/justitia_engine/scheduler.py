@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import vllm
@@ -23,11 +24,13 @@ from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from justitia_engine.desk import Desk, OpenSequence
-from justitia_engine.host import SequenceName
+from justitia_engine.desk import Desk
+from justitia_engine.explain import QueueView
+from justitia_engine.host import OpenSequence, SequenceName
 from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
 from justitia_engine.untold import Reading, StepDone
+from justitia_scheduling.channel import Waits
 from justitia_scheduling.model import RequestId, Seconds, Tokens
 
 LAST, VICTIM = 0, 1
@@ -69,6 +72,7 @@ class JustitiaScheduler(AsyncScheduler):
             self._open_sequences,
             produced=self._produced,
             in_step=lambda: bool(self._planned),
+            view=self._view,
             log=logger,
         )
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
@@ -195,11 +199,14 @@ class JustitiaScheduler(AsyncScheduler):
                 return
             self.running.remove(request)
             self._preempt_request(request, time.monotonic())
+            self.desk.evicted()
 
     def _fits(self, request: Request) -> bool:
         blocks = -(-(request.num_tokens + 1) // self.block_size)
-        has_seat = len(self.running) < self.max_num_active_reqs
-        return has_seat and blocks <= self.kv_cache_manager.block_pool.get_num_free_blocks()
+        return self._has_seat() and blocks <= self.kv_cache_manager.block_pool.get_num_free_blocks()
+
+    def _has_seat(self) -> bool:
+        return len(self.running) < self.max_num_active_reqs
 
     def _has_blocks(self, request: Request) -> bool:
         return any(self.kv_cache_manager.get_blocks(request.request_id).blocks)
@@ -209,8 +216,25 @@ class JustitiaScheduler(AsyncScheduler):
         unheard = {request.request_id for request in self.waiting.arrived}
         for request in self.requests.values():
             if request.request_id not in unheard:
-                name, running = sequence_name(request.request_id), request.status is RequestStatus.RUNNING
-                yield OpenSequence(name, request.num_prompt_tokens, request.num_output_tokens, running)
+                yield _open(request)
+
+    def _view(self, limit: int) -> QueueView:
+        """What is queued has been through a step."""
+        no_space = bool(self.waiting) and self._has_seat() and not self._fits(self.waiting.peek_request())
+        obstacle = Waits.NO_KV_SPACE if no_space else Waits.ENGINE_BUSY
+        prepared = [_open(request) for request in self.waiting.arrived if _compiling(request)]
+        if self.desk.host is not None:
+            return QueueView(obstacle, prepared)
+        waiting = (request for request in self.waiting if not _compiling(request))
+        first = [_open(request) for request in islice(waiting, limit)]
+        return QueueView(obstacle, prepared, first, len(self.waiting) - len(prepared) - len(first))
+
+
+def _open(request: Request) -> OpenSequence:
+    running = request.status is RequestStatus.RUNNING
+    return OpenSequence(
+        sequence_name(request.request_id), request.num_prompt_tokens, request.num_output_tokens, running
+    )
 
 
 def _compiling(request: Request) -> bool:

@@ -18,6 +18,7 @@ Llama-7B on an A10G.
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel, EngineTime, StepTime
 from justitia_scheduling.model import Seconds, Step, Tokens
@@ -80,6 +81,8 @@ class TokenTime:
 
 class Boosted(RequestOrder):
     """A policy whose order is arrival - b_gamma(work). `tail` holds gamma, which may be bounded from outside."""
+
+    key_name: ClassVar[str] = "boostedArrival"
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

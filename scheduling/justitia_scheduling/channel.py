@@ -11,10 +11,11 @@ more sequences of it, told apart by their number.
 import json
 import math
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId, TenantId, Tokens
+from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId, Seconds, TenantId, Tokens
 
 VERSION = 1
 LONGEST_LINE = 1 << 20
@@ -52,7 +53,7 @@ class Configure:
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """Whose a request is, and what is predicted of its run (KV token-time, tokens) and of itself (tokens). The engine
-    makes so many `sequences` of it.
+    makes so many `sequences` of it. `sent` is the moment on the machine's monotonic clock, which both ends share.
     """
 
     key: str
@@ -64,6 +65,7 @@ class Ticket:
     run_prompt: float | None = None
     run_output: float | None = None
     output: float | None = None
+    sent: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,19 @@ class AskQueue:
     """Asks for a `Queue` of at most `limit` requests."""
 
     limit: int
+
+
+class Waits(StrEnum):
+    """Why a request waits in the engine. The sidecar's `WaitingReason` has the same names."""
+
+    ENGINE_BUSY = "EngineBusy"
+    """It is next; the batch is full, or the last step had no tokens left for it."""
+    NO_KV_SPACE = "NoKVSpace"
+    """It is next; its tokens do not fit into the KV space that is free."""
+    TENANT_GATED = "TenantGated"
+    BEHIND_OTHERS = "BehindOthers"
+    BEING_PREPARED = "BeingPrepared"
+    """It could not be served yet: its grammar is being compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Waiting requests in order, each with why it waits."""
+    """How many requests wait, and the first in order, each with why it waits (`justitia_engine.explain`)."""
 
     waiting: int
     requests: list[dict[str, Any]]

@@ -22,6 +22,7 @@ the requests in the engine can be charged. Hence over an interval
 import heapq
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from justitia_scheduling.cost import CostModel
@@ -73,9 +74,14 @@ class DRR(Policy):
                 return next(iter(account.queue))
         return None
 
-    def order(self) -> list[RequestId]:
+    def in_order(self) -> Iterator[RequestId]:
         waiting = [tenant for tenant, account in self._accounts.items() if account.queue]
-        return [request for tenant in sorted(waiting, key=self._next_visit) for request in self._accounts[tenant].queue]
+        return (request for tenant in sorted(waiting, key=self._next_visit) for request in self._accounts[tenant].queue)
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """The tenant's visit: number of the round, and place in it."""
+        number, place = self._next_visit(request.tenant)
+        return {"round": number, "place": place}
 
     def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
         account = self._accounts.get(tenant)

@@ -4,6 +4,7 @@ Requests are admitted in order of arrival; a preempted one goes back to the fron
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds
@@ -11,7 +12,7 @@ from justitia_scheduling.policy import OpenRequest, Policy
 
 
 class FCFS(Policy):
-    """Order key: arrival."""
+    """Order key: (preempted first, arrival)."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
@@ -20,8 +21,11 @@ class FCFS(Policy):
     def head(self) -> RequestId | None:
         return next(iter(self._queue), None)
 
-    def order(self) -> list[RequestId]:
-        return list(self._queue)
+    def in_order(self) -> Iterator[RequestId]:
+        return iter(self._queue)
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        return {"fresh": 0} if request.preemptions else {"fresh": 1, "arrival": request.sequence}
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self._queue[request.id] = None

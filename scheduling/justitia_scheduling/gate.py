@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from justitia_scheduling.counters import TenantCounters
 from justitia_scheduling.model import TenantId
-
-RunKey = tuple[float, int]
+from justitia_scheduling.runqueue import RunKey
 
 
 @dataclass(slots=True, eq=False)

@@ -20,6 +20,7 @@ from justitia_scheduling.runorder import RunOrder
 class Justitia(RunOrder):
     """Order key: (preempted first, virtual finish time F, arrival of the run)."""
 
+    key_name: ClassVar[str] = "virtualFinish"
     first_estimate: ClassVar[float] = FIRST_ESTIMATE
 
     def __init__(self, cost_model: CostModel) -> None:

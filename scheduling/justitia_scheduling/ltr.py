@@ -13,6 +13,8 @@ as that part of a step, so hosts may tell of each request by itself.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
+from itertools import chain
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.lengths import OutputLengths
@@ -41,8 +43,14 @@ class LTR(Policy):
     def head(self) -> RequestId | None:
         return next(iter(self._promoted)) if self._promoted else self._queue.head()
 
-    def order(self) -> list[RequestId]:
-        return [*self._promoted, *self._queue.order()]
+    def in_order(self) -> Iterator[RequestId]:
+        return chain(self._promoted, self._queue.in_order())
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """`promoted` is -1 for what goes before all others; output in tokens."""
+        if request.id in self._promoted:
+            return {"promoted": -1}
+        return {"promoted": 0, "predictedOutput": self._queue.key(request)}
 
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         return (not self._favoured(request), self._lengths.predicted(request), request.sequence)

@@ -9,6 +9,8 @@ way at most S / 256 times. When the engine has run out of KV, the most attained 
 It starves: among endless short requests one that has received a quantum may never run again.
 """
 
+from typing import ClassVar
+
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds, Tokens
 from justitia_scheduling.policy import OpenRequest, Status
@@ -19,6 +21,8 @@ QUANTUM: Tokens = 256
 
 class MLFQ(RequestOrder):
     """Order key: (attained service, arrival). Asking who gives way looks at each running request once."""
+
+    key_name: ClassVar[str] = "attainedTokens"
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

@@ -4,12 +4,16 @@ Source: Justitia, section V-A (baseline of that name). Key of a run: its arrival
 earlier run goes before all requests of later runs.
 """
 
+from typing import ClassVar
+
 from justitia_scheduling.policy import OpenRun
 from justitia_scheduling.runorder import RunOrder
 
 
 class Parrot(RunOrder):
     """Order key: (preempted first, arrival of the run)."""
+
+    key_name: ClassVar[str] = "runArrival"
 
     def key(self, run: OpenRun) -> float:
         return float(run.sequence)

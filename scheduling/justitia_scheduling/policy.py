@@ -22,13 +22,16 @@ again; all others offer a head whenever a request waits.
 
 Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
 to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run
-whose requests are all done stays open until `run_ended`, because its next stage may follow.
+whose requests are all done stays open until `run_ended`, because its next stage may follow. Each tenant's
+`kv_token_time` is counted beside its service, whatever the cost model. `revisions` counts how often what was open
+got another key than the one it began with.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel, Work
@@ -129,6 +132,8 @@ class Policy(ABC):
         self.capacity: Tokens | None = None
         self.weights: dict[TenantId, float] = {}
         self.service: dict[TenantId, float] = {}
+        self.kv_token_time: dict[TenantId, KVTokenTime] = {}
+        self.revisions = 0
         self.runs: dict[RunId, OpenRun] = {}
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
@@ -141,8 +146,24 @@ class Policy(ABC):
         """The waiting request to admit next, None when none waits. Asking changes no decision."""
 
     @abstractmethod
-    def order(self) -> list[RequestId]:
-        """The waiting requests in the order they would be admitted if nothing else happened. For people."""
+    def in_order(self) -> Iterator[RequestId]:
+        """The waiting requests in the order they would be admitted if nothing else happened. For people.
+
+        Nothing may happen while it is read. The first k of n cost O(k log k), and what tenants cost, not O(n).
+        """
+
+    def order(self, limit: int | None = None) -> list[RequestId]:
+        """All of them, or the first `limit`."""
+        return list(islice(self.in_order(), limit))
+
+    @abstractmethod
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """What decides a waiting request's place, most significant part first; the smaller goes first. For people.
+
+        Where several policies have a part in common: `fresh` is 0 for a preempted request, which then goes before all
+        that are not and has no other part; `arrival` and `runArrival` are numbers in the order of arrival. What has
+        equal keys goes in the order of arrival, or as the policy says.
+        """
 
     def victim(self) -> RequestId | None:
         """The running request to preempt: the last in order, never the only one."""
@@ -188,6 +209,7 @@ class Policy(ABC):
         opened = OpenRun(run, self._next(), now)
         self.runs[run.id] = opened
         self.service.setdefault(run.tenant, 0.0)
+        self.kv_token_time.setdefault(run.tenant, 0.0)
         self.on_run_arrived(opened, now)
 
     def request_arrived(self, request: Request, now: Seconds) -> None:
@@ -255,6 +277,7 @@ class Policy(ABC):
             run = request.run
             kv_token_time = done.kv_token_time
             run.kv_token_time += kv_token_time
+            self.kv_token_time[run.tenant] += kv_token_time
             if increment := self.run_cost(done, kv_token_time):
                 run.attained += increment
                 delivered[run.id] = delivered.get(run.id, 0.0) + increment

@@ -1,5 +1,8 @@
 """The order shared by policies that give every waiting request a key: the smallest first, among equals by arrival."""
 
+from collections.abc import Iterator
+from typing import ClassVar
+
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds
 from justitia_scheduling.policy import OpenRequest, Policy
@@ -7,7 +10,9 @@ from justitia_scheduling.requestqueue import RequestQueue
 
 
 class RequestOrder(Policy):
-    """Subclasses queue what waits under its key. O(log requests) for each event."""
+    """Subclasses queue what waits under its key, which `key_name` names. O(log requests) for each event."""
+
+    key_name: ClassVar[str]
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
@@ -16,8 +21,11 @@ class RequestOrder(Policy):
     def head(self) -> RequestId | None:
         return self._queue.head()
 
-    def order(self) -> list[RequestId]:
-        return self._queue.order()
+    def in_order(self) -> Iterator[RequestId]:
+        return self._queue.in_order()
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        return {self.key_name: self._queue.key(request)}
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         self._queue.remove(request)

@@ -5,7 +5,9 @@ outnumber the live ones.
 """
 
 import heapq
+from collections.abc import Iterator
 
+from justitia_scheduling.heapwalk import ascending
 from justitia_scheduling.model import RequestId
 from justitia_scheduling.policy import OpenRequest
 
@@ -43,5 +45,9 @@ class RequestQueue:
         first = self.first()
         return None if first is None else first[1]
 
-    def order(self) -> list[RequestId]:
-        return [request for _, _, request in sorted(self._entries.values())]
+    def key(self, request: OpenRequest) -> float:
+        """Of a waiting request."""
+        return self._entries[request.id][0]
+
+    def in_order(self) -> Iterator[RequestId]:
+        return (entry[2] for entry in ascending(self._heap) if self._entries.get(entry[2]) is entry)

@@ -12,7 +12,8 @@ idle while requests are held: that is the point of comparison.
 
 import heapq
 from collections import OrderedDict
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds, TenantId
@@ -40,13 +41,13 @@ class RPM(Policy):
     def head(self) -> RequestId | None:
         return next(iter(self._queue), None)
 
-    def order(self) -> list[RequestId]:
-        held = [
-            (place // self.limit, sequence, request)
-            for requests in self._held.values()
-            for place, (request, sequence) in enumerate(requests.items())
-        ]
-        return [*self._queue, *(request for *_, request in sorted(held))]
+    def in_order(self) -> Iterator[RequestId]:
+        held = heapq.merge(*(self._minutes(requests) for requests in self._held.values()))
+        return chain(self._queue, (request for *_, request in held))
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """Whether it waits for another minute."""
+        return {"held": int(request.id not in self._queue)}
 
     def held_until(self) -> Seconds | None:
         return (self._minute + 1) * MINUTE if self._held else None
@@ -74,6 +75,10 @@ class RPM(Policy):
             del self._queue[request.id]
         else:
             self._release(request.tenant, request.id)
+
+    def _minutes(self, held: OrderedDict[RequestId, int]) -> Iterator[tuple[int, int, RequestId]]:
+        """A tenant's held requests with the minutes after which they enter, and their arrival."""
+        return ((place // self.limit, sequence, request) for place, (request, sequence) in enumerate(held.items()))
 
     def _let_through(self) -> None:
         """A minute starts: the first held requests of each tenant join the queue, in order of arrival."""

@@ -7,6 +7,9 @@ largest key, among equals the latest to arrive (Justitia, section IV; decisions 
 
 from abc import abstractmethod
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import chain
+from typing import ClassVar
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.model import RequestId, Seconds
@@ -15,7 +18,12 @@ from justitia_scheduling.runqueue import RunQueue
 
 
 class RunOrder(Policy):
-    """Order key: (preempted first, key of the run, arrival of the run). O(log runs) for each event."""
+    """Order key: (preempted first, key of the run, arrival of the run). O(log runs) for each event.
+
+    `key_name` names the run's key.
+    """
+
+    key_name: ClassVar[str]
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
@@ -28,6 +36,7 @@ class RunOrder(Policy):
 
     def rekey(self, run: OpenRun) -> None:
         """The key of the run may have changed."""
+        self.revisions += 1
         self._queue.rekey(run.id, self.key(run))
 
     def head(self) -> RequestId | None:
@@ -36,8 +45,11 @@ class RunOrder(Policy):
         first = self._queue.first()
         return None if first is None else first.id
 
-    def order(self) -> list[RequestId]:
-        return [*self._preempted, *(request for _, request in self._queue.order())]
+    def in_order(self) -> Iterator[RequestId]:
+        return chain(self._preempted, (request for _, request in self._queue.in_order()))
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        return {"fresh": 0} if request.preemptions else {"fresh": 1, self.key_name: self.key(request.run)}
 
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         return (self.key(request.run), request.sequence)

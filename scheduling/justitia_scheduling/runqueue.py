@@ -6,11 +6,14 @@ they surface, or all at once when they outnumber the live ones.
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from justitia_scheduling.heapwalk import ascending
 from justitia_scheduling.model import RequestId, RunId
 from justitia_scheduling.policy import OpenRequest, OpenRun
 
+RunKey = tuple[float, int]
 _Entry = tuple[float, int, RunId]
 
 
@@ -59,15 +62,18 @@ class RunQueue:
         waiting = self._first()
         return None if waiting is None else next(iter(waiting.requests.values()))
 
-    def first_run(self) -> tuple[tuple[float, int], OpenRun] | None:
+    def first_run(self) -> tuple[RunKey, OpenRun] | None:
         """(key, arrival) of that run, and the run."""
         waiting = self._first()
         return None if waiting is None else (waiting.entry[:2], waiting.run)
 
-    def order(self) -> list[tuple[tuple[float, int], RequestId]]:
+    def in_order(self) -> Iterator[tuple[RunKey, RequestId]]:
         """All waiting requests in order, each with its run's (key, arrival)."""
-        runs = sorted(self._runs.values(), key=lambda waiting: waiting.entry)
-        return [(waiting.entry[:2], request) for waiting in runs for request in waiting.requests]
+        for entry in ascending(self._heap):
+            waiting = self._runs.get(entry[2])
+            if waiting is not None and waiting.entry is entry:
+                for request in waiting.requests:
+                    yield entry[:2], request
 
     def _first(self) -> _Waiting | None:
         """The waiting run with the smallest key. An entry stands for a run only while it is the run's own tuple."""

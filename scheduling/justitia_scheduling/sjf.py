@@ -7,6 +7,8 @@ before all others, in the order of preemption.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import chain
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.lengths import OutputLengths
@@ -28,8 +30,12 @@ class SJF(Policy):
     def head(self) -> RequestId | None:
         return next(iter(self._preempted), None) or self._queue.head()
 
-    def order(self) -> list[RequestId]:
-        return [*self._preempted, *self._queue.order()]
+    def in_order(self) -> Iterator[RequestId]:
+        return chain(self._preempted, self._queue.in_order())
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """Output in tokens."""
+        return {"fresh": 0} if request.preemptions else {"fresh": 1, "predictedOutput": self._expected[request.id]}
 
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         return (self._expected[request.id], request.sequence)

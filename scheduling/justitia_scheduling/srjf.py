@@ -5,6 +5,8 @@ run arrives (else the application's censored mean), attained what has been deliv
 Running requests are not preempted for a smaller key. The key of a run changes only when that run is served.
 """
 
+from typing import ClassVar
+
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.estimate import CensoredMean
 from justitia_scheduling.model import KVTokenTime, RunId, Seconds
@@ -14,6 +16,8 @@ from justitia_scheduling.runorder import RunOrder
 
 class SRJF(RunOrder):
     """Order key: (preempted first, remaining cost, arrival of the run)."""
+
+    key_name: ClassVar[str] = "remainingCost"
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

@@ -10,6 +10,8 @@ KV, the most remaining is preempted, one past .6 only if there is no other.
 It starves: among endless short requests a long one never runs.
 """
 
+from typing import ClassVar
+
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.lengths import OutputLengths
 from justitia_scheduling.model import RequestId, Seconds
@@ -22,6 +24,8 @@ LATE = 0.6
 
 class SRPT(RequestOrder):
     """Order key: (remaining work, arrival). Asking who gives way looks at each running request once."""
+
+    key_name: ClassVar[str] = "remainingTokens"
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

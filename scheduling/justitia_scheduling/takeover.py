@@ -4,7 +4,7 @@ Carried: runs with their arrival and the KV token-time that they have attained; 
 tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, KV space; and,
 where the cost model stays the same, what every request was charged and every tenant's service. Not carried, because
 only the old policy can read it: tags, lifts and estimates; the new policy makes its own from the day it takes over.
-Nothing is charged twice.
+Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
 """
 
 from justitia_scheduling.model import Seconds
@@ -31,6 +31,8 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
         new.runs[run_id].kv_token_time = new.runs[run_id].attained = cost
     if attained:
         new.on_delivered(attained, now)
+    new.kv_token_time.update(old.kv_token_time)
+    new.revisions = old.revisions
     if keep_service:
         new.service.update(old.service)
 

@@ -28,7 +28,9 @@ Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one 
 Derivation and proofs: docs/design/tiered-justitia.md.
 """
 
+import heapq
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from justitia_scheduling.cost import CostModel, Work
@@ -38,7 +40,7 @@ from justitia_scheduling.gps import VirtualTime
 from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
 from justitia_scheduling.runcost import RunCosts
-from justitia_scheduling.runqueue import RunQueue
+from justitia_scheduling.runqueue import RunKey, RunQueue
 
 KAPPA = 5.0
 THETA = 2.0
@@ -117,18 +119,23 @@ class TieredJustitia(Policy):
         first = None if tenant is None else self._queues[tenant].first()
         return None if first is None else first.id
 
-    def order(self) -> list[RequestId]:
+    def in_order(self) -> Iterator[RequestId]:
         limit = self.gate.limit(self.burst)
-        ranked = [
-            (self.counters[tenant] > limit, entry, request)
-            for tenant in self.counters.waiting
-            for entry, request in self._queues[tenant].order()
-        ]
-        return [request for *_, request in sorted(ranked, key=lambda item: item[:2])]
+        ranked = heapq.merge(*(self._ranked(tenant, limit) for tenant in self.counters.waiting), key=lambda r: r[:2])
+        return (request for *_, request in ranked)
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """Whether the tenant is gated, and K in KV token-time per weight."""
+        return {"gated": int(self.gated(request.tenant)), "stretchedTag": self.key(request.run.id)}
 
     def gated(self, tenant: TenantId) -> bool:
         """Whether the gate holds the tenant back until others have caught up."""
         return self.counters[tenant] > self.gate.limit(self.burst)
+
+    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, RunKey, RequestId]]:
+        """The tenant's waiting requests in order."""
+        gated = self.counters[tenant] > limit
+        return ((gated, key, request) for key, request in self._queues[tenant].in_order())
 
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         return (self.key(request.run.id), request.sequence)
@@ -206,6 +213,7 @@ class TieredJustitia(Policy):
 
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised."""
+        self.revisions += 1
         clock = self.virtual_time
         clock.lift(run.id, clock.now - self.kappa * run.attained / clock.weight(run.id))
         clock.retag(run.id, self._costs[run.id])

@@ -88,6 +88,7 @@ class UniBoost(Boosted):
             if signal(request) >= 2 * before.threshold:
                 self._priority[request.id] = self.prioritise(request, before.work)
                 self._priority[request.id].evictable = True
+                self.revisions += 1
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         super().on_closed(request, finished, now)

@@ -10,6 +10,7 @@ two tenants backlogged over an interval satisfies `|W_f/weight_f - W_g/weight_g|
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from justitia_scheduling.cost import CostModel
 from justitia_scheduling.counters import TenantCounters
@@ -29,8 +30,12 @@ class VTC(Policy):
         tenant = self.counters.smallest()
         return None if tenant is None else next(iter(self._queues[tenant]))
 
-    def order(self) -> list[RequestId]:
-        return [request for tenant in self.counters.in_order() for request in self._queues[tenant]]
+    def in_order(self) -> Iterator[RequestId]:
+        return (request for tenant in self.counters.in_order() for request in self._queues[tenant])
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """The tenant's service per weight, in the cost model's unit."""
+        return {"tenantCounter": self.counters[request.tenant]}
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self.counters.enqueue(request.tenant)

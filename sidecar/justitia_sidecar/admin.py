@@ -4,8 +4,9 @@ from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from justitia_api.status import PoolStatus, QueueStatus
+from justitia_sidecar.queue_report import observe_queue
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.report import observe_queue, observe_status, set_gauges
+from justitia_sidecar.report import observe_status, set_gauges
 from justitia_sidecar.service import Sidecar
 
 

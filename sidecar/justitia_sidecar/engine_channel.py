@@ -7,13 +7,16 @@ waits for one that does not read: beyond `LONGEST_BACKLOG` bytes tickets are dro
 
 import asyncio
 import socket
+import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
+from justitia_api.status import EngineSchedulerStatus
 from justitia_scheduling.channel import (
     VERSION,
     Admitted,
@@ -26,6 +29,7 @@ from justitia_scheduling.channel import (
     Message,
     Queue,
     Snapshot,
+    Ticket,
     decode,
     encode,
 )
@@ -48,24 +52,41 @@ def listen(path: Path) -> socket.socket:
 
 
 class EngineChannel:
-    """`hear` is told what the engine says of sequences, in order. `state` is the engine's last snapshot. `instance`
-    tells this process from those before it.
+    """`hear` is told what the engine says of sequences, in order, and `on_snapshot` of itself: which process, and its
+    state. `state` is the last snapshot of the engine that is there, or was. `instance` tells this process from those
+    before it, `peer` the engine's, empty before the first; `vllm` is its version.
     """
 
     def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
+        self.on_snapshot: Callable[[str, dict[str, Any]], None] = lambda instance, state: None
         self.instance = uuid.uuid4().hex
+        self.peer = ""
+        self.vllm: str | None = None
         self.state: dict[str, Any] = {}
         self.dropped = 0
         self.malformed = 0
         self._hello = encode(Hello(VERSION, self.instance, {}))
         self._configuration: Configure | None = None
         self._engine: asyncio.StreamWriter | None = None
+        self._greeted = False
         self._asked: list[asyncio.Future[Queue]] = []
 
     @property
     def connected(self) -> bool:
-        return self._engine is not None
+        return self._engine is not None and self._greeted
+
+    @property
+    def status(self) -> EngineSchedulerStatus:
+        state = self.state
+        return EngineSchedulerStatus(
+            connected=self.connected,
+            vllm=self.vllm,
+            generation=state.get("generation"),
+            dismissed=state.get("dismissed", False),
+            failures=state.get("failures", 0),
+            last_failure=state.get("failure") or None,
+        )
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled."""
@@ -84,6 +105,8 @@ class EngineChannel:
         if self._engine.transport.get_write_buffer_size() > LONGEST_BACKLOG:
             self.dropped += 1
             return
+        if isinstance(message, Ticket):
+            message = replace(message, sent=time.monotonic())
         self._engine.write(encode(message))
 
     async def queue(self, limit: int) -> Queue | None:
@@ -105,7 +128,7 @@ class EngineChannel:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._engine is not None:
             self._engine.close()
-        self._engine = writer
+        self._engine, self._greeted = writer, False
         writer.write(self._hello)
         if self._configuration is not None:
             writer.write(encode(self._configuration))
@@ -134,12 +157,16 @@ class EngineChannel:
                 self.hear(message)
             case Snapshot(state):
                 self.state = state
+                self.on_snapshot(self.peer, state)
             case Queue():
                 for answer in self._asked:
                     if not answer.done():
                         answer.set_result(message)
                 self._asked.clear()
-            case Hello(version, _, about):
+            case Hello(version, instance, about):
                 if version != VERSION:
                     raise ChannelError(f"it speaks version {version}, not {VERSION}: update the older", fatal=True)
+                if self.peer != instance:
+                    self.state = {}
+                self.peer, self.vllm, self._greeted = instance, about.get("vllm"), True
                 log.info("the engine's scheduler has connected", **about)

@@ -8,6 +8,7 @@ the caller about once a second.
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from justitia_api.status import Quantiles
 from justitia_scheduling.model import Seconds, TenantId
@@ -29,14 +30,19 @@ class ShareWindow:
         self._samples: deque[_Sample] = deque()
         self._last: dict[TenantId, float] = {}
 
-    def restart(self) -> None:
-        """The unit of service changed: what was measured no longer compares."""
+    def restart(self, service: Mapping[TenantId, float] = MappingProxyType({})) -> None:
+        """What was measured no longer compares, because the unit of service is another one, or who counts it. What
+        comes is counted from `service` on.
+        """
         self._samples.clear()
-        self._last = {}
+        self._last = dict(service)
 
     def sample(self, service: Mapping[TenantId, float], active: Mapping[TenantId, float], now: Seconds) -> None:
-        """`service` is cumulative; `active` maps the tenants that are active to their weights."""
-        delta = {t: total - self._last.get(t, 0.0) for t, total in service.items()}
+        """`service` is cumulative; a sum that has fallen began again at 0. `active` maps the tenants that are active to
+        their weights.
+        """
+        last = {t: self._last.get(t, 0.0) for t in service}
+        delta = {t: total - last[t] if total >= last[t] else total for t, total in service.items()}
         self._last = dict(service)
         total_weight = sum(active.values())
         self._samples.append(_Sample(now, delta, {t: w / total_weight for t, w in active.items()}))

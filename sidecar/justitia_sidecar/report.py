@@ -1,16 +1,10 @@
-"""What a sidecar tells about itself: status, queue, gauges."""
+"""What a sidecar tells about itself: status and gauges."""
 
-from collections.abc import Iterator
-from itertools import islice
-
-from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus, TenantStatus, WaitingReason
-from justitia_scheduling.channel import Queue
+from justitia_api.status import PoolStatus, TenantStatus
 from justitia_scheduling.model import TenantId
-from justitia_sidecar.admission import Admission, TenantLoad, Ticket
+from justitia_sidecar.admission import TenantLoad
 from justitia_sidecar.observation import WINDOW, RecentValues
 from justitia_sidecar.service import Sidecar
-
-LISTED_REQUESTS = 1000
 
 
 def observe_status(sidecar: Sidecar) -> PoolStatus:
@@ -50,43 +44,10 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
         open_runs=len(admission.runs),
         window_seconds=WINDOW,
         gate=admission.gate,
+        engine_scheduler=None if sidecar.channel is None else sidecar.channel.status,
+        conditions=sidecar.conditions(),
         tenants=tuple(tenants),
     )
-
-
-async def observe_queue(sidecar: Sidecar) -> QueueStatus:
-    """Raises a refusal with 503 while nothing is configured."""
-    admission = sidecar.configured().admission
-    now = sidecar.clock()
-    waiting = list(islice(admission.waiting(now), LISTED_REQUESTS))
-    if sidecar.channel is not None and (queue := await sidecar.channel.queue(LISTED_REQUESTS)) is not None:
-        waiting = [*_in_engine(admission, queue), *waiting]
-    listed = tuple(
-        QueuedRequest(
-            position=position,
-            request=ticket.id,
-            tenant=ticket.tenant,
-            application=ticket.application,
-            waiting_seconds=round(now - ticket.arrival, 3),
-            prompt_tokens=ticket.prompt_tokens,
-            reserved_tokens=admission.reservation(ticket),
-            reason=reason,
-        )
-        for position, (ticket, reason) in enumerate(waiting, start=1)
-    )
-    return QueueStatus(waiting=admission.queued, requests=listed)
-
-
-def _in_engine(admission: Admission, queue: Queue) -> Iterator[tuple[Ticket, WaitingReason]]:
-    """What waits inside the engine, in its scheduler's order."""
-    for row in queue.requests:
-        ticket = admission.tickets.get(row["key"])
-        if ticket is None:
-            continue
-        if row["rank"] == 1:
-            yield ticket, WaitingReason.NO_KV_SPACE
-        else:
-            yield ticket, WaitingReason.TENANT_GATED if row["gated"] else WaitingReason.BEHIND_OTHERS
 
 
 def set_gauges(sidecar: Sidecar) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from justitia_api.conditions import Condition
 from justitia_api.config import CostModelName, KeyTable, PolicyName, PoolConfig
 from justitia_api.wire import Refusal
 from justitia_scheduling.channel import Configure
@@ -23,8 +24,10 @@ from justitia_sidecar.body import TokensPerByte
 from justitia_sidecar.engine import Engine, EngineError
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.engine_metrics import EngineMetrics
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_sidecar.policy_condition import PolicyCondition
 from justitia_sidecar.recognition import Directory
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
@@ -90,6 +93,10 @@ class Sidecar:
         self.keys: KeyRing | None = None
         self.in_force: InForce | None = None
         self.shares = ShareWindow()
+        self._shares_of = ("", "")
+        self._policy_condition = PolicyCondition()
+        if channel is not None:
+            metrics.registry.register(EngineMetrics(channel))
         self.first_token: defaultdict[TenantId, RecentValues] = defaultdict(RecentValues)
         self.tokens_per_byte = TokensPerByte()
         self.buckets: dict[TenantId, TokenBucket] = {}
@@ -136,7 +143,7 @@ class Sidecar:
             same = same_unit and config.scheduling.policy is old.scheduling.policy
             policy = admission.policy if same or self.channel is not None else build_configured_policy(config)
             admission.reconfigure(config, policy, now, keep_service=same_unit)
-            if not same_unit:
+            if not same_unit and self.channel is None:
                 self.shares.restart()
         if self.channel is not None:
             self.channel.configure(engine_configuration(config))
@@ -265,7 +272,23 @@ class Sidecar:
             for tenant, load in admission.load.items()
             if load.queued or load.running
         }
+        if self.channel is not None:
+            self._compare_only_like(self.channel, admission)
+            self.conditions()
         self.shares.sample(admission.service, active, now)
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Of the configuration in force."""
+        if self.channel is None or self.in_force is None:
+            return ()
+        return (self._policy_condition.observe(self.channel.status, self.in_force.config.generation),)
+
+    def _compare_only_like(self, channel: EngineChannel, admission: Admission) -> None:
+        """An engine that starts counts from 0, and the unit is another from the moment at which it says so."""
+        counted = (channel.peer, admission.unit)
+        if counted != self._shares_of:
+            self._shares_of = counted
+            self.shares.restart(admission.service)
 
 
 def draining_refusal() -> RefusalError:

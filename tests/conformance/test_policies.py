@@ -56,6 +56,7 @@ class PolicyMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.ids = 0
         self.virtual_time = 0.0
+        self.revisions = 0
 
     def fresh(self, prefix: str) -> str:
         self.ids += 1
@@ -185,6 +186,29 @@ class PolicyMachine(RuleBasedStateMachine):
         if self.policy.held_until() is None:
             assert (order[0] if order else None) == self.policy.head()
         assert set(self.policy.running) == set(self.books.running)
+
+    @invariant()
+    def the_first_in_order_are_those_of_the_whole_order(self) -> None:
+        order = self.policy.order()
+        for limit in (0, 1, 2, 3, len(order), len(order) + 1):
+            assert self.policy.order(limit) == order[:limit]
+
+    @invariant()
+    def who_comes_first_has_no_larger_key(self) -> None:
+        waiting = [self.policy.requests[request] for request in self.policy.order()]
+        keys = [tuple(self.policy.order_key(request).values()) for request in waiting]
+        assert keys == sorted(keys)
+        assert all(type(part) in (int, float) for key in keys for part in key)
+
+    @invariant()
+    def kv_token_time_is_counted_whatever_the_cost_model(self) -> None:
+        for tenant, (_, _, kv) in self.books.tokens.items():
+            assert self.policy.kv_token_time[tenant] == pytest.approx(kv)
+
+    @invariant()
+    def revisions_never_fall(self) -> None:
+        assert self.policy.revisions >= self.revisions
+        self.revisions = self.policy.revisions
 
     @invariant()
     def a_lone_running_request_is_never_a_victim(self) -> None:

@@ -86,9 +86,10 @@ def running_vllm(
     blocks: int,
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
+    port: int | None = None,
 ) -> Iterator[Vllm]:
     """vLLM with a model without weights, one process on CPU, and what every test here relies on."""
-    runtime, port, log = ensure_engine(print, "cpu"), free_port(), directory / "log"
+    runtime, port, log = ensure_engine(print, "cpu"), port or free_port(), directory / "log"
     command = [str(runtime.python), "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--load-format", "dummy", "--dtype", "float32", "--enforce-eager", "--scheduling-policy", "priority"]
@@ -169,7 +170,9 @@ def pool_config() -> dict[str, Any]:
 
 
 @contextmanager
-def running_sidecar(directory: Path, engine_url: str, *, wait: bool = True) -> Iterator[RunningSidecar]:
+def running_sidecar(
+    directory: Path, engine_url: str, *, wait: bool = True, engine_socket: Path | None = None
+) -> Iterator[RunningSidecar]:
     directory.mkdir(parents=True, exist_ok=True)
     config, keys, log = directory / "config.json", directory / "keys.json", directory / "log"
     document = pool_config()
@@ -186,6 +189,8 @@ def running_sidecar(directory: Path, engine_url: str, *, wait: bool = True) -> I
         "ADMIN_HOST": "127.0.0.1",
         "ADMIN_PORT": str(admin),
     }
+    if engine_socket is not None:
+        settings["ENGINE_SOCKET"] = str(engine_socket)
     environment = os.environ | {f"JUSTITIA_{name}": value for name, value in settings.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -29,7 +29,7 @@ def test_it_answers_as_a_sorted_list_does_whatever_came_and_left() -> None:
         expected = sorted(waiting, key=lambda r: waiting[r])
         assert queue.head() == (expected[0] if expected else None)
         assert queue.first() == ((waiting[expected[0]][0], expected[0]) if expected else None)
-    assert queue.order() == expected
+    assert list(queue.in_order()) == expected
 
 
 def test_entries_that_are_out_of_date_do_not_pile_up() -> None:

@@ -17,8 +17,9 @@ from justitia_scheduling.channel import (
     Queue,
     RunEnded,
     Snapshot,
+    Ticket,
 )
-from justitia_scheduling.model import RunId
+from justitia_scheduling.model import ApplicationId, RunId, TenantId
 from justitia_sidecar.engine_channel import EngineChannel, listen
 
 CONFIGURATION = Configure(7, "vtc", "engine-time", {"gold": 3.0})
@@ -40,7 +41,7 @@ async def pair(path: Path) -> AsyncIterator[tuple[EngineChannel, Link, list[Mess
     channel.configure(CONFIGURATION)
     serving = asyncio.create_task(channel.serve(listen(path)))
     link = Link(str(path), {"vllm": "x"}, lambda text: None)
-    link.start()
+    link.start(lambda: None)
     try:
         await until(lambda: channel.connected and len(link.inbox) >= 2)
         yield channel, link, heard
@@ -78,6 +79,37 @@ async def test_the_queue_is_asked_for_and_answered_or_given_up(tmp_path: Path) -
         assert await asked == Queue(1, [{"rank": 1}])
 
 
+async def test_a_ticket_says_when_it_was_sent(tmp_path: Path) -> None:
+    async with pair(tmp_path / "s") as (channel, link, _):
+        before = time.monotonic()
+        channel.send(Ticket("a", TenantId("t"), ApplicationId("n/a"), RunId("r")))
+        await until(lambda: len(link.inbox) == 3)
+        ticket = link.inbox[2]
+        assert isinstance(ticket, Ticket)
+        assert ticket.sent is not None
+        assert before <= ticket.sent <= time.monotonic()
+
+
+async def test_what_another_engine_process_has_told_is_not_this_ones(tmp_path: Path) -> None:
+    async with pair(tmp_path / "s") as (channel, link, _):
+        told: list[tuple[str, object]] = []
+        channel.on_snapshot = lambda instance, state: told.append((instance, state))
+        link.send(Snapshot({"generation": 7, "failures": 1, "failure": "x", "dismissed": True}))
+        await until(lambda: channel.state)
+        assert told == [(channel.peer, channel.state)]
+        assert (channel.status.generation, channel.status.dismissed, channel.status.vllm) == (7, True, "x")
+        link.close()
+        channel._engine.close()  # type: ignore[union-attr]
+        await until(lambda: not channel.connected)
+        assert channel.status.generation == 7
+        other = Link(str(tmp_path / "s"), {"vllm": "y"}, lambda text: None)
+        other.start(lambda: None)
+        await until(lambda: channel.connected)
+        status = channel.status
+        assert (status.generation, status.dismissed, status.last_failure, status.vllm) == (None, False, None, "y")
+        other.close()
+
+
 async def test_an_engine_that_comes_back_is_told_again(tmp_path: Path) -> None:
     async with pair(tmp_path / "s") as (channel, link, _):
         link.inbox.clear()
@@ -88,7 +120,7 @@ async def test_an_engine_that_comes_back_is_told_again(tmp_path: Path) -> None:
 
 async def test_a_sidecar_that_comes_back_is_found(tmp_path: Path) -> None:
     path, link = tmp_path / "s", Link(str(tmp_path / "s"), {}, lambda text: None)
-    link.start()
+    link.start(lambda: None)
     for generation in (1, 2):
         channel = EngineChannel()
         configuration = Configure(generation, "vtc", "engine-time", {})

@@ -28,6 +28,24 @@ def test_nothing_served_has_no_shares() -> None:
     assert window.entitled() == {}
 
 
+def test_an_engine_that_counts_from_0_again_gives_no_negative_and_no_huge_shares() -> None:
+    window = ShareWindow(window=100)
+    window.sample({A: 10.0, B: 30.0}, {A: 1, B: 1}, 1)
+    window.sample({}, {A: 1, B: 1}, 2)
+    window.sample({A: 4.0}, {A: 1, B: 1}, 3)
+    window.sample({A: 5.0, B: 5.0}, {A: 1, B: 1}, 4)
+    window.sample({A: 1.0, B: 0.0}, {A: 1, B: 1}, 5)
+    assert window.shares() == {A: pytest.approx(16 / 51), B: pytest.approx(35 / 51)}
+
+
+def test_what_was_served_before_the_window_began_again_is_not_in_it() -> None:
+    window = ShareWindow(window=100)
+    window.sample({A: 10.0}, {A: 1}, 1)
+    window.restart({A: 1000.0, B: 5000.0})
+    window.sample({A: 1003.0, B: 5001.0}, {A: 1, B: 1}, 2)
+    assert window.shares() == {A: 0.75, B: 0.25}
+
+
 def test_quantiles_of_recent_values() -> None:
     recent = RecentValues()
     assert recent.quantiles().p50 is None

@@ -1,0 +1,80 @@
+"""What waits in the engine, in order, each request with why it waits: the answer to `AskQueue`.
+
+A row is a request, at the place of the first of its sequences that waits. It costs milliseconds for a thousand rows,
+however many requests wait, and is asked for by people only.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from justitia_engine.host import EngineHost, OpenSequence
+from justitia_scheduling.channel import Queue, Waits
+from justitia_scheduling.model import Seconds
+from justitia_scheduling.tiered import TieredJustitia
+
+SEQUENCES_PER_ROW = 10
+"""So many sequences are looked at for each row at most. Where requests have more, fewer rows come."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """What the engine sees of its queue: why the first one waits (`obstacle`), and what the policy has not been told of
+    because its grammar is `being_prepared`. Where there is no policy, `by_arrival` is what waits first, in order, and
+    so many `more` sequences come after it.
+    """
+
+    obstacle: Waits
+    being_prepared: Sequence[OpenSequence]
+    by_arrival: Sequence[OpenSequence] = ()
+    more: int = 0
+
+
+def explain(host: EngineHost | None, view: QueueView, limit: int, now: Seconds) -> Queue:
+    """At most `limit` requests in order, and after them those that are being prepared."""
+    rows = _by_key(_by_arrival(view) if host is None else _in_policys_order(host, view, limit, now))
+    waiting = len(rows) + view.more if host is None else host.waiting_requests
+    prepared = _by_key(_row(each, Waits.BEING_PREPARED) for each in view.being_prepared)
+    ranked = [row | {"rank": rank} for rank, row in enumerate(islice(rows.values(), limit), start=1)]
+    return Queue(waiting + len(prepared), [*ranked, *prepared.values()][:limit])
+
+
+def _in_policys_order(host: EngineHost, view: QueueView, limit: int, now: Seconds) -> Iterator[Row]:
+    policy = host.policy
+    head = policy.head()
+    for sequence in policy.order(limit * SEQUENCES_PER_ROW):
+        request = policy.requests[sequence]
+        gated = isinstance(policy, TieredJustitia) and policy.gated(request.tenant)
+        behind = Waits.TENANT_GATED if gated else Waits.BEHIND_OTHERS
+        yield {
+            "key": host.name(sequence).key,
+            "tenant": request.tenant,
+            "application": request.run.run.application,
+            "run": request.run.id,
+            "promptTokens": request.request.prompt_tokens,
+            "preemptions": request.preemptions,
+            "waitingSeconds": now - request.arrival,
+            "orderKey": policy.order_key(request),
+            "reason": view.obstacle if sequence == head else behind,
+        }
+
+
+def _by_arrival(view: QueueView) -> Iterator[Row]:
+    for number, each in enumerate(view.by_arrival):
+        yield _row(each, Waits.BEHIND_OTHERS if number else view.obstacle)
+
+
+def _row(each: OpenSequence, reason: Waits) -> Row:
+    """Whose it is only the policy knows, and the sidecar."""
+    return {"key": each.name.key, "promptTokens": each.prompt_tokens, "reason": reason}
+
+
+def _by_key(rows: Iterator[Row]) -> dict[str, Row]:
+    """The first row of each request, with how many of its sequences wait."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        found.setdefault(row["key"], row | {"sequences": 0})["sequences"] += 1
+    return found

@@ -1,0 +1,38 @@
+from typing import Any
+
+from justitia_cli.local.conditions import ConditionTeller
+
+
+def condition(status: str, reason: str, kind: str = "PolicyInForce") -> dict[str, Any]:
+    return {"conditions": [{"type": kind, "status": status, "reason": reason, "message": f"because {reason}"}]}
+
+
+def test_a_change_is_told_once_and_what_is_not_known_is_not() -> None:
+    statuses: list[dict[str, Any] | Exception] = [
+        {"conditions": []},
+        condition("Unknown", "Outdated"),
+        condition("True", "Configured"),
+        condition("True", "Configured"),
+        ConnectionRefusedError(),
+        condition("False", "PolicyFailed"),
+        condition("Unknown", "Outdated"),
+        condition("False", "PolicyFailed"),
+        condition("True", "Configured"),
+    ]
+    remaining = iter(statuses)
+
+    def status() -> dict[str, Any]:
+        answer = next(remaining)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    told: list[str] = []
+    teller = ConditionTeller(status, told.append)
+    for _ in statuses:
+        teller.look()
+    assert told == [
+        "PolicyInForce is True, Configured: because Configured",
+        "PolicyInForce is False, PolicyFailed: because PolicyFailed",
+        "PolicyInForce is True, Configured: because Configured",
+    ]
