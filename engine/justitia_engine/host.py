@@ -183,7 +183,7 @@ class EngineHost:
 
     def admitted(self, sequence: RequestId, cached: Tokens, now: Seconds) -> Admitted | None:
         """The sequence joins the batch. Returns what to tell the sidecar: the first time only."""
-        first = not self.policy.requests[sequence].preemptions
+        first = not self.policy.requests[sequence].begun
         self.policy.admitted(sequence, now, cached if first else 0)
         name = self._known[sequence].name
         return Admitted(name.key, name.number) if first else None
@@ -250,8 +250,10 @@ class EngineHost:
         self.policy.aborted(sequence, now)
         self._left(before.run.id, now)
         self._enter(sequence, ticket, before.request.prompt_tokens + before.produced, before.arrival)
+        moved = self.policy.requests[sequence]
+        moved.begun, moved.cached = before.begun, before.cached
         if before.status is Status.RUNNING:
-            self.policy.admitted(sequence, now, before.cached)
+            self.policy.admitted(sequence, now)
 
     def _told(self, sequence: RequestId) -> Tokens:
         """Output tokens of the sequence that a policy has been told of."""

@@ -172,6 +172,23 @@ def test_a_ticket_that_comes_late_moves_the_sequence_to_its_run(admitted: bool) 
     assert on.policy.service[GOLD] == closed.charge == whole - before
 
 
+@pytest.mark.parametrize("preempted", [False, True])
+def test_the_admission_of_a_sequence_that_moves_is_charged_and_told_once(preempted: bool) -> None:
+    on = host()
+    on.configure(configuration("vtc", "weighted-tokens"), 0.0)
+    on.queued(name("a"), 10, 0.0)
+    assert on.admitted(name("a").id, 0, 0.0) is not None
+    step(on, name("a").id, 5, prefilled=10)
+    if preempted:
+        on.preempted(name("a").id, 1.0)
+    on.ticket(ticket("a"), 2.0)
+    if preempted:
+        assert on.admitted(name("a").id, 0, 3.0) is None
+    step(on, name("a").id, 8)
+    assert on.policy.service[UNTICKETED] == 10 + 2 * 5
+    assert on.policy.service[GOLD] == 2 * 3
+
+
 def test_a_run_ends_when_its_last_sequence_has() -> None:
     on = host()
     for key in "ab":
