@@ -253,11 +253,15 @@ class Scheduling(Document):
 
 SCHEDULING_RULES = rules(
     *(
-        (f"self.policy != '{policy.value}' || self.enforcement == 'Engine'", f"policy {policy.value} {ENGINE_ONLY}")
+        (
+            f"!has(self.policy) || self.policy != '{policy.value}' || self.enforcement == 'Engine'",
+            f"policy {policy.value} {ENGINE_ONLY}",
+        )
         for policy in INSIDE_THE_ENGINE_ONLY
     ),
     (f"!has(self.boost) || self.policy == '{PolicyName.UNIBOOST.value}'", GAMMA_ONLY),
 )
+"""A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""
 
 
 class ServingPoolSpec(Document):
