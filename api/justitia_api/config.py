@@ -9,7 +9,7 @@ import hmac
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 MINIMUM_KEY_BYTES = 16
@@ -28,6 +28,26 @@ class PolicyName(StrEnum):
     VTC = "VTC"
     JUSTITIA = "Justitia"
     TIERED_JUSTITIA = "TieredJustitia"
+    UNIBOOST = "UniBoost"
+    SRPT = "SRPT"
+    SJF = "SJF"
+
+
+INSIDE_THE_ENGINE_ONLY = (PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
+"""Policies that order single requests, token for token or preempting: the sidecar can do neither."""
+
+ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choose another policy"
+GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
+GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
+
+
+def fault_of_policy(policy: PolicyName, enforcement: str, *, bounds_gamma: bool) -> str | None:
+    """Why a policy cannot be had like that, and what to do; None if it can."""
+    if policy in INSIDE_THE_ENGINE_ONLY and enforcement != "Engine":
+        return f"policy {policy.value} {ENGINE_ONLY}"
+    if bounds_gamma and policy is not PolicyName.UNIBOOST:
+        return GAMMA_ONLY
+    return None
 
 
 class CostModelName(StrEnum):
@@ -82,10 +102,30 @@ class QueueConfig(Document):
     maximum_body_bytes: int = Field(default=4 * 2**20, ge=1024)
 
 
+class BoostConfig(Document):
+    """Bounds of gamma, in 1/s."""
+
+    minimum_gamma: float = Field(gt=0, allow_inf_nan=False)
+    maximum_gamma: float = Field(gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "BoostConfig":
+        if self.minimum_gamma > self.maximum_gamma:
+            raise ValueError(GAMMA_CROSSED)
+        return self
+
+
 class SchedulingConfig(Document):
     policy: PolicyName = PolicyName.TIERED_JUSTITIA
     cost_model: CostModelName = CostModelName.ENGINE_TIME
     enforcement: Literal["Engine", "Sidecar"] = "Sidecar"
+    boost: BoostConfig | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> "SchedulingConfig":
+        if fault := fault_of_policy(self.policy, self.enforcement, bounds_gamma=self.boost is not None):
+            raise ValueError(fault)
+        return self
 
 
 class PoolConfig(Document):

@@ -4,12 +4,22 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from justitia_api.config import CostModelName, Document, PolicyName
+from justitia_api.config import (
+    ENGINE_ONLY,
+    GAMMA_CROSSED,
+    GAMMA_ONLY,
+    INSIDE_THE_ENGINE_ONLY,
+    CostModelName,
+    Document,
+    PolicyName,
+    fault_of_policy,
+)
 from justitia_api.resource import (
     AGE,
     ATOMIC,
     POSITIVE,
     Column,
+    Decimal,
     Definition,
     Label,
     Quantity,
@@ -147,6 +157,35 @@ class Queue(Document):
     ] = 300
 
 
+class Boost(Document):
+    """Bounds of gamma, with which policy UniBoost weighs a request's work against its time of arrival."""
+
+    minimum_gamma: Annotated[
+        Decimal,
+        Field(
+            json_schema_extra=POSITIVE,
+            description="Smallest gamma, in 1/s, a decimal number greater than 0. The smaller gamma, the more "
+            "the order is that of the work of requests alone.",
+        ),
+    ]
+    maximum_gamma: Annotated[
+        Decimal,
+        Field(
+            json_schema_extra=POSITIVE,
+            description="Largest gamma, in 1/s, at least minimumGamma; equal bounds fix it. The larger gamma, the more "
+            "the order is that of arrival.",
+        ),
+    ]
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Boost":
+        if float(self.minimum_gamma) <= 0:
+            raise ValueError("minimumGamma must be greater than 0")
+        if float(self.minimum_gamma) > float(self.maximum_gamma):
+            raise ValueError(GAMMA_CROSSED)
+        return self
+
+
 class Scheduling(Document):
     """How service is shared between tenants and ordered between runs."""
 
@@ -154,7 +193,10 @@ class Scheduling(Document):
         PolicyName,
         Field(
             description="Order of service. FCFS: as requests arrive. VTC: fair between tenants by weight. Justitia: "
-            "runs by virtual finish time. TieredJustitia: tenants by weight, the runs of each by virtual finish time."
+            "runs by virtual finish time. TieredJustitia: tenants by weight, the runs of each by virtual finish time. "
+            "With enforcement Engine only, and without regard to tenants and runs: UniBoost, for the tail of response "
+            "times of single requests: by arrival, those of little work sooner, preempting. SRPT and SJF are baselines "
+            "for comparisons: SRPT: least remaining work first, preempting. SJF: shortest predicted output first."
         ),
     ] = PolicyName.TIERED_JUSTITIA
     enforcement: Annotated[
@@ -177,6 +219,14 @@ class Scheduling(Document):
             "held over time. WeightedTokens: tokens read and, at twice the price, produced.",
         ),
     ] = CostModelName.ENGINE_TIME
+    boost: Annotated[
+        Boost | None,
+        Field(
+            json_schema_extra=rules(("double(self.minimumGamma) <= double(self.maximumGamma)", GAMMA_CROSSED)),
+            description="Bounds of gamma, which policy UniBoost learns from the response times that it sees; 0.001 to "
+            "10 per second when unset. Takes effect without a restart.",
+        ),
+    ] = None
     tiers: Annotated[
         tuple[Tier, ...],
         Field(max_length=64, json_schema_extra=map_by("name"), description="Tiers that Tenants may be in."),
@@ -188,11 +238,30 @@ class Scheduling(Document):
         return next((t.weight for t in self.tiers if t.name == tier), None)
 
     @model_validator(mode="after")
+    def _possible(self) -> "Scheduling":
+        if fault := fault_of_policy(self.policy, self.enforcement, bounds_gamma=self.boost is not None):
+            raise ValueError(fault)
+        return self
+
+    @model_validator(mode="after")
     def _tiers_once(self) -> "Scheduling":
         names = [tier.name for tier in self.tiers]
         if len(set(names)) < len(names):
             raise ValueError("tiers must have different names")
         return self
+
+
+SCHEDULING_RULES = rules(
+    *(
+        (
+            f"!has(self.policy) || self.policy != '{policy.value}' || self.enforcement == 'Engine'",
+            f"policy {policy.value} {ENGINE_ONLY}",
+        )
+        for policy in INSIDE_THE_ENGINE_ONLY
+    ),
+    (f"!has(self.boost) || self.policy == '{PolicyName.UNIBOOST.value}'", GAMMA_ONLY),
+)
+"""A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""
 
 
 class ServingPoolSpec(Document):
@@ -203,7 +272,10 @@ class ServingPoolSpec(Document):
     replicas: Annotated[
         int, Field(ge=1, le=1000, description="Number of engines. With more than one, each shares by itself.")
     ] = 1
-    scheduling: Annotated[Scheduling, Field(description="How service is shared and ordered.")] = Scheduling()
+    scheduling: Annotated[
+        Scheduling,
+        Field(json_schema_extra=SCHEDULING_RULES, description="How service is shared and ordered."),
+    ] = Scheduling()
     paused: Annotated[bool, Field(description="Leaves what exists for the pool as it is until it is unset.")] = False
 
 

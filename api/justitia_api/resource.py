@@ -18,7 +18,8 @@ DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
 Label = Annotated[str, Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
-Weight = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
+Decimal = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]
+Weight = Decimal
 QUANTITY = r"^[0-9]+(\.[0-9]*)?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 Quantity = Annotated[
     int | Annotated[str, Field(max_length=32, pattern=QUANTITY)],

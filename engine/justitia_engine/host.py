@@ -205,7 +205,7 @@ class EngineHost:
 
     def admitted(self, sequence: RequestId, cached: Tokens, now: Seconds) -> Admitted | None:
         """The sequence joins the batch. Returns what to tell the sidecar: the first time only."""
-        first = not self.policy.requests[sequence].preemptions
+        first = not self.policy.requests[sequence].begun
         self.policy.admitted(sequence, now, cached if first else 0)
         name = self._known[sequence].name
         self._wait(name.key, -1)
@@ -290,8 +290,10 @@ class EngineHost:
         self.policy.aborted(sequence, now)
         self._left(before.run.id, now)
         self._enter(sequence, ticket, before.request.prompt_tokens + before.produced, before.arrival)
+        moved = self.policy.requests[sequence]
+        moved.begun, moved.cached = before.begun, before.cached
         if before.status is Status.RUNNING:
-            self.policy.admitted(sequence, now, before.cached)
+            self.policy.admitted(sequence, now)
 
     def _wait(self, key: str, more: int) -> None:
         """So many more sequences of the request wait."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from justitia_api.application import LLMApplication
 from justitia_api.config import (
     ApplicationConfig,
+    BoostConfig,
     KeyEntry,
     KeyTable,
     PoolConfig,
@@ -20,7 +21,7 @@ from justitia_api.config import (
     TenantConfig,
     TenantLimits,
 )
-from justitia_api.pool import ServingPool
+from justitia_api.pool import Scheduling, ServingPool
 from justitia_api.tenant import Tenant
 from justitia_operator.objects import Json
 from justitia_operator.resolve import Admission, TenantKeys
@@ -49,9 +50,7 @@ def build_pool_config(
         namespace=pool.metadata.namespace,
         name=pool.metadata.name,
         model=pool.spec.model.served_name,
-        scheduling=SchedulingConfig(
-            policy=scheduling.policy, cost_model=scheduling.cost_model, enforcement=scheduling.enforcement
-        ),
+        scheduling=_scheduling(scheduling),
         queue=QueueConfig(
             maximum_requests=scheduling.queue.maximum_requests, timeout_seconds=scheduling.queue.timeout_seconds
         ),
@@ -61,6 +60,18 @@ def build_pool_config(
     if config == written:
         return config
     return config.model_copy(update={"generation": max(config.generation, last_generation) + 1})
+
+
+def _scheduling(scheduling: Scheduling) -> SchedulingConfig:
+    bounds = scheduling.boost
+    return SchedulingConfig(
+        policy=scheduling.policy,
+        cost_model=scheduling.cost_model,
+        enforcement=scheduling.enforcement,
+        boost=None
+        if bounds is None
+        else BoostConfig(minimum_gamma=float(bounds.minimum_gamma), maximum_gamma=float(bounds.maximum_gamma)),
+    )
 
 
 def _tenant(tenant: Tenant, weight: str) -> TenantConfig:

@@ -217,6 +217,17 @@ class Policy(ABC):
             raise EventOrderError(f"request {request.id!r} has arrived already")
         self._take_in(OpenRequest(request, self._run(request.run), self._next(), now))
 
+    def run_resumed(self, before: OpenRun) -> None:
+        """A run of which another policy has heard first, as of its own arrival."""
+        self.run_arrived(before.run, before.arrival)
+        self.runs[before.id].aborted = before.aborted
+
+    def delivery_resumed(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        """What resumed runs have had so far."""
+        for run_id, cost in delivered.items():
+            self.runs[run_id].kv_token_time = self.runs[run_id].attained = cost
+        self.on_delivered(delivered, now)
+
     def request_resumed(self, before: OpenRequest, charged: float) -> None:
         """A request of which another policy has heard first: it arrived and waits, and what was done for it is done.
 

@@ -20,17 +20,14 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
     arrived: list[OpenRun | OpenRequest] = [*old.runs.values(), *old.requests.values()]
     for each in sorted(arrived, key=lambda opened: opened.sequence):
         if isinstance(each, OpenRun):
-            new.run_arrived(each.run, each.arrival)
-            new.runs[each.id].aborted = each.aborted
+            new.run_resumed(each)
         else:
             new.request_resumed(each, each.charged if keep_service else 0.0)
     new.time_passed(now)
     _admit_and_preempt(old, new, now)
     attained = {run.id: run.kv_token_time for run in old.runs.values() if run.kv_token_time}
-    for run_id, cost in attained.items():
-        new.runs[run_id].kv_token_time = new.runs[run_id].attained = cost
     if attained:
-        new.on_delivered(attained, now)
+        new.delivery_resumed(attained, now)
     new.kv_token_time.update(old.kv_token_time)
     new.revisions = old.revisions
     if keep_service:

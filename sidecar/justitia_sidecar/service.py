@@ -45,6 +45,9 @@ REGISTRY_NAMES: dict[PolicyName | CostModelName, str] = {
     PolicyName.VTC: "vtc",
     PolicyName.JUSTITIA: "justitia",
     PolicyName.TIERED_JUSTITIA: "tiered-justitia",
+    PolicyName.UNIBOOST: "uniboost",
+    PolicyName.SRPT: "srpt",
+    PolicyName.SJF: "sjf",
     CostModelName.ENGINE_TIME: "engine-time",
     CostModelName.KV_TOKEN_TIME: "kv-token-time",
     CostModelName.WEIGHTED_TOKENS: "weighted-tokens",
@@ -61,11 +64,13 @@ def build_configured_policy(config: PoolConfig) -> Policy:
 def engine_configuration(config: PoolConfig) -> Configure:
     """What the scheduler inside the engine is told."""
     scheduling = config.scheduling
+    boost = scheduling.boost
     return Configure(
         config.generation,
         REGISTRY_NAMES[scheduling.policy],
         REGISTRY_NAMES[scheduling.cost_model],
         {tenant.name: tenant.weight for tenant in config.tenants},
+        None if boost is None else [boost.minimum_gamma, boost.maximum_gamma],
     )
 
 

@@ -49,6 +49,17 @@ GOOD: dict[str, Json] = {
 
 GONE = object()
 
+
+def bounds(minimum: str, maximum: str) -> Json:
+    """Bounds of gamma."""
+    return {"minimumGamma": minimum, "maximumGamma": maximum}
+
+
+def inside(policy: str, **more: Any) -> Json:
+    """A policy that vLLM's own queue is ordered by."""
+    return {"policy": policy, "enforcement": "Engine", **more}
+
+
 # What is changed, in which object, to what, and words that the user must read.
 REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("a weight beside a tier", "tenant", "spec.weight", "2", "tier and weight cannot both be set"),
@@ -76,6 +87,34 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("a model name with a space", "pool", "spec.model.name", "my model", "should match"),
     ("an unknown policy", "pool", "spec.scheduling.policy", "LIFO", "supported values"),
     ("an unknown enforcement", "pool", "spec.scheduling.enforcement", "Kernel", "supported values"),
+    (
+        "UniBoost in front of vLLM",
+        "pool",
+        "spec.scheduling.policy",
+        "UniBoost",
+        "UniBoost works inside the engine only",
+    ),
+    ("SRPT in front of vLLM", "pool", "spec.scheduling.policy", "SRPT", "set enforcement to Engine, or choose"),
+    ("SJF in front of vLLM", "pool", "spec.scheduling.policy", "SJF", "SJF works inside the engine only"),
+    ("gamma for a policy without", "pool", "spec.scheduling.boost", bounds("1", "2"), "for policy UniBoost only"),
+    (
+        "crossed bounds of gamma",
+        "pool",
+        "spec.scheduling.boost",
+        bounds("2", "1.5"),
+        "must not be greater than maximum",
+    ),
+    ("gamma of zero", "pool", "spec.scheduling.boost", bounds("0.0", "1"), "must be greater than 0"),
+    ("a negative gamma", "pool", "spec.scheduling.boost", bounds("-1", "1"), "should match"),
+    ("gamma as a number", "pool", "spec.scheduling.boost", {"minimumGamma": 1, "maximumGamma": "2"}, "of type string"),
+    ("one bound of gamma", "pool", "spec.scheduling.boost", {"minimumGamma": "1"}, "maximumGamma: Required value"),
+    (
+        "UniBoost of an inline pool in front of vLLM",
+        "bundle",
+        "spec.pool.scheduling",
+        {"policy": "UniBoost", "enforcement": "Sidecar"},
+        "UniBoost works inside the engine only",
+    ),
     ("an unknown cost model", "pool", "spec.scheduling.costModel", "Guess", "supported values"),
     ("another cost model", "pool", "spec.scheduling.costModel", "KVTokenTime", "costModel cannot be changed"),
     ("a tier of weight zero", "pool", "spec.scheduling.tiers", [{"name": "a", "weight": "0.0"}], "greater than 0"),
@@ -147,6 +186,11 @@ def test_it_is_refused(kubectl: Kubectl, schema_namespace: str, case: tuple[str,
 ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a tier of a small weight", "pool", "spec.scheduling.tiers", [{"name": "gold", "weight": "0.001"}]),
     ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
+    ("UniBoost inside vLLM", "pool", "spec.scheduling", inside("UniBoost")),
+    ("UniBoost with bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("0.001", "10"))),
+    ("UniBoost with a fixed gamma", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("1.5", "1.5"))),
+    ("SRPT inside vLLM", "pool", "spec.scheduling", inside("SRPT")),
+    ("SJF inside vLLM", "pool", "spec.scheduling", inside("SJF")),
     ("another model", "pool", "spec.model.uri", "file:///models/other"),
     ("an amount as a number", "pool", "spec.engine.resources.requests", {"cpu": 2}),
     ("another pool", "application", "spec.poolRef.name", "q"),
@@ -184,6 +228,8 @@ def test_defaults_never_change_an_object_that_is_applied_again(
         ("tenant.spec", "What the tenant is entitled to"),
         ("tn.spec.apiKeys.secretRef", "The Secret that holds the key"),
         ("spool.spec.scheduling.policy", "Order of service"),
+        ("spool.spec.scheduling.policy", "UniBoost, for the tail of response times"),
+        ("spool.spec.scheduling.boost.minimumGamma", "Smallest gamma, in 1/s"),
         ("spool.spec.engine.resources", "GPUs included"),
         ("llmapp.spec.run", "When runs end"),
         ("llmapp.spec.pool.scheduling.tiers.weight", "Share of service"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_scheduling.channel import RunEnded
+from justitia_scheduling.boost import Boosted
+from justitia_scheduling.channel import Queue, RunEnded
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import RunId, kv_token_time
 from justitia_scheduling.policy import Policy
@@ -43,6 +44,10 @@ def replay(engine: PluggedEngine) -> dict[str, int]:
         if event == "step_time":
             assert isinstance(policy.cost_model, EngineTime)
             policy.cost_model.step_time = arguments[0]
+            continue
+        if event == "bound":
+            assert isinstance(policy, Boosted)
+            policy.tail.bound(*arguments)
             continue
         if event == "admitted":
             assert policy.head() == arguments[0]
@@ -213,4 +218,39 @@ def test_weights_change_between_two_steps(engine: PluggedEngine) -> None:
     at_rest(engine, calls)
     assert any(e == "set_weight" and a[:2] == ("silver", 7.0) for _, e, a, _ in engine.recorded())
     assert engine.state()["generation"] == engine.generation
+    replay(engine)
+
+
+def test_an_idle_engine_takes_a_policy_and_bounds_of_gamma_answers_and_says_so(engine: PluggedEngine) -> None:
+    """No request is made."""
+    eventually("it is idle", lambda: engine.state()["running"] == 0)
+    for bounds in ([0.5, 0.5], [2.0, 3.0]):
+        engine.configure("uniboost", gamma=bounds, gold=1.0)
+        state = engine.state()
+        assert (state["generation"], state["gamma"]) == (engine.generation, bounds[0])
+    assert engine.queue(5) == Queue(0, [])
+    put_in_force = [line for line in engine.log.read_text().splitlines() if "policy uniboost is in force" in line]
+    assert len([line for line in put_in_force if f"by configuration {engine.generation - 1}," in line]) == 1
+    assert not [line for line in put_in_force if f"by configuration {engine.generation}," in line]
+
+
+def test_the_policy_changes_while_requests_run_and_wait_and_nothing_is_lost_or_charged_twice(
+    engine: PluggedEngine,
+) -> None:
+    engine.configure("vtc", "kv-token-time", gold=2.0, silver=1.0)
+    rng = random.Random(19)
+    calls = [Call(rng.choice(["gold", "silver"]), prompt(rng, 150), 150, cost=1e4) for _ in range(30)]
+
+    def change() -> None:
+        for policy in ("uniboost", "srpt", "sjf", "fcfs", "tiered-justitia"):
+            engine.configure(policy, "kv-token-time", gold=2.0, silver=1.0)
+            engine.queue()
+
+    answers = engine.send_all(calls, when=(3, change))
+    at_rest(engine, calls)
+    closed = {each.key: each for each in engine.peer.closed()}
+    assert len([c for c in engine.peer.admitted() if c.key in {call.key for call in calls}]) == len(calls)
+    for call, answer in zip(calls, answers, strict=True):
+        assert answer["usage"]["completion_tokens"] == closed[call.key].produced == 150
+        assert closed[call.key].charge == kv_token_time(150 - closed[call.key].cached, 150)
     replay(engine)

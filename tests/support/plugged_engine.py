@@ -16,11 +16,13 @@ import httpx2 as httpx
 from justitia_scheduling.channel import (
     VERSION,
     Admitted,
+    AskQueue,
     Closed,
     Configure,
     Hello,
     Lines,
     Message,
+    Queue,
     Snapshot,
     Ticket,
     decode,
@@ -117,11 +119,14 @@ class PluggedEngine:
     url: str
     peer: TestPeer
     events: Path
+    log: Path
     generation: int = 0
 
-    def configure(self, policy: str, cost_model: str = "kv-token-time", **weights: float) -> None:
+    def configure(
+        self, policy: str, cost_model: str = "kv-token-time", gamma: list[float] | None = None, **weights: float
+    ) -> None:
         self.generation += 1
-        self.peer.send(Configure(self.generation, policy, cost_model, weights))
+        self.peer.send(Configure(self.generation, policy, cost_model, weights, gamma))
 
     def ticket(self, call: Call) -> None:
         run = RunId(call.run or call.key)
@@ -157,16 +162,22 @@ class PluggedEngine:
         }
         return {"json": body | call.body, "headers": {"x-request-id": call.key, **call.headers}}
 
-    def state(self) -> dict[str, Any]:
-        """The next snapshot; requests of the tenant `probe` are made so that there are steps to send it in."""
+    def queue(self, limit: int = 0) -> Queue:
+        """What the engine answers when it is asked for its queue."""
         seen = len(self.peer.heard)
+        self.peer.send(AskQueue(limit))
+        answer: Queue = eventually("an answer", lambda: self._first(Queue, seen))
+        return answer
 
-        def snapshot() -> dict[str, Any] | None:
-            self.send_all([Call("probe", [3], 1)])
-            return next((m.state for m in self.peer.heard[seen:] if isinstance(m, Snapshot)), None)
+    def state(self) -> dict[str, Any]:
+        """The next snapshot that was made after all that has happened so far."""
+        self.queue()
+        seen = len(self.peer.heard)
+        snapshot: Snapshot = eventually("a snapshot", lambda: self._first(Snapshot, seen))
+        return snapshot.state
 
-        found: dict[str, Any] = eventually("a snapshot", snapshot)
-        return found
+    def _first(self, kind: type[Message], seen: int) -> Message | None:
+        return next((message for message in self.peer.heard[seen:] if isinstance(message, kind)), None)
 
     def send_all(
         self, calls: Sequence[Call], when: tuple[int, Callable[[], None]] | None = None
@@ -227,6 +238,6 @@ def plugged_engine(
             environment=environment,
         ) as vllm:
             eventually("the scheduler has connected", lambda: peer.connected)
-            yield PluggedEngine(vllm.url, peer, events)
+            yield PluggedEngine(vllm.url, peer, events, directory / "log")
     finally:
         peer.close()

@@ -2,7 +2,7 @@
 
 Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`. `JUSTITIA_TEST_LOG` names the file, pickled
 tuples (number of the policy, event, arguments, answer). Each policy begins with "made", its name and cost model; what
-the engine's step time is taken to be comes as "step_time" before each step.
+the engine's step time is taken to be comes as "step_time" before each step, bounds of gamma as "bound".
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Any
 
 from justitia_engine.scheduler import JustitiaScheduler
 from justitia_scheduling import registry
+from justitia_scheduling.boost import Boosted
 from justitia_scheduling.cost import CostModel, EngineTime
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import Seconds, Step
@@ -25,7 +26,10 @@ TOLD = (
     "set_capacity",
     "time_passed",
     "run_arrived",
+    "run_resumed",
     "request_arrived",
+    "request_resumed",
+    "delivery_resumed",
     "admitted",
     "stepped",
     "preempted",
@@ -76,7 +80,15 @@ def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostM
         _made += 1
         _write(_made, "made", (name, cost_model))
         policy: Policy = recorder(cost_model)
-        policy.number = _made  # type: ignore[attr-defined]
+        policy.number = number = _made  # type: ignore[attr-defined]
+        if isinstance(policy, Boosted):
+            bound = policy.tail.bound
+
+            def recorded_bound(lowest: float, highest: float) -> None:
+                bound(lowest, highest)
+                _write(number, "bound", (lowest, highest))
+
+            policy.tail.bound = recorded_bound  # type: ignore[method-assign]
         return policy
 
     return make

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from justitia_engine.host import UNTICKETED, EngineHost, SequenceName
 from justitia_engine.untold import Reading, StepDone
+from justitia_scheduling.boost import Boosted
 from justitia_scheduling.channel import Configure, Ticket
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId, kv_token_time
+from justitia_scheduling.tailslope import GAMMA, HIGHEST
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
 APPLICATION = ApplicationId("ns/app")
@@ -61,6 +63,83 @@ def preempted_after(produced: int) -> Counting:
     return on
 
 
+def gamma(of: EngineHost) -> float:
+    assert isinstance(of.policy, Boosted)
+    return of.policy.tail.gamma
+
+
+def bounded(*bounds: float, policy: str = "uniboost", cost_model: str = "kv-token-time") -> Configure:
+    return Configure(2, policy, cost_model, {"gold": 3.0}, list(bounds))
+
+
+def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_without_them() -> None:
+    on = host("uniboost")
+    policy = on.policy
+    assert gamma(on) == GAMMA
+    on.configure(bounded(2.0, 3.0), 1.0)
+    assert gamma(on) == 2.0
+    on.configure(bounded(0.01, 0.5), 1.0)
+    assert gamma(on) == 0.5
+    on.configure(configuration("uniboost"), 2.0)
+    assert gamma(on) == 0.5
+    on.configure(bounded(HIGHEST, HIGHEST), 3.0)
+    assert gamma(on) == HIGHEST
+    assert on.policy is policy
+
+
+def test_bounds_hold_for_a_policy_that_comes_with_them() -> None:
+    on = host("vtc")
+    on.configure(bounded(2.0, 3.0), 1.0)
+    assert gamma(on) == 2.0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        bounded(3.0, 2.0),
+        bounded(0.0, 2.0),
+        bounded(1.0),
+        bounded(),
+        bounded(1.0, 2.0, 3.0),
+        bounded(1.0, float("inf")),
+        bounded(2.0, 3.0, policy="vtc"),
+        bounded(2.0, 3.0, cost_model="guess"),
+        Configure(2, "uniboost", "kv-token-time", {"gold": 0.0}, [2.0, 3.0]),
+    ],
+)
+def test_bounds_that_are_not_valid_change_nothing(told: Configure) -> None:
+    on = host("uniboost")
+    policy, weights, before = on.policy, dict(on.policy.weights), gamma(on)
+    with pytest.raises(ValueError, match=r"gamma|weights|cost model"):
+        on.configure(told, 1.0)
+    assert on.policy is policy
+    assert (policy.weights, gamma(on)) == (weights, before)
+
+
+def test_another_policy_sees_each_arrival_at_its_own_time() -> None:
+    """By UniBoost of two alike the earlier goes first, however late it takes over, and both before a later one."""
+    on = host("vtc", gold=1.0, silver=9.0)
+    for key, tenant, at in (("a", GOLD, 1.0), ("b", SILVER, 2.0)):
+        on.ticket(ticket(key, tenant), at)
+        on.queued(name(key), 100, at)
+    on.configure(bounded(2.0, 3.0), 500.0)
+    assert [r.arrival for r in on.policy.requests.values()] == [1.0, 2.0]
+    on.ticket(ticket("c"), 501.0)
+    on.queued(name("c"), 100, 501.0)
+    assert on.policy.order() == [name(key).id for key in "abc"]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "justitia", "tiered-justitia", "uniboost", "srpt", "sjf"])
+def test_what_was_preempted_is_known_as_such_to_another_policy_and_told_to_the_sidecar_once(policy: str) -> None:
+    on = preempted_after(3)
+    on.configure(configuration(policy), 2.0)
+    assert on.policy.head() == name("a").id
+    assert on.admitted(name("a").id, 0, 3.0) is None
+    closed = on.closed(name("a").id, 4, True, 4.0)
+    assert closed is not None
+    assert (closed.preemptions, closed.charge, closed.produced) == (1, kv_token_time(10, 4), 4)
+
+
 def test_a_sequence_belongs_to_the_tenant_and_the_run_of_its_ticket() -> None:
     on = host()
     on.ticket(ticket("a", run="r"), 0.0)
@@ -105,6 +184,23 @@ def test_a_ticket_that_comes_late_moves_the_sequence_to_its_run(admitted: bool) 
     whole, before = kv_token_time(10, 8), kv_token_time(10, 5) if admitted else 0
     assert on.policy.service.get(UNTICKETED, 0.0) == before
     assert on.policy.service[GOLD] == closed.charge == whole - before
+
+
+@pytest.mark.parametrize("preempted", [False, True])
+def test_the_admission_of_a_sequence_that_moves_is_charged_and_told_once(preempted: bool) -> None:
+    on = host()
+    on.configure(configuration("vtc", "weighted-tokens"), 0.0)
+    on.queued(name("a"), 10, 0.0)
+    assert on.admitted(name("a").id, 0, 0.0) is not None
+    step(on, name("a").id, 5, prefilled=10)
+    if preempted:
+        on.preempted(name("a").id, 1.0)
+    on.ticket(ticket("a"), 2.0)
+    if preempted:
+        assert on.admitted(name("a").id, 0, 3.0) is None
+    step(on, name("a").id, 8)
+    assert on.policy.service[UNTICKETED] == 10 + 2 * 5
+    assert on.policy.service[GOLD] == 2 * 3
 
 
 def test_a_run_ends_when_its_last_sequence_has() -> None:

@@ -70,6 +70,15 @@ def test_under_engine_enforcement_vllm_loads_our_scheduler_which_a_first_contain
     assert values[1]["PYTHONPATH"] == "/plugin"
 
 
+def test_another_policy_or_other_bounds_of_gamma_leave_the_pods_as_they_are() -> None:
+    bounds = {"minimumGamma": "0.5", "maximumGamma": "2"}
+    found = [
+        pod(scheduling={"enforcement": "Engine"} | scheduling)
+        for scheduling in ({"policy": "VTC"}, {"policy": "UniBoost"}, {"policy": "UniBoost", "boost": bounds})
+    ]
+    assert found[0] == found[1] == found[2]
+
+
 def test_a_model_from_a_file_is_a_path_and_named_by_it() -> None:
     (engine,) = pod(model={"uri": "file:///models/tiny"})["containers"]
     assert "--model=/models/tiny" in engine["args"]

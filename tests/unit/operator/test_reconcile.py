@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from justitia_api.config import PolicyName, key_digest
+from justitia_api.config import BoostConfig, PolicyName, key_digest
 from justitia_operator.objects import Kind, Plan, Ref, build_snapshot, ref_of
 from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
 from support.resources import (
@@ -84,6 +84,15 @@ def test_the_configuration_holds_tenants_with_weights_and_their_applications() -
     assert found.applications[0].run.idle_timeout_seconds == 5
     assert (found.scheduling.policy, found.model) == (PolicyName.VTC, "acme/model")
     assert (found.queue.maximum_requests, found.queue.timeout_seconds) == (9, 8)
+
+
+def test_the_configuration_holds_the_bounds_of_gamma() -> None:
+    scheduling: dict[str, Any] = {"policy": "UniBoost", "enforcement": "Engine"}
+    without_bounds = config(settled(put(small_world(), pool(scheduling=scheduling))))
+    assert (without_bounds.scheduling.policy, without_bounds.scheduling.boost) == (PolicyName.UNIBOOST, None)
+    bounds = {"minimumGamma": "0.25", "maximumGamma": "4"}
+    found = config(settled(put(small_world(), pool(scheduling=scheduling | {"boost": bounds}))))
+    assert found.scheduling.boost == BoostConfig(minimum_gamma=0.25, maximum_gamma=4)
 
 
 def test_the_key_table_holds_digests_and_never_keys() -> None:

@@ -1,0 +1,33 @@
+"""What a configuration becomes: a policy of the sidecar's own, or what the engine is told."""
+
+from typing import Any
+
+import pytest
+
+from justitia_api.config import CostModelName, PolicyName, PoolConfig
+from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_sidecar.service import REGISTRY_NAMES, build_configured_policy, engine_configuration
+
+
+def pool(**scheduling: Any) -> PoolConfig:
+    tenants = [{"name": "gold", "weight": 4}]
+    document = {"generation": 3, "namespace": "apps", "name": "p", "model": "m", "tenants": tenants}
+    return PoolConfig.model_validate(document | {"scheduling": {"enforcement": "Engine"} | scheduling})
+
+
+def test_every_policy_and_cost_model_of_resources_is_in_the_registry() -> None:
+    assert REGISTRY_NAMES.keys() == {*PolicyName, *CostModelName}
+
+
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyName) -> None:
+    config = pool(policy=policy)
+    told = engine_configuration(config)
+    assert type(build_configured_policy(config)) is POLICIES[told.policy]
+    assert not build_policy(told.policy, build_configured_policy(config).cost_model).oracle
+    assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "engine-time", {"gold": 4.0}, None)
+
+
+def test_the_engine_is_told_the_bounds_of_gamma() -> None:
+    config = pool(policy="UniBoost", boost={"minimumGamma": 0.25, "maximumGamma": 4})
+    assert engine_configuration(config).gamma == [0.25, 4.0]
