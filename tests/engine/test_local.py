@@ -97,6 +97,14 @@ def test_a_tenant_is_charged_for_what_it_was_served(local: RunningLocal) -> None
     )
 
 
+def test_the_pools_conditions_are_told(local: RunningLocal) -> None:
+    def told() -> bool:
+        conditions = local.status()["conditions"]
+        return all(f"{condition['type']} is True" in local.log.read_text() for condition in conditions)
+
+    eventually("all of them hold", told)
+
+
 def test_an_edit_of_the_file_comes_into_force(local: RunningLocal) -> None:
     local.edit('{name: silver, weight: "2"}', '{name: silver, weight: "3"}')
     eventually("the weight is 3", lambda: local.weight("batch") == 3)
