@@ -34,6 +34,8 @@ from justitia_scheduling.model import Seconds
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0
 _READ = 2**16
+_LOSSES = ("failures", "droppedOut")
+"""Counters of a snapshot that tell of messages that were never sent."""
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -49,12 +51,17 @@ def listen(path: Path) -> socket.socket:
 
 class EngineChannel:
     """`hear` is told what the engine says of sequences, in order. `state` is the engine's last snapshot. `instance`
-    tells this process from those before it.
+    tells this process from those before it, `peer` the engine's, empty before the first.
+
+    `gaps` has grown where the engine may have begun with sequences without having said so: a connection ended, its
+    policy failed or came back, messages were dropped.
     """
 
     def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
         self.instance = uuid.uuid4().hex
+        self.peer = ""
+        self.gaps = 0
         self.state: dict[str, Any] = {}
         self.dropped = 0
         self.malformed = 0
@@ -66,6 +73,11 @@ class EngineChannel:
     @property
     def connected(self) -> bool:
         return self._engine is not None
+
+    @property
+    def telling(self) -> bool:
+        """Whether the engine says with which sequences it begins: not while it has no policy."""
+        return self.connected and (not self.state or "service" in self.state)
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled."""
@@ -117,6 +129,7 @@ class EngineChannel:
         except (OSError, ChannelError) as error:
             log.warning("the engine's scheduler is not understood", reason=str(error))
         finally:
+            self.gaps += 1
             if self._engine is writer:
                 self._engine = None
                 log.warning("the engine's scheduler is gone")
@@ -133,13 +146,15 @@ class EngineChannel:
             case Admitted() | Closed():
                 self.hear(message)
             case Snapshot(state):
+                self.gaps += any(state.get(name, 0) != self.state.get(name, 0) for name in _LOSSES)
                 self.state = state
             case Queue():
                 for answer in self._asked:
                     if not answer.done():
                         answer.set_result(message)
                 self._asked.clear()
-            case Hello(version, _, about):
+            case Hello(version, instance, about):
                 if version != VERSION:
                     raise ChannelError(f"it speaks version {version}, not {VERSION}: update the older", fatal=True)
+                self.peer = instance
                 log.info("the engine's scheduler has connected", **about)

@@ -11,13 +11,15 @@ from justitia_sidecar.refusals import RefusalError
 APPLICATION = ApplicationId("ns/chat")
 
 
-def completion(**fields: Any) -> ParsedBody:
-    return parse_body(Endpoint.COMPLETION, json.dumps({"model": "m", "prompt": "hello", **fields}).encode())
+def completion(*, several: bool = False, **fields: Any) -> ParsedBody:
+    return parse_body(
+        Endpoint.COMPLETION, json.dumps({"model": "m", "prompt": "hello", **fields}).encode(), several=several
+    )
 
 
-def chat(**fields: Any) -> ParsedBody:
+def chat(*, several: bool = False, **fields: Any) -> ParsedBody:
     body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], **fields}
-    return parse_body(Endpoint.CHAT, json.dumps(body).encode())
+    return parse_body(Endpoint.CHAT, json.dumps(body).encode(), several=several)
 
 
 @pytest.mark.parametrize("prompt", [[1, 2, 3], [[1, 2, 3]]], ids=["ids", "one array of ids"])
@@ -111,13 +113,13 @@ def test_a_malformed_body_is_refused(fields: dict[str, Any]) -> None:
 def test_what_is_not_a_json_object_is_refused(body: bytes) -> None:
     for endpoint in Endpoint:
         with pytest.raises(RefusalError) as refused:
-            parse_body(endpoint, body)
+            parse_body(endpoint, body, several=False)
         assert refused.value.refusal is Refusal.INVALID_BODY
 
 
 def test_the_last_of_two_equal_members_decides_as_in_the_engine() -> None:
     body = b'{"model": "m", "prompt": "a", "max_tokens": 1, "max_tokens": 9}'
-    assert parse_body(Endpoint.COMPLETION, body).max_tokens == 9
+    assert parse_body(Endpoint.COMPLETION, body, several=False).max_tokens == 9
 
 
 def test_tokens_per_byte_are_learnt_by_application_then_pool() -> None:
