@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from justitia_api.config import PoolConfig
+from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus, WaitingReason
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
@@ -30,7 +30,7 @@ from justitia_scheduling.policy import Policy
 from justitia_scheduling.step_time import StepTimeFit
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
-from justitia_sidecar.bounds import check_fits, check_queue, check_tenant
+from justitia_sidecar.bounds import Queue, check_fits, check_room
 from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.runs import RunTable, TrackedRun
 
@@ -149,9 +149,13 @@ class Admission:
 
     def check_room(self, tenant: TenantId, sequences: int = 1) -> None:
         """Raises a refusal where the pool or the tenant has no room for so many sequences."""
-        check_queue(sequences, self._queued, self._config.queue.maximum_requests)
-        if (limits := self._limits.get(tenant)) is not None:
-            check_tenant(sequences, self.load[tenant].queued, limits)
+        own = self._limits.get(tenant, TenantLimits())
+        check_room(
+            sequences,
+            Queue(self._queued, self._config.queue.maximum_requests),
+            Queue(self.load[tenant].queued, own.queued_requests),
+            own.running_requests,
+        )
 
     def check_fits(self, prompt_tokens: Tokens, max_tokens: Tokens) -> None:
         """Raises a refusal with 400 where an exactly counted prompt can never be served."""

@@ -4,34 +4,41 @@ A request that alone is more than a bound allows gets 400: to send it again woul
 way it gets 429.
 """
 
-from justitia_api.config import TenantLimits
+from dataclasses import dataclass
+
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import Tokens
 from justitia_sidecar.refusals import RefusalError
 
 
-def check_queue(sequences: int, waiting: int, most: int) -> None:
-    """Raises a refusal where the pool's queue, which holds `most`, has no room."""
-    _check_alone(sequences, most, "the pool's queue holds")
-    if waiting + sequences > most:
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """So many sequences are `waiting`, and `most` may; None is no bound."""
+
+    waiting: int
+    most: int | None
+
+    def has_room(self, sequences: int) -> bool:
+        return self.most is None or self.waiting + sequences <= self.most
+
+
+def check_room(sequences: int, pool: Queue, tenant: Queue, most_running: int | None) -> None:
+    """Raises a refusal where the queue of the pool or of the tenant has no room, or the request is more than the tenant
+    may have running.
+    """
+    _check_alone(sequences, pool.most, "the pool's queue holds")
+    _check_alone(sequences, tenant.most, "your tenant may have waiting")
+    _check_alone(sequences, most_running, "your tenant may have running")
+    if not pool.has_room(sequences):
         raise RefusalError(
-            Refusal.QUEUE_FULL, f"The pool's queue is full ({most} requests): retry later.", retry_after=5
+            Refusal.QUEUE_FULL, f"The pool's queue is full ({pool.most} requests): retry later.", retry_after=5
         )
-
-
-def check_tenant(sequences: int, waiting: int, limits: TenantLimits) -> None:
-    """Raises a refusal where the tenant's own limits leave no room."""
-    if limits.running_requests is not None:
-        _check_alone(sequences, limits.running_requests, "your tenant may have running")
-    most = limits.queued_requests
-    if most is not None:
-        _check_alone(sequences, most, "your tenant may have waiting")
-        if waiting + sequences > most:
-            raise RefusalError(
-                Refusal.TENANT_QUEUE_FULL,
-                f"Your tenant has {most} requests waiting, which is its limit: retry later.",
-                retry_after=5,
-            )
+    if not tenant.has_room(sequences):
+        raise RefusalError(
+            Refusal.TENANT_QUEUE_FULL,
+            f"Your tenant has {tenant.most} requests waiting, which is its limit: retry later.",
+            retry_after=5,
+        )
 
 
 def check_fits(prompt_tokens: Tokens, max_tokens: Tokens, bounds: list[Tokens]) -> None:
@@ -45,8 +52,8 @@ def check_fits(prompt_tokens: Tokens, max_tokens: Tokens, bounds: list[Tokens]) 
         )
 
 
-def _check_alone(sequences: int, most: int, whose: str) -> None:
-    if sequences > most:
+def _check_alone(sequences: int, most: int | None, whose: str) -> None:
+    if most is not None and sequences > most:
         raise RefusalError(
             Refusal.UNSUPPORTED,
             f"This request asks for {sequences} sequences, but {most} are all that {whose}: lower 'n' or send fewer "

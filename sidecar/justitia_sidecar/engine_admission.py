@@ -7,7 +7,8 @@ are recognised, and their cost is counted for their own limits.
 
 Tokens are counted by what an answer shows and by what the engine says of each sequence as soon as it is over
 (`accounts.py`). What it says is exact, and comes for aborted requests too, so nothing is estimated. Both are
-cumulative: the larger counts. A run's cost is what the engine says of its sequences; by the answers, where the engine says nothing.
+cumulative: the larger counts. A run's cost is what the engine says of its sequences; where it says nothing, what the
+answers show.
 """
 
 from collections.abc import Callable, Mapping
