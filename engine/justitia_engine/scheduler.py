@@ -30,12 +30,11 @@ from justitia_engine.host import OpenSequence, SequenceName
 from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
 from justitia_engine.untold import Reading, StepDone
-from justitia_scheduling.channel import Waits
+from justitia_scheduling.channel import SEQUENCES_PER_PROMPT, Waits
 from justitia_scheduling.model import RequestId, Seconds, Tokens
 
 LAST, VICTIM = 0, 1
 _ID = re.compile(r"(?:(\d+)_)?(?:chat)?cmpl-([0-9a-f]{32})(?:-(\d+))?-[0-9a-f]{8}")
-_SEQUENCES_PER_PROMPT = 1 << 16
 
 logger = init_logger(f"vllm.{__name__}")  # vLLM formats and shows what is below its own name
 
@@ -55,7 +54,7 @@ def sequence_name(request_id: str) -> SequenceName:
     if match is None:
         return SequenceName(RequestId(request_id), request_id, 0)
     child, key, prompt = match.groups()
-    return SequenceName(RequestId(request_id), key, int(prompt or 0) * _SEQUENCES_PER_PROMPT + int(child or 0))
+    return SequenceName(RequestId(request_id), key, int(prompt or 0) * SEQUENCES_PER_PROMPT + int(child or 0))
 
 
 class JustitiaScheduler(AsyncScheduler):

@@ -5,7 +5,7 @@ request that it is for), `RunEnded`, `AskQueue`. From it: `Hello`, `Admitted`, `
 sends `Hello` first; another version ends the connection.
 
 A request's key is the id that the sidecar gives to the engine's server, 32 hexadecimal digits; the engine makes one or
-more sequences of it, told apart by their number.
+more sequences of it, told apart by their number: `SEQUENCES_PER_PROMPT` times the prompt's index, plus the choice's.
 """
 
 import json
@@ -18,6 +18,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId, Seconds, TenantId, Tokens
 
 VERSION = 1
+SEQUENCES_PER_PROMPT = 1 << 16
 LONGEST_LINE = 1 << 20
 """Bytes. A peer that sends a longer one is not understood."""
 

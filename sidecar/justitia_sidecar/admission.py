@@ -2,9 +2,8 @@
 
 A request enters, waits in the policy's order and is admitted when it is the head and fits:
 
-- *KV space.* A request reserves its prompt and predicted output, in whole blocks, out of the engine's M tokens.
-  Prediction: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the application's running mean of outputs;
-  `max_tokens` until there is a mean, and where nothing else ends the output (`ignore_eos`). A request that
+- *KV space.* A request reserves its prompt and predicted output (`outputs.py`; `max_tokens` where nothing else ends the
+  output, as with `ignore_eos`), in whole blocks, out of the engine's M tokens. A request that
   outgrows its reservation holds what it really has; if the engine runs out, it preempts the request of largest
   priority number, the one admitted last.
 - *The engine's own queue stays short*: at most `UNSTARTED` requests that the engine has been given and has not
@@ -23,21 +22,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from justitia_api.config import PoolConfig
+from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus, WaitingReason
-from justitia_api.wire import Refusal
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.step_time import StepTimeFit
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
-from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.bounds import Queue, check_fits, check_room
+from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.runs import RunTable, TrackedRun
 
 UNSTARTED = 2
-OUTPUT_MARGIN = 1.5
-_MEAN_MEMORY = 200
 
 
 class Stage(Enum):
@@ -52,9 +49,12 @@ class Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A request in the sidecar. `prompt_tokens` may be an estimate until `prompt_exact`.
+    """A request in the sidecar, of so many `sequences`; tokens are those of all of them, of each prompt once.
+    `prompt_tokens` may be an estimate until `prompt_exact`. `max_tokens` is of each sequence.
 
-    `rank` is its place in the order of admissions, and its priority in the engine. `on_admitted` is called once.
+    `rank` is its place in the order of admissions, and its priority in the engine. `on_admitted` is called once, as it
+    goes to the engine; `on_begun` once, as it waits for nothing more, here or there; `on_counted` when more has been
+    counted of a request that is over.
     """
 
     id: RequestId
@@ -68,30 +68,20 @@ class Ticket:
     streamed: bool
     arrival: Seconds
     on_admitted: Callable[[], None]
+    on_begun: Callable[[], None] = lambda: None
+    on_counted: Callable[[], None] = lambda: None
+    prompts: int = 1
+    sequences: int = 1
     stage: Stage = Stage.HELD
     rank: int = 0
     reserved: Tokens = 0
+    resident: Tokens = 0
     produced: Tokens = 0
+    metered_prompt: Tokens = 0
+    metered_output: Tokens = 0
     presumed_start: Seconds = 0.0
     last_chunk: Seconds = 0.0
     processed_then: Tokens = 0
-
-
-class OutputMeans:
-    """Running mean of the outputs of an application's requests, over about the last `_MEAN_MEMORY`."""
-
-    def __init__(self) -> None:
-        self._mean: dict[ApplicationId, float] = {}
-        self._count: defaultdict[ApplicationId, int] = defaultdict(int)
-
-    def observe(self, application: ApplicationId, produced: Tokens) -> None:
-        n = self._count[application] = min(self._count[application] + 1, _MEAN_MEMORY)
-        mean = self._mean.get(application, 0.0)
-        self._mean[application] = mean + (produced - mean) / n
-
-    def predict(self, application: ApplicationId, max_tokens: Tokens) -> Tokens:
-        mean = self._mean.get(application)
-        return max_tokens if mean is None else min(max_tokens, max(1, round(mean * OUTPUT_MARGIN)))
 
 
 @dataclass(slots=True)
@@ -107,8 +97,11 @@ class EngineView:
 
 @dataclass(slots=True)
 class TenantLoad:
+    """In sequences. `released` are those that its limit does not hold back; `held` are the requests that it does."""
+
     queued: int = 0
     running: int = 0
+    released: int = 0
     held: deque[Ticket] = field(default_factory=deque)
 
 
@@ -133,7 +126,7 @@ class Admission:
 
     @property
     def queued(self) -> int:
-        """Requests that wait, held ones included."""
+        """Sequences that wait, held ones included."""
         return self._queued
 
     @property
@@ -154,39 +147,27 @@ class Admission:
 
     # What a request goes through.
 
-    def check_room(self, tenant: TenantId) -> None:
-        """Raises a refusal with 429 where the queue of the pool or of the tenant is full."""
-        bound = self._config.queue.maximum_requests
-        if self._queued >= bound:
-            raise RefusalError(
-                Refusal.QUEUE_FULL, f"The pool's queue is full ({bound} requests): retry later.", retry_after=5
-            )
-        limits = self._limits.get(tenant)
-        own = limits.queued_requests if limits else None
-        if own is not None and self.load[tenant].queued >= own:
-            raise RefusalError(
-                Refusal.TENANT_QUEUE_FULL,
-                f"Your tenant has {own} requests waiting, which is its limit: retry later.",
-                retry_after=5,
-            )
+    def check_room(self, tenant: TenantId, sequences: int = 1) -> None:
+        """Raises a refusal where the pool or the tenant has no room for so many sequences."""
+        own = self._limits.get(tenant, TenantLimits())
+        check_room(
+            sequences,
+            Queue(self._queued, self._config.queue.maximum_requests),
+            Queue(self.load[tenant].queued, own.queued_requests),
+            own.running_requests,
+        )
 
     def check_fits(self, prompt_tokens: Tokens, max_tokens: Tokens) -> None:
         """Raises a refusal with 400 where an exactly counted prompt can never be served."""
-        bounds = [b for b in (self.engine.longest, self.engine.kv_tokens) if b is not None]
-        if bounds and prompt_tokens + max(1, max_tokens) > min(bounds):
-            raise RefusalError(
-                Refusal.PROMPT_TOO_LONG,
-                f"{prompt_tokens} prompt tokens and {max_tokens} of output exceed the {min(bounds)} tokens that a "
-                "request may have in this pool: shorten the prompt or lower 'max_tokens'.",
-                param="max_tokens",
-            )
+        known = [b for b in (self.engine.longest, self.engine.kv_tokens) if b is not None]
+        check_fits(prompt_tokens, max_tokens, known)
 
     def enter(self, ticket: Ticket, now: Seconds) -> None:
         """The request waits. Its run counts it already."""
         self.tickets[ticket.id] = ticket
         load = self.load[ticket.tenant]
-        load.queued += 1
-        self._queued += 1
+        load.queued += ticket.sequences
+        self._queued += ticket.sequences
         load.held.append(ticket)
         self._release(ticket.tenant, now)
 
@@ -204,20 +185,22 @@ class Admission:
         match ticket.stage:
             case Stage.HELD:
                 load.held.remove(ticket)
-                load.queued -= 1
-                self._queued -= 1
+                load.queued -= ticket.sequences
+                self._queued -= ticket.sequences
             case Stage.QUEUED:
                 self.policy.aborted(ticket.id, now)
-                load.queued -= 1
-                self._queued -= 1
+                load.queued -= ticket.sequences
+                load.released -= ticket.sequences
+                self._queued -= ticket.sequences
             case Stage.SENT | Stage.STARTED:
                 self._sent.pop(ticket.id, None)
                 self.reserved -= ticket.reserved
-                self._resident -= ticket.prompt_tokens + ticket.produced
-                load.running -= 1
+                self._resident -= ticket.resident
+                load.running -= ticket.sequences
+                load.released -= ticket.sequences
                 if completed:
                     self.policy.finished(ticket.id, now)
-                    self.outputs.observe(ticket.application, ticket.produced)
+                    self.outputs.observe(ticket.application, ticket.produced // ticket.sequences)
                 else:
                     self.policy.aborted(ticket.id, now)
             case Stage.OVER:
@@ -229,6 +212,10 @@ class Admission:
         self.runs.leave(ticket.run, now, ends=ends_run)
         self._release(ticket.tenant, now)
         self.pump(now)
+
+    def waits(self, ticket: Ticket) -> bool:
+        """Whether the request may still be refused because it waits."""
+        return ticket.stage in (Stage.HELD, Stage.QUEUED)
 
     # What the engine did.
 
@@ -248,7 +235,7 @@ class Admission:
             self.policy.stepped(Step((Progress(ticket.id, produced=1),)), now)
         ticket.produced = produced
         self._processed += prefilled + new
-        self._resident += new
+        self._hold(ticket, new)
         held = ticket.prompt_tokens + produced
         if held > ticket.reserved:
             grown = self._blocks(held)
@@ -276,11 +263,15 @@ class Admission:
         self.runs.expire(now)
         self.pump(now)
 
-    def estimate_produced(self, ticket: Ticket, now: Seconds) -> Tokens:
-        """What the engine has produced for a non-streamed request that shows nothing, by the fitted step time."""
+    def abandoned(self, ticket: Ticket, now: Seconds) -> Tokens:
+        """A request is given up that shows nothing of what was produced for it: it is charged what should have been by
+        the fitted step time. Returns that estimate.
+        """
         t = self.fit.step_time
         step = t.per_step + t.per_token * len(self.policy.running) + t.per_kv_token * self._resident
-        return min(ticket.max_tokens, max(0, int((now - ticket.presumed_start) / step)))
+        estimate = min(ticket.max_tokens, max(0, int((now - ticket.presumed_start) / step)))
+        self.counted(ticket, ticket.prompt_tokens, estimate, now)
+        return estimate
 
     def next_presumed_start(self, now: Seconds) -> Seconds | None:
         """When to pump again because a request that shows no first chunk should have begun; None: no such."""
@@ -329,7 +320,7 @@ class Admission:
         """KV tokens the request would reserve if it were admitted, never more than the engine has."""
         most = ticket.max_tokens
         output = most if ticket.fixed_output else self.outputs.predict(ticket.application, most)
-        return self._blocks(ticket.prompt_tokens + output)
+        return self._blocks(ticket.prompt_tokens + ticket.sequences * output)
 
     # How.
 
@@ -338,8 +329,12 @@ class Admission:
         load = self.load[tenant]
         limits = self._limits.get(tenant)
         most = limits.running_requests if limits else None
-        while load.held and (most is None or load.running + load.queued - len(load.held) < most):
-            ticket = load.held.popleft()
+        while load.held:
+            ticket = load.held[0]
+            if most is not None and load.released and load.released + ticket.sequences > most:
+                return
+            load.held.popleft()
+            load.released += ticket.sequences
             ticket.stage = Stage.QUEUED
             known = ticket.prompt_tokens if ticket.prompt_exact else 0
             self.policy.request_arrived(Request(ticket.id, ticket.run.id, known), now)
@@ -364,18 +359,19 @@ class Admission:
         ticket.presumed_start = now + t.per_step + t.per_token * ticket.prompt_tokens
         self.reserved += ticket.reserved
         self._send(ticket, now)
+        ticket.on_begun()
 
     def _count_as_running(self, ticket: Ticket) -> None:
         load = self.load[ticket.tenant]
-        load.queued -= 1
-        load.running += 1
-        self._queued -= 1
+        load.queued -= ticket.sequences
+        load.running += ticket.sequences
+        self._queued -= ticket.sequences
 
     def _send(self, ticket: Ticket, now: Seconds) -> None:
         """The request goes to the engine."""
         self.policy.admitted(ticket.id, now)
         ticket.stage = Stage.SENT
-        self._resident += ticket.prompt_tokens
+        self._hold(ticket, ticket.prompt_tokens)
         self._sent[ticket.id] = ticket
         ticket.on_admitted()
 
@@ -388,8 +384,13 @@ class Admission:
     def _correct_prompt(self, ticket: Ticket, prompt_tokens: Tokens, now: Seconds) -> None:
         ticket.prompt_exact = True
         self.policy.prompt_known(ticket.id, prompt_tokens, now)
-        self._resident += prompt_tokens - ticket.prompt_tokens
+        self._hold(ticket, prompt_tokens - ticket.prompt_tokens)
         ticket.prompt_tokens = prompt_tokens
+
+    def _hold(self, ticket: Ticket, tokens: Tokens) -> None:
+        """The request has so many more tokens in the engine."""
+        ticket.resident += tokens
+        self._resident += tokens
 
     def _blocks(self, tokens: Tokens) -> Tokens:
         size = self.engine.block_size

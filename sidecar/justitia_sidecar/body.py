@@ -1,8 +1,10 @@
 """The few fields of a request's body that decide anything; the bytes themselves are forwarded untouched.
 
 Prompt tokens: an array of token ids is exact. Text is bytes x the application's running average of tokens per
-byte, learnt from what the engine counts. One body is one sequence: several prompts, n > 1 and beams are refused
-as unsupported, because their parts would have to be ordered and charged as requests of their own.
+byte, learnt from what the engine counts.
+
+A body asks for `prompts x choices` sequences. Several can be ordered and charged only inside the engine; elsewhere they
+are refused as unsupported. Beams and `best_of` are refused everywhere: what the engine does for them is not told apart.
 
 Fields that may not change order: the body's `priority` and `request_id` lose against the headers that the
 sidecar sets; `session_id` and `vllm_xargs` have no effect on the engine's order and are passed on.
@@ -20,6 +22,9 @@ from justitia_sidecar.refusals import RefusalError
 
 COMPLETION_DEFAULT_TOKENS = 16
 """OpenAI's and vLLM's `max_tokens` of a completion that gives none."""
+
+MOST_SEQUENCES = 1024
+"""Of one body: as many prompts as vLLM takes in one."""
 
 FIRST_TOKENS_PER_BYTE = 0.3
 _HALF_LIFE_BYTES = 1_000_000
@@ -65,41 +70,66 @@ _completion = msgspec.json.Decoder(_Completion)
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """`prompt_tokens` is None where only the engine can count; then `prompt_bytes` is the size of the text.
+    """`prompt_tokens`, of all prompts, and `longest_prompt` are None where only the engine can count; then
+    `prompt_bytes` is the size of the texts.
 
-    `max_tokens` is None where the engine's own bound applies. `fixed_output` tells that nothing else ends the output.
+    Each prompt is answered by so many `choices`. `max_tokens`, of each, is None where the engine's own bound applies.
+    `fixed_output` tells that nothing else ends the output.
     """
 
     model: str
     stream: bool
     wants_usage: bool
     wants_continuous_usage: bool
+    prompts: int
+    choices: int
     prompt_tokens: Tokens | None
+    longest_prompt: Tokens | None
     prompt_bytes: int
     max_tokens: Tokens | None
     fixed_output: bool
     run: str | None
 
+    @property
+    def sequences(self) -> int:
+        return self.prompts * self.choices
 
-def parse_body(endpoint: Endpoint, body: bytes) -> ParsedBody:
-    """Raises a refusal with 400 that names what is wrong."""
-    prompt_tokens: Tokens | None = None
+
+@dataclass(frozen=True, slots=True)
+class _Prompts:
+    """The tokens of each where they are exact, and all bytes of text."""
+
+    count: int
+    tokens: list[Tokens] | None
+    size: int
+
+
+def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
+    """`several`: one body may ask for several sequences. Raises a refusal with 400 that names what is wrong."""
     try:
         fields: _Common
         match endpoint:
             case Endpoint.CHAT:
                 fields = chat = _chat.decode(body)
-                size = len(bytes(chat.messages)) + len(bytes(chat.tools))
+                prompts = _Prompts(1, None, len(bytes(chat.messages)) + len(bytes(chat.tools)))
+                if _is_batch(bytes(chat.messages)):
+                    raise RefusalError(
+                        Refusal.UNSUPPORTED,
+                        "One request is one conversation here: send a request of the same run for each of 'messages'.",
+                        param="messages",
+                    )
                 max_tokens = chat.max_tokens if chat.max_completion_tokens is None else chat.max_completion_tokens
             case Endpoint.COMPLETION:
                 fields = completion = _completion.decode(body)
-                prompt_tokens, size = _measure(completion)
+                prompts = _measure(completion)
                 max_tokens = COMPLETION_DEFAULT_TOKENS if completion.max_tokens is None else completion.max_tokens
     except msgspec.DecodeError as error:
         raise RefusalError(
             Refusal.INVALID_BODY, f"The body is not a valid {endpoint.value[4:]} request: {error}."
         ) from None
     _check(fields, max_tokens)
+    choices = 1 if fields.n is None else fields.n
+    _check_sequences(fields, prompts.count, choices, several)
     options = fields.stream_options or _StreamOptions()
     run = (fields.metadata or {}).get("run_id")
     return ParsedBody(
@@ -107,8 +137,11 @@ def parse_body(endpoint: Endpoint, body: bytes) -> ParsedBody:
         stream=bool(fields.stream),
         wants_usage=bool(options.include_usage),
         wants_continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
-        prompt_tokens=prompt_tokens,
-        prompt_bytes=size,
+        prompts=prompts.count,
+        choices=choices,
+        prompt_tokens=None if prompts.tokens is None else sum(prompts.tokens),
+        longest_prompt=None if prompts.tokens is None else max(prompts.tokens),
+        prompt_bytes=prompts.size,
         max_tokens=max_tokens,
         fixed_output=bool(fields.ignore_eos) and not fields.stop,
         run=run if isinstance(run, str) else None,
@@ -120,36 +153,62 @@ def _check(fields: _Common, max_tokens: Tokens | None) -> None:
         raise RefusalError(Refusal.INVALID_BODY, "The body names no model: set 'model'.", param="model")
     if max_tokens is not None and max_tokens < 0:
         raise RefusalError(Refusal.INVALID_BODY, "'max_tokens' must not be negative.", param="max_tokens")
-    if (fields.n or 1) != 1 or (fields.best_of or 1) != 1 or fields.use_beam_search:
+    if fields.n is not None and fields.n < 1:
+        raise RefusalError(Refusal.INVALID_BODY, "'n' must be at least 1.", param="n")
+
+
+def _check_sequences(fields: _Common, prompts: int, choices: int, several: bool) -> None:
+    if (fields.best_of or 1) != 1 or fields.use_beam_search:
+        instead = "'n', or requests of the same run," if several else "requests of the same run"
+        raise RefusalError(
+            Refusal.UNSUPPORTED, f"'best_of' and beams are not supported here: send {instead} instead.", param="best_of"
+        )
+    if several:
+        if prompts * choices > MOST_SEQUENCES:
+            raise RefusalError(
+                Refusal.UNSUPPORTED,
+                f"{prompts} prompts with {choices} choices each are more than the {MOST_SEQUENCES} sequences that one "
+                "request may have: send several requests of the same run.",
+                param="prompt" if prompts > 1 else "n",
+            )
+    elif choices > 1:
         raise RefusalError(
             Refusal.UNSUPPORTED,
-            "One request is one sequence here: send requests of the same run instead of 'n', 'best_of' or beams.",
+            "One request is one sequence here: send requests of the same run instead of 'n'.",
             param="n",
+        )
+    elif prompts > 1:
+        raise RefusalError(
+            Refusal.UNSUPPORTED,
+            "One request is one prompt here: send several requests of the same run instead of several prompts.",
+            param="prompt",
         )
 
 
-def _measure(completion: _Completion) -> tuple[Tokens | None, int]:
-    """Tokens where they are exact, and bytes of text."""
+def _is_batch(messages: bytes) -> bool:
+    """Whether the JSON is a list of lists."""
+    return messages[:1] == b"[" and messages[1:].lstrip()[:1] == b"["
+
+
+def _measure(completion: _Completion) -> _Prompts:
+    """Raises a refusal with 400 unless there are prompts, all of one kind and none empty."""
     prompt = completion.prompt
     if bytes(completion.prompt_embeds) not in (b"", b"null"):
         raise RefusalError(Refusal.UNSUPPORTED, "'prompt_embeds' is not supported: send text or token ids.")
-    if isinstance(prompt, list):
-        kinds = {type(part) for part in prompt}
-        if kinds == {int}:
-            return len(prompt), 0
-        if len(prompt) > 1 and int not in kinds:
-            raise RefusalError(
-                Refusal.UNSUPPORTED,
-                "One request is one prompt here: send several requests of the same run instead of several prompts.",
-                param="prompt",
-            )
-        only = prompt[0] if len(prompt) == 1 else None
-        if isinstance(only, list) and only:
-            return len(only), 0
-        prompt = only if isinstance(only, str) else None
-    if not prompt:
-        raise RefusalError(Refusal.INVALID_BODY, "'prompt' must be a text or an array of token ids.", param="prompt")
-    return None, len(prompt.encode(errors="replace"))
+    several: list[int | str | list[int]] = prompt if isinstance(prompt, list) else [prompt or ""]
+    if {type(part) for part in several} == {int}:
+        return _Prompts(1, [len(several)], 0)
+    texts = [part for part in several if part and isinstance(part, str)]
+    ids = [part for part in several if part and isinstance(part, list)]
+    if not several or len(several) not in (len(texts), len(ids)):
+        raise RefusalError(
+            Refusal.INVALID_BODY,
+            "'prompt' must be a text, an array of token ids, or an array of either, none of them empty.",
+            param="prompt",
+        )
+    if ids:
+        return _Prompts(len(ids), [len(each) for each in ids], 0)
+    return _Prompts(len(texts), None, sum(len(text.encode(errors="replace")) for text in texts))
 
 
 class TokensPerByte:

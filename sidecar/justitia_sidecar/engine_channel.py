@@ -38,6 +38,8 @@ from justitia_scheduling.model import Seconds
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0
 _READ = 2**16
+_LOSSES = ("failures", "droppedOut")
+"""Counters of a snapshot that tell of messages that were never sent."""
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -55,6 +57,9 @@ class EngineChannel:
     """`hear` is told what the engine says of sequences, in order, and `on_snapshot` of itself: which process, and its
     state. `state` is the last snapshot of the engine that is there, or was. `instance` tells this process from those
     before it, `peer` the engine's, empty before the first; `vllm` is its version.
+
+    `gaps` has grown where the engine may have begun with sequences without having said so: a connection ended, its
+    policy failed or came back, messages were dropped.
     """
 
     def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
@@ -63,6 +68,7 @@ class EngineChannel:
         self.instance = uuid.uuid4().hex
         self.peer = ""
         self.vllm: str | None = None
+        self.gaps = 0
         self.state: dict[str, Any] = {}
         self.dropped = 0
         self.malformed = 0
@@ -87,6 +93,11 @@ class EngineChannel:
             failures=state.get("failures", 0),
             last_failure=state.get("failure") or None,
         )
+
+    @property
+    def telling(self) -> bool:
+        """Whether the engine says with which sequences it begins: not while it has no policy."""
+        return self.connected and (not self.state or "service" in self.state)
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled."""
@@ -140,6 +151,7 @@ class EngineChannel:
         except (OSError, ChannelError) as error:
             log.warning("the engine's scheduler is not understood", reason=str(error))
         finally:
+            self.gaps += 1
             if self._engine is writer:
                 self._engine = None
                 log.warning("the engine's scheduler is gone")
@@ -156,6 +168,7 @@ class EngineChannel:
             case Admitted() | Closed():
                 self.hear(message)
             case Snapshot(state):
+                self.gaps += any(state.get(name, 0) != self.state.get(name, 0) for name in _LOSSES)
                 self.state = state
                 self.on_snapshot(self.peer, state)
             case Queue():

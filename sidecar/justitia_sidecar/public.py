@@ -12,11 +12,12 @@ from starlette.exceptions import HTTPException
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import ApplicationId
 from justitia_sidecar import recognition
+from justitia_sidecar.asgi import Receive, Scope, Send
 from justitia_sidecar.body import Endpoint
 from justitia_sidecar.engine import EngineError
-from justitia_sidecar.proxy import Proxy, Receive, Scope, Send, engine_unavailable
+from justitia_sidecar.proxy import Proxy
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.service import Sidecar
+from justitia_sidecar.service import Sidecar, engine_unavailable
 
 _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
 _OPENAI_REFERENCE = "https://platform.openai.com/docs/api-reference"
@@ -27,8 +28,8 @@ OpenAI's API in front of a pool of engines. `POST /v1/chat/completions` and `POS
 `/applications/{{namespace}}/{{name}}/v1`, which names the application.
 
 Runs: requests with the same `x-justitia-run` (or `metadata.run_id`) belong to one run;
-`x-justitia-run-end: true` on its last one ends it. One request is one sequence: `n` > 1 and several
-prompts in one body are refused.
+`x-justitia-run-end: true` on its last one ends it. `n` > 1 and several prompts in one body need a pool
+with `enforcement: Engine`; elsewhere one request is one sequence.
 """
 
 

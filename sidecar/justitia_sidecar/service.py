@@ -31,6 +31,7 @@ from justitia_sidecar.policy_condition import PolicyCondition
 from justitia_sidecar.recognition import Directory
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
+from justitia_sidecar.waiting import Waiting
 
 TICK: Seconds = 1.0
 PROBE_BUSY: Seconds = 0.25
@@ -106,7 +107,7 @@ class Sidecar:
         self.tokens_per_byte = TokensPerByte()
         self.buckets: dict[TenantId, TokenBucket] = {}
         self.draining = False
-        self.waiters: dict[Ticket, asyncio.Future[None]] = {}
+        self.waiters: set[Waiting] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._open = 0
@@ -172,6 +173,11 @@ class Sidecar:
                 buckets[tenant] = kept if same and kept else TokenBucket(per_minute, per_minute, now)
         self.buckets = buckets
 
+    @property
+    def in_engine(self) -> bool:
+        """Whether the engine's scheduler keeps the order."""
+        return self.channel is not None
+
     # Requests in the sidecar.
 
     def opened(self) -> None:
@@ -187,14 +193,25 @@ class Sidecar:
     def open_requests(self) -> int:
         return self._open
 
+    def meter(self, ticket: Ticket) -> None:
+        """Count the tokens that have been counted for the request since the last time."""
+        if not ticket.produced:
+            return
+        prompt, output = ticket.prompt_tokens - ticket.metered_prompt, ticket.produced - ticket.metered_output
+        ticket.metered_prompt, ticket.metered_output = ticket.prompt_tokens, ticket.produced
+        labels = (ticket.tenant, ticket.application)
+        self.metrics.prompt_tokens.labels(*labels).inc(prompt)
+        self.metrics.output_tokens.labels(*labels).inc(output)
+        if (bucket := self.buckets.get(ticket.tenant)) is not None:
+            bucket.take(prompt + output, self.clock())
+
     async def drain(self) -> None:
         """Refuse what is new and what still waits; return when the started requests are over."""
         if not self.draining:
             self.draining = True
             log.info("draining", open_requests=self._open)
-            for waiter in self.waiters.values():
-                if not waiter.done():
-                    waiter.set_exception(draining_refusal())
+            for waiter in list(self.waiters):
+                waiter.refuse(draining_refusal())
         await self._idle.wait()
 
     def wake_when_begun(self) -> None:
@@ -299,4 +316,10 @@ class Sidecar:
 def draining_refusal() -> RefusalError:
     return RefusalError(
         Refusal.DRAINING, "This server is shutting down: retry, and another one will take the request.", retry_after=1
+    )
+
+
+def engine_unavailable() -> RefusalError:
+    return RefusalError(
+        Refusal.ENGINE_UNAVAILABLE, "The engine does not answer at the moment: retry shortly.", retry_after=2
     )

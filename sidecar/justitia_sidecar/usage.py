@@ -1,9 +1,9 @@
 """Reading the engine's answers without rewriting them: SSE events, token counts, usage that nobody asked for.
 
-The engine runs with usage forced, so each event of a stream carries `"usage":{...}`, cumulative, and a last one
-without choices carries the totals. A client that did not ask for them gets the same bytes without them: the
-member is cut out where it stands, an event with empty choices is dropped. An event that cannot be read is
-forwarded as it is.
+The engine runs with usage forced, so each event of a stream carries `"usage":{...}`, cumulative, of the choice that
+the event belongs to and of that choice's prompt alone; a last one without choices carries the request's totals. A
+client that did not ask for them gets the same bytes without them: the member is cut out where it stands, an event with
+empty choices is dropped. An event that cannot be read is forwarded as it is.
 """
 
 from dataclasses import dataclass
@@ -33,8 +33,12 @@ class Usage(msgspec.Struct):
         return (details.cached_tokens or 0) if details else 0
 
 
+class _Choice(msgspec.Struct):
+    index: int = 0
+
+
 class _Event(msgspec.Struct):
-    choices: list[msgspec.Raw] = []
+    choices: list[_Choice] = []
     usage: msgspec.Raw = msgspec.Raw()
 
 
@@ -49,11 +53,53 @@ _answer = msgspec.json.Decoder(_Answer)
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """What to forward, and what the engine has counted by this event (None: it does not say)."""
+    """What to forward, what the engine has counted by this event (None: it does not say), and of which choice (None: of
+    the whole request).
+    """
 
     forward: bytes
     usage: Usage | None
-    has_choices: bool
+    choice: int | None
+
+
+class StreamedCount:
+    """What the engine has counted for a request by the events so far, over all its choices.
+
+    The engine numbers choices by prompt: `choices` of the first prompt, then those of the second.
+    """
+
+    def __init__(self, choices: int) -> None:
+        self._choices = choices
+        self._prompts: dict[int, Tokens] = {}
+        self._produced: dict[int, Tokens] = {}
+        self._totals: Usage | None = None
+
+    @property
+    def prompt_tokens(self) -> Tokens | None:
+        """Of the prompts that the engine has told of; None before the first."""
+        if self._totals is not None:
+            return self._totals.prompt_tokens
+        return sum(self._prompts.values()) if self._prompts else None
+
+    @property
+    def prompts(self) -> int:
+        """How many of them those are."""
+        return len(self._prompts)
+
+    @property
+    def produced(self) -> Tokens:
+        return sum(self._produced.values()) if self._totals is None else self._totals.completion_tokens or 0
+
+    def add(self, event: StreamEvent) -> None:
+        """An event that tells no usage is a token of its choice."""
+        usage, choice = event.usage, event.choice
+        if choice is None:
+            self._totals = usage or self._totals
+        elif usage is None:
+            self._produced[choice] = self._produced.get(choice, 0) + 1
+        else:
+            self._prompts[choice // self._choices] = usage.prompt_tokens
+            self._produced[choice] = usage.completion_tokens or 0
 
 
 class EventTooLongError(ValueError):
@@ -79,18 +125,18 @@ class EventSplitter:
 def read_event(event: bytes, *, keep_usage: bool, keep_continuous: bool) -> StreamEvent:
     """`keep_usage`: the client asked for the totals; `keep_continuous`: for usage in each event."""
     if not event.startswith(_PREFIX):
-        return StreamEvent(event, None, has_choices=False)
+        return StreamEvent(event, None, None)
     try:
         parsed = _event.decode(memoryview(event)[6:])
         raw = bytes(parsed.usage)
         usage = _usage.decode(raw) if raw and raw != b"null" else None
     except msgspec.DecodeError:
-        return StreamEvent(event, None, has_choices=False)
-    has_choices = bool(parsed.choices)
-    if usage is None or (keep_continuous if has_choices else keep_usage):
-        return StreamEvent(event, usage, has_choices)
-    forward = event.replace(b',"usage":' + raw, b"", 1) if has_choices else b""
-    return StreamEvent(forward, usage, has_choices)
+        return StreamEvent(event, None, None)
+    choice = parsed.choices[0].index if parsed.choices else None
+    if usage is None or (keep_usage if choice is None else keep_continuous):
+        return StreamEvent(event, usage, choice)
+    forward = b"" if choice is None else event.replace(b',"usage":' + raw, b"", 1)
+    return StreamEvent(forward, usage, choice)
 
 
 def read_answer(body: bytes) -> Usage | None:

@@ -25,6 +25,8 @@ class Misbehaviour(Enum):
     HANGS = "hangs"
     DIES_BEFORE_ANSWER = "dies before it answers"
     REFUSES = "refuses the request"
+    DIES_BEFORE_FIRST_BYTES = "dies after its head"
+    SILENT = "sends its head and nothing more"
 
 
 class MisbehavingEngine:
@@ -33,6 +35,8 @@ class MisbehavingEngine:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.open = 0
         self.closed = asyncio.Event()
+        self.silent = asyncio.Event()
+        self.go_on = asyncio.Event()
         self.url = ""
 
     @asynccontextmanager
@@ -73,6 +77,11 @@ class MisbehavingEngine:
             return web.json_response({"error": {"message": "no", "code": 400}}, status=400)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
+        if self.behaviour is Misbehaviour.DIES_BEFORE_FIRST_BYTES:
+            _cut(request)
+        if self.behaviour is Misbehaviour.SILENT:
+            self.silent.set()
+            await self.go_on.wait()
         await response.write(event(1))
         match self.behaviour:
             case Misbehaviour.DIES_MID_STREAM:

@@ -173,6 +173,7 @@ def pool_config() -> dict[str, Any]:
 def running_sidecar(
     directory: Path, engine_url: str, *, wait: bool = True, engine_socket: Path | None = None
 ) -> Iterator[RunningSidecar]:
+    """`engine_socket`: the engine's scheduler keeps the order, and connects there."""
     directory.mkdir(parents=True, exist_ok=True)
     config, keys, log = directory / "config.json", directory / "keys.json", directory / "log"
     document = pool_config()
@@ -191,6 +192,8 @@ def running_sidecar(
     }
     if engine_socket is not None:
         settings["ENGINE_SOCKET"] = str(engine_socket)
+        document["scheduling"]["enforcement"] = "Engine"
+        config.write_text(json.dumps(document))
     environment = os.environ | {f"JUSTITIA_{name}": value for name, value in settings.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(

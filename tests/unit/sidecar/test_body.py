@@ -11,13 +11,15 @@ from justitia_sidecar.refusals import RefusalError
 APPLICATION = ApplicationId("ns/chat")
 
 
-def completion(**fields: Any) -> ParsedBody:
-    return parse_body(Endpoint.COMPLETION, json.dumps({"model": "m", "prompt": "hello", **fields}).encode())
+def completion(*, several: bool = False, **fields: Any) -> ParsedBody:
+    return parse_body(
+        Endpoint.COMPLETION, json.dumps({"model": "m", "prompt": "hello", **fields}).encode(), several=several
+    )
 
 
-def chat(**fields: Any) -> ParsedBody:
+def chat(*, several: bool = False, **fields: Any) -> ParsedBody:
     body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], **fields}
-    return parse_body(Endpoint.CHAT, json.dumps(body).encode())
+    return parse_body(Endpoint.CHAT, json.dumps(body).encode(), several=several)
 
 
 @pytest.mark.parametrize("prompt", [[1, 2, 3], [[1, 2, 3]]], ids=["ids", "one array of ids"])
@@ -85,8 +87,71 @@ def test_more_than_one_sequence_is_unsupported(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "prompts", "choices", "tokens", "longest"),
+    [
+        ({"prompt": [1, 2], "n": 3}, 1, 3, 2, 2),
+        ({"prompt": [[1, 2], [3]]}, 2, 1, 3, 2),
+        ({"prompt": [[1, 2], [3]], "n": 2}, 2, 2, 3, 2),
+        ({"prompt": ["ab", "c"], "n": 2}, 2, 2, None, None),
+        ({"n": 1024}, 1, 1024, None, None),
+    ],
+    ids=str,
+)
+def test_several_sequences_are_counted_where_the_engine_keeps_the_order(
+    fields: dict[str, Any], prompts: int, choices: int, tokens: int | None, longest: int | None
+) -> None:
+    parsed = completion(several=True, **fields)
+    assert (parsed.prompts, parsed.choices, parsed.sequences) == (prompts, choices, prompts * choices)
+    assert (parsed.prompt_tokens, parsed.longest_prompt) == (tokens, longest)
+
+
+def test_texts_are_measured_together() -> None:
+    assert completion(several=True, prompt=["h\u00e9llo", "you"]).prompt_bytes == 9
+
+
+@pytest.mark.parametrize(
     "fields",
     [
+        {"best_of": 2},
+        {"use_beam_search": True},
+        {"prompt_embeds": "AAAA"},
+        {"n": 1025},
+        {"prompt": [[1]] * 513, "n": 2},
+    ],
+    ids=", ".join,
+)
+def test_what_is_refused_even_there(fields: dict[str, Any]) -> None:
+    with pytest.raises(RefusalError) as refused:
+        completion(several=True, **fields)
+    assert refused.value.refusal is Refusal.UNSUPPORTED
+    assert "send" in refused.value.message
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("messages", ["[[]]", ' [ [{"role":"user","content":"a"}] ]', "[\n\t[], []]"])
+def test_a_batch_of_conversations_is_refused(several: bool, messages: str) -> None:
+    body = f'{{"model": "m", "messages": {messages}}}'.encode()
+    with pytest.raises(RefusalError) as refused:
+        parse_body(Endpoint.CHAT, body, several=several)
+    assert refused.value.refusal is Refusal.UNSUPPORTED
+
+
+def test_a_chat_may_have_several_choices() -> None:
+    assert chat(several=True, n=3).sequences == 3
+
+
+@pytest.mark.parametrize("prompt", [["a", ""], [[1], []], ["a", [1]], [[1], 2], [[]], [""], [1, "a"]], ids=str)
+def test_prompts_are_of_one_kind_and_not_empty(prompt: list[Any]) -> None:
+    with pytest.raises(RefusalError) as refused:
+        completion(several=True, prompt=prompt)
+    assert refused.value.refusal is Refusal.INVALID_BODY
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 0},
+        {"n": -1},
         {"model": None},
         {"prompt": None},
         {"prompt": []},
@@ -111,13 +176,13 @@ def test_a_malformed_body_is_refused(fields: dict[str, Any]) -> None:
 def test_what_is_not_a_json_object_is_refused(body: bytes) -> None:
     for endpoint in Endpoint:
         with pytest.raises(RefusalError) as refused:
-            parse_body(endpoint, body)
+            parse_body(endpoint, body, several=False)
         assert refused.value.refusal is Refusal.INVALID_BODY
 
 
 def test_the_last_of_two_equal_members_decides_as_in_the_engine() -> None:
     body = b'{"model": "m", "prompt": "a", "max_tokens": 1, "max_tokens": 9}'
-    assert parse_body(Endpoint.COMPLETION, body).max_tokens == 9
+    assert parse_body(Endpoint.COMPLETION, body, several=False).max_tokens == 9
 
 
 def test_tokens_per_byte_are_learnt_by_application_then_pool() -> None:

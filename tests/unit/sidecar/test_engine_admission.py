@@ -11,6 +11,7 @@ from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
 from justitia_scheduling import channel
 from justitia_scheduling.model import RequestId, TenantId
+from justitia_sidecar import accounts
 from justitia_sidecar.admission import EngineView, Stage, Ticket
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
@@ -27,6 +28,12 @@ class Listening(EngineChannel):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[channel.Message] = []
+        self.there = True
+        self.peer = "engine"
+
+    @property
+    def connected(self) -> bool:
+        return self.there
 
     def send(self, message: channel.Message) -> None:
         self.told.append(message)
@@ -51,7 +58,9 @@ def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[EngineAd
     return admission, engine
 
 
-def ask(admission: EngineAdmission, name: str, run: str | None = None) -> Ticket:
+def ask(
+    admission: EngineAdmission, name: str, run: str | None = None, *, prompts: int = 1, sequences: int = 1
+) -> Ticket:
     application = ApplicationConfig(namespace="ns", name="gold", tenant="gold")
     ticket = Ticket(
         id=RequestId(name),
@@ -65,10 +74,20 @@ def ask(admission: EngineAdmission, name: str, run: str | None = None) -> Ticket
         streamed=True,
         arrival=0.0,
         on_admitted=lambda: None,
+        prompts=prompts,
+        sequences=sequences,
     )
     admission.enter(ticket, 0)
     admission.pump(0)
     return ticket
+
+
+def closes(engine: Listening, ticket: Ticket, produced: int, *, sequence: int = 0, cached: int = 0) -> None:
+    engine.hear(channel.Closed(ticket.id, sequence, True, 50, cached, produced, 0, 1.0))
+
+
+def cost(admission: EngineAdmission, ticket: Ticket) -> float:
+    return admission.policy.runs[ticket.run.id].kv_token_time
 
 
 def begins(engine: Listening, ticket: Ticket) -> None:
@@ -133,6 +152,129 @@ def test_service_and_gate_are_the_engines() -> None:
     assert (admission.gate.burst, admission.gate.in_engine) == (2.0, 5.0)
 
 
+def test_bounds_count_sequences_and_a_request_larger_than_one_is_told_so() -> None:
+    admission, _ = room(bound=4, queued_requests=3, running_requests=3)
+    ask(admission, "a", sequences=2)
+    with pytest.raises(RefusalError) as full:
+        admission.check_room(GOLD, 2)
+    assert full.value.refusal is Refusal.TENANT_QUEUE_FULL
+    with pytest.raises(RefusalError) as other:
+        admission.check_room(TenantId("silver"), 3)
+    assert other.value.refusal is Refusal.QUEUE_FULL
+    for tenant, sequences in ((GOLD, 4), (TenantId("silver"), 5)):
+        with pytest.raises(RefusalError) as alone:
+            admission.check_room(tenant, sequences)
+        assert alone.value.refusal is Refusal.UNSUPPORTED
+    admission.check_room(GOLD, 1)
+
+
+def test_the_engine_is_told_how_many_sequences_will_come() -> None:
+    admission, engine = room()
+    ask(admission, "a", prompts=2, sequences=6)
+    assert [t.sequences for t in engine.tickets()] == [6]
+
+
+def test_a_limit_of_running_requests_counts_sequences_and_never_starves_a_larger_one() -> None:
+    admission, _ = room(running_requests=4)
+    first, second, third = (ask(admission, name, sequences=2) for name in "abc")
+    large = ask(admission, "d", sequences=9)
+    assert [t.stage for t in (first, second, third, large)] == [Stage.SENT, Stage.SENT, Stage.HELD, Stage.HELD]
+    for ticket in (first, second):
+        admission.leave(ticket, 1, completed=True)
+    assert (third.stage, large.stage) == (Stage.SENT, Stage.HELD)
+    admission.leave(third, 2, completed=True)
+    assert large.stage is Stage.SENT
+
+
+def test_a_request_of_several_has_begun_with_its_first_sequence() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a", sequences=3)
+    begun: list[str] = []
+    ticket.on_begun = lambda: begun.append("a")
+    assert (admission.waits(ticket), admission.queued) == (True, 3)
+    begins(engine, ticket)
+    begins(engine, ticket)
+    assert (admission.waits(ticket), admission.queued, admission.load[GOLD].running, begun) == (False, 0, 3, ["a"])
+
+
+@pytest.mark.parametrize("why", ["never told", "connection ended", "policy failed", "messages dropped"])
+def test_whether_a_request_waits_is_not_claimed_where_it_cannot_be_known(why: str) -> None:
+    admission, engine = room()
+    engine.there = why != "never told"
+    ticket = ask(admission, "a")
+    match why:
+        case "never told":
+            engine.there = True
+        case "connection ended":
+            engine.gaps += 1
+        case "policy failed":
+            engine._receive(channel.encode(channel.Snapshot({"failures": 1})))
+        case "messages dropped":
+            engine._receive(channel.encode(channel.Snapshot({"service": {}, "droppedOut": 3})))
+    assert not admission.waits(ticket)
+
+
+def test_a_first_snapshot_tells_of_no_loss() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a")
+    engine._receive(channel.encode(channel.Snapshot({"service": {}, "failures": 0, "droppedOut": 0})))
+    assert admission.waits(ticket)
+
+
+def test_an_aborted_request_is_counted_by_the_engine_after_it_is_over_and_once() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a", run="r", prompts=2, sequences=4)
+    counted: list[tuple[int, int]] = []
+    ticket.on_counted = lambda: counted.append((ticket.prompt_tokens, ticket.produced))
+    begins(engine, ticket)
+    admission.leave(ticket, 1, completed=False)
+    prompt = channel.SEQUENCES_PER_PROMPT
+    for number in (0, 1, prompt, prompt, prompt + 1, prompt + 1):
+        closes(engine, ticket, 10, sequence=number)
+    assert counted == [(50, 10), (50, 20), (100, 30), (100, 40)]
+    assert len(admission._accounts) == 0
+
+
+def test_what_was_streamed_and_what_the_engine_says_are_not_added() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a", run="r")
+    admission.counted(ticket, 50, 7, 0)
+    closes(engine, ticket, 9, cached=40)
+    assert (ticket.produced, cost(admission, ticket)) == (9, 9 * 10 + 45)
+    admission.leave(ticket, 1, completed=True)
+    assert (ticket.produced, cost(admission, ticket), len(admission._accounts)) == (9, 9 * 10 + 45, 0)
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["never told", "another engine"])
+def test_a_request_whose_end_is_never_told_is_counted_by_what_was_streamed(told: bool) -> None:
+    admission, engine = room()
+    engine.there = told
+    ticket = ask(admission, "a", run="r")
+    admission.counted(ticket, 50, 4, 0)
+    admission.leave(ticket, 1, completed=False)
+    engine.peer = "another"
+    admission.tick(2)
+    admission.tick(3)
+    assert (ticket.produced, cost(admission, ticket), len(admission._accounts)) == (4, 4 * 50 + 10, 0)
+
+
+def test_accounts_that_wait_for_the_engine_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "MOST_WAITING", 3)
+    admission, _ = room()
+    for number in range(10):
+        admission.leave(ask(admission, f"{number}"), 1, completed=False)
+    assert len(admission._accounts) == 3
+
+
+def test_a_refused_wait_is_no_beginning() -> None:
+    admission, _ = room()
+    ticket = ask(admission, "a")
+    begun: list[str] = []
+    ticket.on_begun = lambda: begun.append("a")
+    admission.leave(ticket, 1, completed=False)
+    assert (begun, admission.queued, admission.load[GOLD].running) == ([], 0, 0)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["ask", "begin", "count", "leave"]), st.integers(0, 5)), max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
@@ -141,7 +283,7 @@ def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
     for number, (event, i) in enumerate(events):
         ticket = tickets.get(i)
         if event == "ask" and ticket is None:
-            tickets[i] = ask(admission, f"{number}")
+            tickets[i] = ask(admission, f"{number}", sequences=1 + i % 2)
         elif ticket is None:
             continue
         elif event == "begin" and ticket.stage in {Stage.SENT, Stage.STARTED}:
@@ -150,10 +292,11 @@ def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
             admission.counted(ticket, 50, ticket.produced + 1, 0)
         elif event == "leave":
             admission.leave(tickets.pop(i), 0, completed=bool(ticket.produced))
-        running = sum(t.stage is Stage.STARTED for t in tickets.values())
+        running = sum(t.sequences for t in tickets.values() if t.stage is Stage.STARTED)
+        waiting = sum(t.sequences for t in tickets.values()) - running
         load = admission.load[GOLD]
-        assert (load.running, load.queued, admission.queued) == (running, *[len(tickets) - running] * 2)
-        assert sum(t.stage in {Stage.SENT, Stage.STARTED} for t in tickets.values()) <= 3
+        assert (load.running, load.queued, admission.queued) == (running, waiting, waiting)
+        assert sum(t.sequences for t in tickets.values() if t.stage in {Stage.SENT, Stage.STARTED}) <= 3
     for ticket in list(tickets.values()):
         admission.leave(ticket, 0, completed=False)
     assert (admission.queued, admission.load[GOLD].running, len(admission.runs), admission.reserved) == (0, 0, 0, 0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_sidecar import usage as usage_module
-from justitia_sidecar.usage import EventSplitter, EventTooLongError, read_answer, read_event
+from justitia_sidecar.usage import EventSplitter, EventTooLongError, StreamedCount, read_answer, read_event
 
 USAGE = {"prompt_tokens": 3, "total_tokens": 5, "completion_tokens": 2}
 
@@ -85,3 +85,38 @@ def test_usage_of_a_whole_answer_tells_the_cached_part() -> None:
     assert usage is not None
     assert usage.cached == 1
     assert read_answer(b"[]") is None
+
+
+def told(count: StreamedCount, choice: int, prompt: int, produced: int) -> None:
+    usage = {"prompt_tokens": prompt, "completion_tokens": produced}
+    sent = event("", choices=[{"index": choice, "text": "a"}], usage=usage)
+    count.add(read_event(sent, keep_usage=False, keep_continuous=False))
+
+
+@given(st.integers(1, 3), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), max_size=40))
+def test_a_count_is_the_sum_over_choices_whatever_their_order(choices: int, events: list[tuple[int, int]]) -> None:
+    count, produced = StreamedCount(choices), dict.fromkeys(range(9), 0)
+    for choice, more in events:
+        produced[choice] += more
+        told(count, choice, 10 + choice // choices, produced[choice])
+    prompts = {choice // choices for choice, _ in events}
+    assert count.produced == sum(produced.values())
+    assert count.prompts == len(prompts)
+    assert count.prompt_tokens == (sum(10 + prompt for prompt in prompts) if prompts else None)
+
+
+def test_the_totals_decide_when_they_come() -> None:
+    count = StreamedCount(2)
+    told(count, 1, 3, 1)
+    sent = event("", choices=[], usage={"prompt_tokens": 7, "completion_tokens": 9})
+    count.add(read_event(sent, keep_usage=False, keep_continuous=False))
+    count.add(read_event(b"data: [DONE]\n\n", keep_usage=False, keep_continuous=False))
+    assert (count.prompt_tokens, count.produced) == (7, 9)
+
+
+def test_an_event_without_usage_is_a_token_of_its_choice() -> None:
+    count = StreamedCount(2)
+    for index in (0, 1, 0):
+        sent = event("", choices=[{"index": index, "text": "a"}])
+        count.add(read_event(sent, keep_usage=False, keep_continuous=False))
+    assert (count.prompt_tokens, count.produced) == (None, 3)

@@ -1,0 +1,62 @@
+"""What is refused at the door because there is no room for it. Bounds are in sequences: a request is one, or several.
+
+A request that alone is more than a bound allows gets 400: to send it again would not help. Where others are in its
+way it gets 429.
+"""
+
+from dataclasses import dataclass
+
+from justitia_api.wire import Refusal
+from justitia_scheduling.model import Tokens
+from justitia_sidecar.refusals import RefusalError
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """So many sequences are `waiting`, and `most` may; None is no bound."""
+
+    waiting: int
+    most: int | None
+
+    def has_room(self, sequences: int) -> bool:
+        return self.most is None or self.waiting + sequences <= self.most
+
+
+def check_room(sequences: int, pool: Queue, tenant: Queue, most_running: int | None) -> None:
+    """Raises a refusal where the queue of the pool or of the tenant has no room, or the request is more than the tenant
+    may have running.
+    """
+    _check_alone(sequences, pool.most, "the pool's queue holds")
+    _check_alone(sequences, tenant.most, "your tenant may have waiting")
+    _check_alone(sequences, most_running, "your tenant may have running")
+    if not pool.has_room(sequences):
+        raise RefusalError(
+            Refusal.QUEUE_FULL, f"The pool's queue is full ({pool.most} requests): retry later.", retry_after=5
+        )
+    if not tenant.has_room(sequences):
+        raise RefusalError(
+            Refusal.TENANT_QUEUE_FULL,
+            f"Your tenant has {tenant.most} requests waiting, which is its limit: retry later.",
+            retry_after=5,
+        )
+
+
+def check_fits(prompt_tokens: Tokens, max_tokens: Tokens, bounds: list[Tokens]) -> None:
+    """Raises a refusal with 400 where a sequence can never be served within the bounds."""
+    if bounds and prompt_tokens + max(1, max_tokens) > min(bounds):
+        raise RefusalError(
+            Refusal.PROMPT_TOO_LONG,
+            f"{prompt_tokens} prompt tokens and {max_tokens} of output exceed the {min(bounds)} tokens that a "
+            "request may have in this pool: shorten the prompt or lower 'max_tokens'.",
+            param="max_tokens",
+        )
+
+
+def _check_alone(sequences: int, most: int | None, whose: str) -> None:
+    if most is not None and sequences > most:
+        raise RefusalError(
+            Refusal.UNSUPPORTED,
+            f"This request asks for {sequences} sequences, but {most} are all that {whose}: lower 'n' or send fewer "
+            "prompts at a time.",
+            param="n",
+        )

@@ -1,0 +1,27 @@
+"""How many tokens a sequence will produce: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the running mean of
+its application's outputs; `max_tokens` until there is a mean.
+"""
+
+from collections import defaultdict
+
+from justitia_scheduling.model import ApplicationId, Tokens
+
+OUTPUT_MARGIN = 1.5
+_MEAN_MEMORY = 200
+
+
+class OutputMeans:
+    """Running mean of the outputs of an application's requests, over about the last `_MEAN_MEMORY`."""
+
+    def __init__(self) -> None:
+        self._mean: dict[ApplicationId, float] = {}
+        self._count: defaultdict[ApplicationId, int] = defaultdict(int)
+
+    def observe(self, application: ApplicationId, produced: Tokens) -> None:
+        n = self._count[application] = min(self._count[application] + 1, _MEAN_MEMORY)
+        mean = self._mean.get(application, 0.0)
+        self._mean[application] = mean + (produced - mean) / n
+
+    def predict(self, application: ApplicationId, max_tokens: Tokens) -> Tokens:
+        mean = self._mean.get(application)
+        return max_tokens if mean is None else min(max_tokens, max(1, round(mean * OUTPUT_MARGIN)))

@@ -1,0 +1,94 @@
+"""A client of a sidecar over ASGI, in the test's own event loop, and the pool that it asks."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from justitia_api.config import (
+    ApplicationConfig,
+    CostModelName,
+    PolicyName,
+    PoolConfig,
+    SchedulingConfig,
+    TenantConfig,
+)
+from justitia_scheduling.model import TenantId
+from justitia_sidecar.public import PublicApp
+from justitia_sidecar.service import Sidecar
+
+PEPPER = "0f" * 16
+KEY = b"sk-0123456789abcdef"
+GOLD = TenantId("gold")
+BODY = {"model": "m", "prompt": [1, 2, 3], "max_tokens": 2, "stream": True}
+
+
+def pool(generation: int = 1, **changes: Any) -> PoolConfig:
+    fields = {
+        "generation": generation,
+        "namespace": "ns",
+        "name": "p",
+        "model": "m",
+        "scheduling": SchedulingConfig(policy=PolicyName.FCFS, cost_model=CostModelName.WEIGHTED_TOKENS),
+        "tenants": (TenantConfig(name="gold", weight=1),),
+        "applications": (ApplicationConfig(namespace="ns", name="a", tenant="gold"),),
+    }
+    return PoolConfig(**{**fields, **changes})
+
+
+async def engine_answers(sidecar: Sidecar) -> None:
+    admission = sidecar.configured().admission
+    admission.engine_told(await sidecar.engine.probe(admission.engine), sidecar.clock())
+
+
+@dataclass
+class Client:
+    """One request over ASGI."""
+
+    sidecar: Sidecar
+    body: bytes = field(default_factory=lambda: json.dumps(BODY).encode())
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    path: str = "/v1/completions"
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    first_chunk: asyncio.Event = field(default_factory=asyncio.Event)
+    read_bytes: bool = False
+
+    async def run(self) -> "Client":
+        headers = {b"authorization": b"Bearer " + KEY, **self.headers}
+        scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
+        async with asyncio.timeout(10):
+            await PublicApp(self.sidecar)(scope, self._receive, self._send)
+        return self
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self.read_bytes:
+            self.read_bytes = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+        if message.get("body"):
+            self.first_chunk.set()
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+    @property
+    def answer(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent[1:])
+
+    @property
+    def code(self) -> str:
+        return str(json.loads(self.answer)["error"]["code"])
+
+
+def assert_nothing_left(sidecar: Sidecar) -> None:
+    admission = sidecar.configured().admission
+    assert not admission.tickets
+    assert not admission.policy.runs
+    assert (admission.reserved, admission.queued, sidecar.open_requests) == (0, 0, 0)
+    assert not sidecar.waiters
