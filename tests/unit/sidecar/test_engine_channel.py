@@ -40,7 +40,7 @@ async def pair(path: Path) -> AsyncIterator[tuple[EngineChannel, Link, list[Mess
     channel.configure(CONFIGURATION)
     serving = asyncio.create_task(channel.serve(listen(path)))
     link = Link(str(path), {"vllm": "x"}, lambda text: None)
-    link.start()
+    link.start(lambda: None)
     try:
         await until(lambda: channel.connected and len(link.inbox) >= 2)
         yield channel, link, heard
@@ -88,7 +88,7 @@ async def test_an_engine_that_comes_back_is_told_again(tmp_path: Path) -> None:
 
 async def test_a_sidecar_that_comes_back_is_found(tmp_path: Path) -> None:
     path, link = tmp_path / "s", Link(str(tmp_path / "s"), {}, lambda text: None)
-    link.start()
+    link.start(lambda: None)
     for generation in (1, 2):
         channel = EngineChannel()
         configuration = Configure(generation, "vtc", "engine-time", {})
