@@ -30,6 +30,8 @@ from justitia_simulator.workload import WorkloadRequest, WorkloadRun
 
 CANCELLED = "cancelled"
 CONNECT_TIMEOUT: Seconds = 10.0
+KEEPALIVE: Seconds = 2.0
+"""Shorter than vLLM's own 5 s, so that no request meets a connection that is being closed."""
 APPLICATION_PLACEHOLDER = "{application}"
 
 Clock = Callable[[], Seconds]
@@ -118,7 +120,8 @@ class Replay:
     async def run(self) -> PolicyResults:
         """Send the workload and wait for all answers. Cancelling it ends the open requests and records them so."""
         self._clock = self._clock or asyncio.get_running_loop().time
-        limits = Limits(max_connections=self._target.connections, max_keepalive_connections=self._target.connections)
+        most = self._target.connections
+        limits = Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEPALIVE)
         async with DefaultAioHttpClient(
             limits=limits, timeout=Timeout(self._target.timeout, connect=CONNECT_TIMEOUT)
         ) as http:
