@@ -253,7 +253,7 @@ class EngineHost:
         moved = self.policy.requests[sequence]
         moved.begun, moved.cached = before.begun, before.cached
         if before.status is Status.RUNNING:
-            self.policy.admitted(sequence, now)
+            self.policy.admission_resumed(sequence, now)
 
     def _told(self, sequence: RequestId) -> Tokens:
         """Output tokens of the sequence that a policy has been told of."""
