@@ -293,7 +293,7 @@ class EngineHost:
         moved = self.policy.requests[sequence]
         moved.begun, moved.cached = before.begun, before.cached
         if before.status is Status.RUNNING:
-            self.policy.admitted(sequence, now)
+            self.policy.admission_resumed(sequence, now)
 
     def _wait(self, key: str, more: int) -> None:
         """So many more sequences of the request wait."""

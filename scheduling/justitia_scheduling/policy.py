@@ -247,6 +247,10 @@ class Policy(ABC):
             )
         )
 
+    def admission_resumed(self, request_id: RequestId, now: Seconds) -> None:
+        """A resumed request is in the batch already, whatever this policy would have chosen."""
+        self.admitted(request_id, now)
+
     def admitted(self, request_id: RequestId, now: Seconds, cached_tokens: Tokens = 0) -> None:
         """The request joins the batch. `cached_tokens` of its prompt were in the prefix cache: they cost nothing."""
         request = self._in(request_id, Status.WAITING)

@@ -39,8 +39,8 @@ def _admit_and_preempt(old: Policy, new: Policy, now: Seconds) -> None:
     is what it was, in the order in which it was joined.
     """
     for request in sorted((r for r in old.requests.values() if r.preemptions), key=lambda r: r.waits_since):
-        new.admitted(request.id, now)
+        new.admission_resumed(request.id, now)
         new.preempted(request.id, now)
         new.requests[request.id].preemptions = request.preemptions
     for request_id in old.running:
-        new.admitted(request_id, now)
+        new.admission_resumed(request_id, now)

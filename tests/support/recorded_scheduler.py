@@ -29,6 +29,7 @@ TOLD = (
     "run_resumed",
     "request_arrived",
     "request_resumed",
+    "admission_resumed",
     "delivery_resumed",
     "admitted",
     "stepped",
