@@ -45,7 +45,9 @@ class RunningLocal:
     def edit(self, old: str, new: str) -> None:
         text = self.file.read_text()
         assert old in text
-        self.file.write_text(text.replace(old, new))
+        edited = self.file.with_suffix(".edited")
+        edited.write_text(text.replace(old, new))
+        edited.replace(self.file)
 
 
 @pytest.fixture(scope="module", params=["Sidecar", "Engine"])
