@@ -69,16 +69,18 @@ class Bench:
     def serve(self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int) -> dict[str, object]:
         """Figures of the runs under `way`. `seed` is that of predictions. Raises RuntimeError if a request failed."""
         more: Mapping[str, object] = {}
+        pools = self._pools
+        pools.work_on(pools.stock if way.where in {"stock", "sidecar"} else pools.plugged)
         match way.where:
             case "stock":
-                results = asyncio.run(replay(runs, self._direct(self._pools.stock_engine, cell)))
+                results = asyncio.run(replay(runs, self._direct(pools.stock_engine, cell)))
             case "engine":
-                self._pools.plugged.stop_scheduler()
+                pools.plugged.stop_scheduler()
                 results, more = asyncio.run(self._tell(way, runs, cell, seed))
             case "product":
-                results = self._through(self._pools.plugged, "Engine", way, runs, cell)
+                results = self._through(pools.plugged, "Engine", way, runs, cell)
             case _:
-                results = self._through(self._pools.stock, "Sidecar", way, runs, cell)
+                results = self._through(pools.stock, "Sidecar", way, runs, cell)
         return {**figures(results, runs), **more}
 
     def steps(self) -> float:

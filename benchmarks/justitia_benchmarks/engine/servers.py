@@ -1,5 +1,6 @@
 """The two engines that are compared, each a pool as local mode starts one: stock vLLM behind a sidecar, and one with
-our scheduler inside. Both are up at the same time and only one is asked anything.
+our scheduler inside. Both are up at the same time and one is frozen while the other works: an idle vLLM takes a fifth
+of a core.
 
 To be told what it could not know (true costs, another client for each run) the second one's scheduler is spoken to
 directly: the sidecar is stopped, and :class:`Teller` listens in its place.
@@ -7,6 +8,8 @@ directly: the sidecar is stopped, and :class:`Teller` listens in its place.
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -52,6 +55,12 @@ class Pools:
     stock_engine: str
     plugged_engine: str
     socket: Path
+
+    def work_on(self, pool: LocalPool) -> None:
+        """Let this one's engine go on, and freeze the other's."""
+        for each in (self.stock, self.plugged):
+            engine, *_ = each.pids
+            os.killpg(engine, signal.SIGCONT if each is pool else signal.SIGSTOP)
 
 
 @contextmanager
