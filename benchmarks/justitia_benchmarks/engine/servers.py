@@ -68,13 +68,14 @@ def running_pools(
     directory: Path, runtime: EngineRuntime, model: Model, applications: Mapping[str, str], progress: Progress
 ) -> Iterator[Pools]:
     """Both pools, ready. `applications` by name, each with its tenant."""
+    free = iter(_free_ports(6))
     with ExitStack() as stack:
         pools: dict[str, LocalPool] = {}
         engines: dict[str, str] = {}
         for enforcement in ("Sidecar", "Engine"):
             own = directory / enforcement.lower()
             own.mkdir(parents=True)
-            ports = Ports(_free_port(), _free_port(), _free_port())
+            ports = Ports(next(free), next(free), next(free))
             pool = LocalPool(
                 documents(enforcement, "TieredJustitia", applications),
                 own,
@@ -123,9 +124,15 @@ def _resource(kind: str, name: str, spec: Json, *, namespaced: bool = True) -> J
     return {"apiVersion": "justitia.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+def _free_ports(count: int) -> list[int]:
+    """Below those that a client's connections get: a sidecar that is stopped and started finds its port again."""
+    found: list[int] = []
+    for port in range(18000, 32000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError(f"no {count} free ports between 18000 and 32000")
 
 
 class Teller:
