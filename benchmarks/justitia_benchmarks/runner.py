@@ -112,12 +112,10 @@ def source_digest(experiment: Experiment) -> str:
     return content.hexdigest()[:20]
 
 
-def source_files(module: str, packages: Sequence[str] = WHOLE_PACKAGES) -> list[Path]:
-    """The files that decide what the experiments of a module compute: code, and data that code reads. All files of the
-    `packages` do.
-    """
+def source_files(module: str, more_packages: Sequence[str] = ()) -> list[Path]:
+    """The files that decide what the experiments of a module compute: code, and data that code reads."""
     files: list[Path] = []
-    for package in packages:
+    for package in (*WHOLE_PACKAGES, *more_packages):
         spec = find_spec(package)
         for location in (spec and spec.submodule_search_locations) or []:
             files += sorted(p for p in Path(location).rglob("*") if p.is_file() and "__pycache__" not in p.parts)

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,8 @@ from justitia_cli.tiny_model import make_tiny_model
 from justitia_scheduling.model import Seconds
 
 FILLING_RUNS = 40
+ONE_CORE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+"""The engine computes on one core and leaves the others to servers and clients; its threads would spin on theirs."""
 FULL_STEP, STEPS = "full-step", "steps"
 QUICK_STEPS, WHOLE_STEPS = 200, 1000
 
@@ -53,6 +56,7 @@ def bench(
 def _measure(plan: Plan, store: Store, quick: bool) -> None:
     """Whatever has no result yet."""
     runtime = ensure_engine(errors.print, "cpu")
+    runtime = replace(runtime, environment={**runtime.environment, **ONE_CORE})
     missing = [cell for cell in cells(plan) if store.read(cell) is None]
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from justitia_benchmarks.engine.measure import MEAN, PRODUCT, RUN_VTC, SIDECAR, STOCK, TRUE, WAYS, Way
-from justitia_benchmarks.runner import WHOLE_PACKAGES, source_files
+from justitia_benchmarks.runner import source_files
 from justitia_simulator.files import write_bytes
 
-PACKAGES = (*WHOLE_PACKAGES, "justitia_engine", "justitia_sidecar")
+PACKAGES = ("justitia_engine", "justitia_sidecar")
 
 
 @dataclass(frozen=True)
