@@ -1,7 +1,8 @@
 """The agent classes in a size that a small model on a CPU serves in seconds, at a wanted load.
 
 Prompts and outputs are cut to `SIZE` of what was recorded and the engine's KV space with them, so that as many requests
-run at a time and a run takes as many steps of a full engine, times `SIZE`. Tool times shrink with the time that those
+run at a time and a run takes as many steps of a full engine, times `SIZE`. No two prompts are alike, since load and
+costs are stated without a prefix cache. Tool times shrink with the time that those
 steps take here. So runs relate to each other, to the KV space and to their tools as the recorded ones do; what differs
 is the engine, whose step costs more for each token and less for each token of KV than a GPU's.
 
@@ -58,6 +59,4 @@ def _cut(request: WorkloadRequest) -> WorkloadRequest:
     output = max(2, round(request.output_tokens * SIZE))
     output = min(output, LONGEST - 256)
     prompt = min(prompt, LONGEST - output)
-    return replace(
-        request, prompt_tokens=prompt, output_tokens=output, prefix_tokens=prompt if request.prefix is not None else 0
-    )
+    return WorkloadRequest(prompt, output)
