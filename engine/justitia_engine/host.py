@@ -248,7 +248,7 @@ class EngineHost:
         if sequence not in policy.running:
             self._wait(self._known[sequence].name.key, -1)
         untold = produced - self._told(sequence)
-        if untold and sequence not in policy.running:
+        if (untold or finished) and sequence not in policy.running:
             policy.admitted(sequence, now)
         self._tell_of(sequence, untold, now)
         known, request = self._known.pop(sequence), policy.requests[sequence]
