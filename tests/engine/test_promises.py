@@ -1,6 +1,5 @@
 """What users are promised, on a real vLLM with our scheduler inside. Each promise has a policy that breaks it."""
 
-import itertools
 import random
 import threading
 from collections import Counter
@@ -125,57 +124,6 @@ def test_the_parallel_requests_of_a_run_are_served_together(engine: PluggedEngin
     together, by_arrival = spread_of_runs(engine, "tiered-justitia"), spread_of_runs(engine, "fcfs")
     assert together < 6
     assert by_arrival > 2 * together, (together, by_arrival)
-
-
-SMALL = (8, 4)
-LARGE = (60, 50)
-CLIENTS = 5
-
-
-def small_runs_before_the_large_one(engine: PluggedEngine, policy: str, most: int) -> int:
-    """How many small runs of a closed loop are closed before a run that costs a hundred times as much is begun, at
-    most so many.
-    """
-    engine.configure(policy, "kv-token-time", gold=1.0)
-    small, large = kv_token_time(*SMALL), kv_token_time(*LARGE)
-    assert large >= 100 * small
-    rng = random.Random(policy)
-    numbers = itertools.count()
-
-    def made(_: int) -> Call:
-        prompt = [rng.randrange(10, 200) for _ in range(SMALL[0])]
-        return Call("gold", prompt, SMALL[1], run=f"{policy}-small-{next(numbers)}", cost=small)
-
-    waits = Call("gold", [rng.randrange(10, 200) for _ in range(LARGE[0])], LARGE[1], f"{policy}-large", large)
-    with ClosedLoop(engine, CLIENTS, made) as loop:
-        eventually("the small ones wait for each other", lambda: loop.answered["gold"] > 5 * CLIENTS)
-        sent = threading.Thread(target=engine.send_all, args=([waits],))
-        begun, before = len(engine.peer.heard), loop.answered["gold"]
-        sent.start()
-
-        def passed() -> int:
-            return loop.answered["gold"] - before
-
-        def is_begun() -> bool:
-            return any(m.key == waits.key for m in engine.peer.heard[begun:] if hasattr(m, "key"))
-
-        eventually("it is begun, or many have passed it", lambda: is_begun() or passed() >= most, within=240)
-        found = passed()
-    sent.join()
-    engine.peer.send(RunEnded(RunId(f"{policy}-large")))
-    return found
-
-
-def test_a_run_a_hundred_times_as_large_is_not_starved(engine: PluggedEngine) -> None:
-    """Its key is kappa * 99 small runs behind that of one that comes with it, and virtual time passes that when each of
-    the runs that are active has been delivered as much.
-    """
-    active = CLIENTS + 1
-    bound = round(2 * 5.0 * 99 * active)
-    passed = small_runs_before_the_large_one(engine, "tiered-justitia", bound)
-    print(f"{passed} small runs passed it, of {bound} at most")  # noqa: T201
-    assert passed < bound
-    assert small_runs_before_the_large_one(engine, "srjf", max(2 * CLIENTS, passed)) >= passed, "SRJF starves it"
 
 
 def work_before_the_honest_are_done(engine: PluggedEngine, policy: str, divisor: float) -> tuple[float, float]:
