@@ -194,7 +194,6 @@ class Desk:
     def _show(self, now: Seconds) -> None:
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY
-            self._guarded(lambda host: host.tell(now))
             self._link.send(Snapshot(self.state()))
 
     def _hear(self, message: object, now: Seconds) -> None:

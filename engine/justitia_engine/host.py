@@ -230,9 +230,8 @@ class EngineHost:
         if isinstance(cost_model, EngineTime):
             cost_model.step_time = self.fit.step_time
         progress = [p for s in policy.running if (p := self._untold.progress(s, self._new(s))) is not None]
-        duration = self._untold.told()
         if progress:
-            policy.stepped(Step(progress, duration), now)
+            policy.stepped(Step(progress, self._untold.told()), now)
 
     def preempted(self, sequence: RequestId, now: Seconds) -> None:
         self._tell_of(sequence, self._new(sequence), now)
@@ -311,9 +310,13 @@ class EngineHost:
         return self._produced(sequence) - self._told(sequence)
 
     def _tell_of(self, sequence: RequestId, produced: Tokens, now: Seconds) -> None:
-        """Tell the policy what has been done for one that runs, with its part of the time."""
+        """Tell the policy what has been done for one that runs, with its part of the time: all, if it runs alone."""
+        running = self.policy.running
+        if sequence in running and len(running) == 1 and self._untold.steps:
+            self.tell(now)
+            return
         progress = self._untold.progress(sequence, produced)
-        if progress is not None and sequence in self.policy.running:
+        if progress is not None and sequence in running:
             request = self.policy.requests[sequence]
             held = request.request.prompt_tokens + request.produced
             self.policy.stepped(Step([progress], self._untold.take_part(progress, held)), now)

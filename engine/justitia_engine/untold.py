@@ -1,9 +1,9 @@
 """Steps that the policy has not been told of, and what part of their time is one sequence's.
 
 To tell a policy of each running sequence in each step would cost as much as vLLM's own scheduling. So steps are
-collected and told together, `PER_STEP` sequences for each step on average: what a sequence produced meanwhile is known
-from its own count, only what it read of its prompt has to be noted. Who leaves the batch is told at once, with its part
-of the time, so that it is charged in full when it is closed.
+collected and told together, as many as sequences run within limits: what a sequence produced meanwhile is known from
+its own count, only what it read of its prompt has to be noted. Who leaves the batch is told at once, with its part of
+the time, so that it is charged in full when it is closed.
 
 The part is that of the cost model for engine time (`justitia_scheduling.cost.EngineTime`), with the fitted step time:
 
@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from justitia_scheduling.model import Progress, RequestId, Seconds, Tokens
 from justitia_scheduling.step_time import StepTimeFit
 
-PER_STEP = 4
-LONGEST = 32
-"""Steps after which all are told, however many sequences run."""
+FEWEST, MOST = 8, 32
+"""Steps that are told together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +42,32 @@ class StepDone:
 
 
 @dataclass(slots=True)
+class _Sums:
+    """Of some steps, or of one sequence's part in them: sequences in each, tokens processed, KV tokens read."""
+
+    duration: Seconds = 0.0
+    sequences: int = 0
+    tokens: Tokens = 0
+    kv_read: Tokens = 0
+
+
+@dataclass(slots=True)
 class Untold:
-    """Sums over the steps since all was told. `fit` learns the step time from them."""
+    """The steps since all was told, and what of them was told of who left. `fit` learns the step time from them."""
 
     fit: StepTimeFit
     steps: int = 0
-    duration: Seconds = 0.0
-    _sequences: int = 0
-    _tokens: Tokens = 0
-    _kv_read: Tokens = 0
+    _all: _Sums = field(default_factory=_Sums)
+    _gone: _Sums = field(default_factory=_Sums)
     _read: dict[RequestId, tuple[Tokens, Tokens]] = field(default_factory=dict)
 
     def add(self, done: StepDone) -> None:
         self.steps += 1
-        self.duration += done.duration
-        self._sequences += done.sequences
-        self._tokens += done.tokens
-        self._kv_read += done.kv_tokens
-        self.fit.observe(done.duration, 1, done.tokens, done.kv_tokens)
+        sums = self._all
+        sums.duration += done.duration
+        sums.sequences += done.sequences
+        sums.tokens += done.tokens
+        sums.kv_read += done.kv_tokens
 
     def note(self, reading: Reading) -> None:
         """Kept until the :meth:`progress` of its sequence is asked for, at the latest when that is closed."""
@@ -69,7 +76,7 @@ class Untold:
 
     def due(self, running: int) -> bool:
         """Whether all is to be told."""
-        return self.steps * PER_STEP >= running or self.steps >= LONGEST
+        return self.steps >= min(max(running, FEWEST), MOST)
 
     def progress(self, sequence: RequestId, produced: Tokens) -> Progress | None:
         """Of a sequence that has produced so many more tokens; None if nothing was done for it."""
@@ -80,21 +87,32 @@ class Untold:
 
     def take_part(self, progress: Progress, kv_tokens: Tokens) -> Seconds:
         """The time that is the sequence's, which held so many tokens before; what is left is the others'."""
-        t = self.fit.step_time
+        t, left, gone = self.fit.step_time, self._left(), self._gone
         steps = min(progress.produced or 1, self.steps)
         tokens = progress.prefilled + progress.recomputed + progress.produced
-        per_step = t.per_step * self.steps / self._sequences if self._sequences else 0.0
+        per_step = t.per_step * self.steps / left.sequences if left.sequences else 0.0
         own = per_step * steps + t.per_token * tokens + t.per_kv_token * steps * kv_tokens
-        whole = t.per_step * self.steps + t.per_token * self._tokens + t.per_kv_token * self._kv_read
-        part = self.duration * min(1.0, own / whole) if whole else 0.0
-        self.duration -= part
-        self._sequences = max(0, self._sequences - steps)
-        self._tokens = max(0, self._tokens - tokens)
-        self._kv_read = max(0, self._kv_read - steps * kv_tokens)
+        whole = t.per_step * self.steps + t.per_token * left.tokens + t.per_kv_token * left.kv_read
+        part = left.duration * min(1.0, own / whole) if whole else 0.0
+        gone.duration += part
+        gone.sequences += steps
+        gone.tokens += tokens
+        gone.kv_read += steps * kv_tokens
         return part
 
     def told(self) -> Seconds:
         """All is told: returns the time that was left, and begins anew."""
-        duration = self.duration
-        self.steps, self.duration, self._sequences, self._tokens, self._kv_read = 0, 0.0, 0, 0, 0
-        return duration
+        left, sums = self._left().duration, self._all
+        self.fit.observe(sums.duration, self.steps, sums.tokens, sums.kv_read // self.steps)
+        self.steps, self._all, self._gone = 0, _Sums(), _Sums()
+        return left
+
+    def _left(self) -> _Sums:
+        """What is the others'."""
+        every, gone = self._all, self._gone
+        return _Sums(
+            every.duration - gone.duration,
+            max(0, every.sequences - gone.sequences),
+            max(0, every.tokens - gone.tokens),
+            max(0, every.kv_read - gone.kv_read),
+        )

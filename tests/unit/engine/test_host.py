@@ -46,10 +46,10 @@ def host(policy: str = "vtc", cost_model: str = "kv-token-time", **weights: floa
 
 
 def step(on: Counting, sequence: RequestId, produced: int, prefilled: int = 0) -> None:
-    """A step of .01 s in which that sequence alone comes to so many tokens."""
+    """A step of .01 s in which that sequence alone comes to so many tokens, and of which the policy is told."""
     on.output[sequence] = produced
     on.stepped(StepDone(1, prefilled + 1, 10, (Reading(sequence, prefilled, 0),) if prefilled else (), 0.01))
-    on.tell_if_due(1.0)
+    on.tell(1.0)
 
 
 def preempted_after(produced: int) -> Counting:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from justitia_engine import untold
 from justitia_engine.host import EngineHost, SequenceName
-from justitia_engine.untold import LONGEST, Reading, StepDone
+from justitia_engine.untold import MOST, Reading, StepDone
 from justitia_scheduling.channel import Configure, Ticket
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
@@ -87,13 +87,14 @@ def test_all_time_and_every_token_is_told(seed: int, most: int) -> None:
     for request in policy.running.values():
         assert request.produced == engine.output[request.id]
         assert request.prefilled == request.request.prompt_tokens - engine.left[request.id][0]
-    assert engine.longest_wait < LONGEST
+    assert engine.longest_wait < MOST
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tenants_pay_what_they_would_if_each_step_were_told(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     together = served(seed, 80, 400).host.policy.service
-    monkeypatch.setattr(untold, "PER_STEP", 1_000_000)
+    monkeypatch.setattr(untold, "FEWEST", 1)
+    monkeypatch.setattr(untold, "MOST", 1)
     one_by_one = served(seed, 80, 400).host.policy.service
     for tenant, charged in one_by_one.items():
         assert together[tenant] == pytest.approx(charged, rel=0.02)
