@@ -8,6 +8,7 @@ scheduler.
 """
 
 import json
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -60,7 +61,16 @@ def scheduler(kind: type[Scheduler], model: str, seats: int) -> Scheduler:
 
 
 def fill(of: Scheduler, requests: int, policy: str | None) -> None:
-    """Requests of some tenants and runs; `policy` is told of them."""
+    """Requests of some tenants and runs; `policy` is told of them.
+
+    They are made in a random order, so that whichever ones run lie as far from each other in memory: a step of 256
+    neighbours is a tenth faster.
+    """
+    made: dict[int, Request] = {}
+    for i in random.Random(1).sample(range(requests), requests):
+        parameters = SamplingParams(max_tokens=3900, ignore_eos=True)
+        parameters.update_from_generation_config({}, 2)
+        made[i] = Request(f"cmpl-{i:032x}-0-{i:08x}", [7] * PROMPT, parameters, None)
     for i in range(requests):
         key = f"{i:032x}"
         if isinstance(of, JustitiaScheduler) and policy is not None:
@@ -70,9 +80,7 @@ def fill(of: Scheduler, requests: int, policy: str | None) -> None:
             tenant, run = f"t{i % TENANTS}", f"r{i // REQUESTS_PER_RUN}-{i % TENANTS}"
             told = Ticket(key, TenantId(tenant), ApplicationId(f"a{i % 10}"), RunId(run), 1, 1e5, 500.0, 400.0, 100.0)
             of.desk._link.inbox.append(told)
-        parameters = SamplingParams(max_tokens=3900, ignore_eos=True)
-        parameters.update_from_generation_config({}, 2)
-        of.add_request(Request(f"cmpl-{key}-0-{i:08x}", [7] * PROMPT, parameters, None))
+        of.add_request(made[i])
 
 
 def steps(of: Scheduler, count: int) -> Iterator[float]:

@@ -1,5 +1,6 @@
 """What users are promised, on a real vLLM with our scheduler inside. Each promise has a policy that breaks it."""
 
+import itertools
 import random
 import threading
 from collections import Counter
@@ -124,6 +125,63 @@ def test_the_parallel_requests_of_a_run_are_served_together(engine: PluggedEngin
     together, by_arrival = spread_of_runs(engine, "tiered-justitia"), spread_of_runs(engine, "fcfs")
     assert together < 6
     assert by_arrival > 2 * together, (together, by_arrival)
+
+
+SMALL = (8, 4)
+CLIENTS = 12
+"""So many that one always waits, however slow the clients are at times."""
+
+
+def small_runs_before_the_large_one(
+    engine: PluggedEngine, policy: str, large: tuple[int, int], tenant: str, most: int
+) -> int:
+    """How many small runs of gold, of which twelve are always open, are answered before a run that has so large a prompt
+    and output is begun, at most so many.
+    """
+    engine.configure(policy, "kv-token-time", gold=1.0, silver=1.0)
+    rng, numbers = random.Random(policy), itertools.count()
+
+    def call(of: str, name: str, size: tuple[int, int]) -> Call:
+        prompt = [rng.randrange(10, 200) for _ in range(size[0])]
+        return Call(of, prompt, size[1], f"{policy}-{tenant}-{name}", kv_token_time(*size))
+
+    waits = call(tenant, "large", large)
+    sent = threading.Thread(target=engine.send_all, args=([waits],))
+
+    def is_begun() -> bool:
+        return any(admitted.key == waits.key for admitted in engine.peer.admitted())
+
+    with ClosedLoop(engine, CLIENTS, lambda _: call("gold", f"small-{next(numbers)}", SMALL)) as loop:
+        eventually("the small ones wait for each other", lambda: loop.answered["gold"] > 5 * CLIENTS)
+        before = loop.answered["gold"]
+        sent.start()
+        eventually("it is begun", lambda: is_begun() or loop.answered["gold"] - before >= most, within=240)
+        passed = loop.answered["gold"] - before
+    sent.join()
+    engine.peer.send(RunEnded(RunId(str(waits.run))))
+    return passed
+
+
+def test_a_run_a_hundred_times_as_large_as_those_of_another_tenant_waits_for_its_turn(engine: PluggedEngine) -> None:
+    large = (60, 50)
+    assert kv_token_time(*large) >= 100 * kv_token_time(*SMALL)
+    in_engine = BLOCK * (BLOCKS - 1) * large[1]
+    bound = round(1.25 * in_engine / kv_token_time(*SMALL)) + CLIENTS
+    passed = small_runs_before_the_large_one(engine, "tiered-justitia", large, "silver", bound)
+    print(f"{passed} small runs passed it, of {bound} at most")  # noqa: T201
+    assert passed < bound
+    assert small_runs_before_the_large_one(engine, "srjf", large, "silver", bound) >= bound, "SRJF starves it"
+
+
+def test_a_run_ten_times_as_large_as_those_of_its_tenant_waits_as_long_as_is_derived(engine: PluggedEngine) -> None:
+    """By `docs/design/tiered-justitia.md`, kappa = 5."""
+    large = (24, 14)
+    ratio = kv_token_time(*large) / kv_token_time(*SMALL)
+    expected = round(9 * ratio**2 + 10 * CLIENTS * ratio)
+    passed = small_runs_before_the_large_one(engine, "tiered-justitia", large, "gold", 2 * expected)
+    print(f"{passed} small runs passed it, expected {expected}")  # noqa: T201
+    assert passed == pytest.approx(expected, rel=0.3)
+    assert small_runs_before_the_large_one(engine, "srjf", large, "gold", passed + 1) > passed, "SRJF starves it"
 
 
 def work_before_the_honest_are_done(engine: PluggedEngine, policy: str, divisor: float) -> tuple[float, float]:

@@ -1,18 +1,33 @@
 """A large run among small ones that never end: Justitia bounds its delay, shortest remaining job first does not.
 
-Source: Justitia, section V-C (starvation avoidance). Three small runs arrive whenever three have left, so the engine
-is always full, and the large run fits only where a small one has been put off.
+Source: Justitia, section V-C (starvation avoidance). In the first tests three small runs arrive whenever three have
+left, so the engine is always full, and the large run fits only where a small one has been put off. In the others as
+many small runs as there are clients are always open, which `docs/design/tiered-justitia.md` ("How long a large run
+waits") has the bound for.
 """
+
+import itertools
 
 import pytest
 
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.justitia_c import JustitiaC
-from justitia_scheduling.model import RequestId, TenantId, kv_token_time
+from justitia_scheduling.model import (
+    ApplicationId,
+    Progress,
+    Request,
+    RequestId,
+    Run,
+    RunId,
+    Step,
+    TenantId,
+    kv_token_time,
+)
 from justitia_scheduling.parrot import Parrot
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.srjf import SRJF
+from justitia_scheduling.tiered import TieredJustitia
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
@@ -46,3 +61,41 @@ def test_the_large_run_finishes_at_a_time_that_does_not_depend_on_how_many_small
     finishes = {finish_of_the_large_run(policy(KVTokenTimeCost()), batches) for batches in (50, 100, 200)}
     assert len(finishes) == 1
     assert finishes.pop() < 500
+
+
+def small_runs_that_pass(policy: Policy, ratio: int, clients: int, most: int) -> int:
+    """How many small runs are served, at most so many, before one that came with the first and costs `ratio` as much
+    is begun. Each takes one step of an engine that serves one at a time; its client then sends the next.
+    """
+    cost, numbers = kv_token_time(0, 1), itertools.count()
+
+    def come(name: str, cost: float) -> None:
+        policy.run_arrived(Run(RunId(name), TenantId("t"), ApplicationId(name[0]), cost), 0.0)
+        policy.request_arrived(Request(RequestId(name), RunId(name), 0), 0.0)
+
+    for _ in range(clients):
+        come(f"small{next(numbers)}", cost)
+    come("large", ratio * cost)
+    for passed in range(most):
+        head = policy.head()
+        assert head is not None
+        if head == "large":
+            return passed
+        policy.admitted(head, 0.0)
+        policy.stepped(Step([Progress(head, 0, 1)], 0.01), 0.0)
+        policy.finished(head, 0.0)
+        policy.run_ended(RunId(head), 0.0)
+        come(f"small{next(numbers)}", cost)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("kappa", "ratio", "clients"), [(1.0, 100, 2), (2.0, 50, 10), (5.0, 30, 2), (5.0, 30, 10), (5.0, 100, 10)]
+)
+def test_a_large_run_waits_for_as_many_small_ones_as_the_fluid_model_says(
+    kappa: float, ratio: int, clients: int
+) -> None:
+    expected = (2 * kappa - 1) * ratio**2 + 2 * kappa * ratio * clients
+    passed = small_runs_that_pass(TieredJustitia(KVTokenTimeCost(), kappa=kappa), ratio, clients, round(2 * expected))
+    assert passed == pytest.approx(expected, rel=0.06)
+    assert small_runs_that_pass(SRJF(KVTokenTimeCost()), ratio, clients, passed + 1) > passed
