@@ -63,8 +63,8 @@ def scheduler(kind: type[Scheduler], model: str, seats: int) -> Scheduler:
 def fill(of: Scheduler, requests: int, policy: str | None) -> None:
     """Requests of some tenants and runs; `policy` is told of them.
 
-    They are made in a random order, so that whichever ones run lie as far from each other in memory: a step of 256
-    neighbours is a tenth faster.
+    They are made in a random order, so that whichever ones run lie as far from each other in memory: a step of
+    neighbours is faster.
     """
     made: dict[int, Request] = {}
     for i in random.Random(1).sample(range(requests), requests):

@@ -135,8 +135,8 @@ CLIENTS = 12
 def small_runs_before_the_large_one(
     engine: PluggedEngine, policy: str, large: tuple[int, int], tenant: str, most: int
 ) -> int:
-    """How many small runs of gold, of which twelve are always open, are answered before a run that has so large a prompt
-    and output is begun, at most so many.
+    """How many small runs of gold, of which twelve are always open, are answered before a run that has so `large` a
+    prompt and output is begun, at most so many.
     """
     engine.configure(policy, "kv-token-time", gold=1.0, silver=1.0)
     rng, numbers = random.Random(policy), itertools.count()

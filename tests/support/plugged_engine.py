@@ -113,6 +113,17 @@ class Call:
     sequences: int = 1
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
+    def request(self) -> dict[str, Any]:
+        """What `httpx` is to send."""
+        body = {
+            "model": MODEL,
+            "prompt": list(self.prompt),
+            "max_tokens": self.max_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+        }
+        return {"json": body | self.body, "headers": {"x-request-id": self.key, **self.headers}}
+
 
 @dataclass
 class PluggedEngine:
@@ -137,13 +148,13 @@ class PluggedEngine:
         """Ticket and request; returns the answer."""
         if call.ticketed:
             self.ticket(call)
-        answer = client.post(f"{self.url}/v1/completions", timeout=300, **self._request(call))
+        answer = client.post(f"{self.url}/v1/completions", timeout=300, **call.request())
         found: dict[str, Any] = answer.raise_for_status().json()
         return found
 
     def leave_after_first_chunk(self, call: Call, then: Callable[[], None] = lambda: None, chunks: int = 1) -> None:
         """A client that reads a chunk, does something, reads as many chunks more as it says, and goes away."""
-        request = self._request(call)
+        request = call.request()
         request["json"]["stream"] = True
         with httpx.stream("POST", f"{self.url}/v1/completions", timeout=300, **request) as answer:
             lines = answer.iter_lines()
@@ -151,16 +162,6 @@ class PluggedEngine:
             then()
             for _ in range(2 * chunks):
                 next(lines)
-
-    def _request(self, call: Call) -> dict[str, Any]:
-        body = {
-            "model": MODEL,
-            "prompt": list(call.prompt),
-            "max_tokens": call.max_tokens,
-            "temperature": 0,
-            "ignore_eos": True,
-        }
-        return {"json": body | call.body, "headers": {"x-request-id": call.key, **call.headers}}
 
     def queue(self, limit: int = 0) -> Queue:
         """What the engine answers when it is asked for its queue."""
