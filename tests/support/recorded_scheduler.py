@@ -15,9 +15,8 @@ from justitia_engine.scheduler import JustitiaScheduler
 from justitia_scheduling import registry
 from justitia_scheduling.boost import Boosted
 from justitia_scheduling.cost import CostModel, EngineTime
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import Seconds, Step
 from justitia_scheduling.policy import Policy
+from support.raising_policy import RaisesAtTheThirdStep
 
 __all__ = ["JustitiaScheduler"]
 
@@ -97,17 +96,6 @@ def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostM
 
 for _name, _policy in list(registry.POLICIES.items()):
     registry.POLICIES[_name] = _recorded(_name, _policy)
-
-
-class RaisesAtTheThirdStep(FCFS):
-    """Misbehaves on purpose."""
-
-    steps = 0
-
-    def on_stepped(self, step: Step, now: Seconds) -> None:
-        self.steps += 1
-        if self.steps == 3:
-            raise RuntimeError("on purpose")
 
 
 registry.POLICIES["raises-at-the-third-step"] = RaisesAtTheThirdStep
