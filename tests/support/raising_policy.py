@@ -1,0 +1,15 @@
+"""A policy that misbehaves on purpose."""
+
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.model import Seconds, Step
+
+
+class RaisesAtTheThirdStep(FCFS):
+    """Or at the third time that it is told of several steps together."""
+
+    steps = 0
+
+    def on_stepped(self, step: Step, now: Seconds) -> None:
+        self.steps += 1
+        if self.steps == 3:
+            raise RuntimeError("on purpose")
