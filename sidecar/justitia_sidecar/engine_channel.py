@@ -97,7 +97,7 @@ class EngineChannel:
     @property
     def telling(self) -> bool:
         """Whether the engine says with which sequences it begins: not while it has no policy."""
-        return self.connected and (not self.state or "service" in self.state)
+        return self.connected and not self.state.get("dismissed", False)
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled."""
@@ -150,6 +150,8 @@ class EngineChannel:
                     self._receive(line)
         except (OSError, ChannelError) as error:
             log.warning("the engine's scheduler is not understood", reason=str(error))
+        except asyncio.CancelledError:
+            pass  # the event loop ends, and Python 3.11 would print a traceback for each connection
         finally:
             self.gaps += 1
             if self._engine is writer:

@@ -26,7 +26,7 @@ FILLING_RUNS = 40
 ONE_CORE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 """The engine computes on one core and leaves the others to servers and clients; its threads would spin on theirs."""
 FULL_STEP, STEPS = "full-step", "steps"
-QUICK_STEPS, WHOLE_STEPS = 200, 1000
+QUICK_STEPS, WHOLE_STEPS = 100, 1000
 
 
 def bench(

@@ -2,8 +2,7 @@
 
 Prompts and outputs are cut to `SIZE` of what was recorded and the engine's KV space with them, so that as many requests
 run at a time and a run takes as many steps of a full engine, times `SIZE`. No two prompts are alike, since load and
-costs are stated without a prefix cache. Tool times shrink with the time that those
-steps take here. So runs relate to each other, to the KV space and to their tools as the recorded ones do; what differs
+costs are stated without a prefix cache. Tool times shrink with the time that those steps take here. So runs relate to each other, to the KV space and to their tools as the recorded ones do; what differs
 is the engine, whose step costs more for each token and less for each token of KV than a GPU's.
 
 Load u = sum(C) / (M * steps in the arrival window), as everywhere in this project, with the step time that the stock
@@ -20,11 +19,11 @@ from justitia_simulator.arrivals import scaled_to_load
 from justitia_simulator.suite import agent_suite
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
-SIZE = 0.25
+SIZE = 0.1
 BLOCK: Tokens = 32
-BLOCKS = 115
+BLOCKS = 46
 KV_TOKENS: Tokens = BLOCK * BLOCKS
-LONGEST: Tokens = 1536
+LONGEST: Tokens = 640
 NAMESPACE = "bench"
 WEIGHTS = {"bronze": 1.0, "silver": 2.0}
 """Tenants; each asks for its part, so that every run can have its fair time."""
@@ -57,6 +56,6 @@ def _small(run: WorkloadRun, speed: float) -> WorkloadRun:
 def _cut(request: WorkloadRequest) -> WorkloadRequest:
     prompt = max(8, round(request.prompt_tokens * SIZE))
     output = max(2, round(request.output_tokens * SIZE))
-    output = min(output, LONGEST - 256)
+    output = min(output, LONGEST * 5 // 6)
     prompt = min(prompt, LONGEST - output)
     return WorkloadRequest(prompt, output)
