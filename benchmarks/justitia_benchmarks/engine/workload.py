@@ -2,8 +2,9 @@
 
 Prompts and outputs are cut to `SIZE` of what was recorded and the engine's KV space with them, so that as many requests
 run at a time and a run takes as many steps of a full engine, times `SIZE`. No two prompts are alike, since load and
-costs are stated without a prefix cache. Tool times shrink with the time that those steps take here. So runs relate to each other, to the KV space and to their tools as the recorded ones do; what differs
-is the engine, whose step costs more for each token and less for each token of KV than a GPU's.
+costs are stated without a prefix cache. Tool times shrink with the time that those steps take here. So runs relate to
+each other, to the KV space and to their tools as the recorded ones do; what differs is the engine, whose step costs
+more for each token and less for each token of KV than a GPU's.
 
 Load u = sum(C) / (M * steps in the arrival window), as everywhere in this project, with the step time that the stock
 engine was measured to have when it was full.
