@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
 from justitia_benchmarks.engine.plan import QUICK, WHOLE, Cell, Plan, Store, cells
+from justitia_benchmarks.engine.saturation import measure_saturated
 from justitia_benchmarks.engine.servers import running_pools
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
@@ -25,7 +26,7 @@ from justitia_scheduling.model import Seconds
 FILLING_RUNS = 40
 ONE_CORE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 """The engine computes on one core and leaves the others to servers and clients; its threads would spin on theirs."""
-FULL_STEP, STEPS = "full-step", "steps"
+FULL_STEP, STEPS, SATURATED = "full-step", "steps", "saturated"
 QUICK_STEPS, WHOLE_STEPS = 100, 1000
 
 
@@ -50,7 +51,8 @@ def bench(
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
     rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
-    output.print(f"Results in {write_document(rows, store.read_once(STEPS), store.read_once(FULL_STEP), folder)}")
+    once = [store.read_once(what) for what in (STEPS, FULL_STEP, SATURATED)]
+    output.print(f"Results in {write_document(rows, *once, folder=folder)}")
 
 
 def _measure(plan: Plan, store: Store, quick: bool) -> None:
@@ -63,14 +65,16 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
         model = make_tiny_model(directory / "model")
         if store.read_once(STEPS) is None:
             store.write_once(STEPS, measure_steps(runtime, model, QUICK_STEPS if quick else WHOLE_STEPS))
-        if not missing:
+        if not missing and store.read_once(SATURATED) is not None:
             return
-        known = applications(all_at_once(max(cell.scenario.runs for cell in missing), 1))
+        known = applications(all_at_once(max(scenario.runs for scenario in plan.scenarios), 1))
         with running_pools(directory, runtime, Model(str(model), True), known, errors.print) as pools:
             bench = Bench(pools)
             if store.read_once(FULL_STEP) is None:
                 _full_step(bench, seed=1)
                 store.write_once(FULL_STEP, _full_step(bench, seed=2))
+            if store.read_once(SATURATED) is None:
+                store.write_once(SATURATED, list(measure_saturated(bench, plan.seeds)))
             _serve(bench, missing, store)
 
 
