@@ -50,6 +50,9 @@ class Reason(StrEnum):
     ENGINE_ARGUMENT_REFUSED = "EngineArgumentRefused"
     """Not accepted: an engine argument would override one that the operator sets. The engines stay as they were."""
 
+    NODE_CACHE_NOT_OFFERED = "NodeCacheNotOffered"
+    """Not accepted: the pool wants its models kept on nodes, and the installation offers no folder there."""
+
     OBJECT_REFUSED = "ObjectRefused"
     """Not accepted: the API server refuses an object that the resource asks for; the message is the server's."""
 
@@ -103,6 +106,19 @@ class Reason(StrEnum):
 
     NONE_AVAILABLE = "NoneAvailable"
     """No engine of the pool takes requests."""
+
+    INSUFFICIENT_ACCELERATORS = "InsufficientAccelerators"
+    """No node has the accelerators for a further engine. Those that serve go on; with rollout Surge a changed engine
+    needs spare ones."""
+
+    ENGINE_NOT_PLACED = "EngineNotPlaced"
+    """No node will take an engine, for another reason than accelerators; the message is the scheduler's."""
+
+    IMAGE_NOT_AVAILABLE = "ImageNotAvailable"
+    """An image of an engine cannot be pulled. Engines that serve go on."""
+
+    ENGINE_NOT_STARTING = "EngineNotStarting"
+    """An engine does not start, or ends again and again; the message says where its log is. Those that serve go on."""
 
     SINGLE_REPLICA = "SingleReplica"
     """One engine serves the pool, so its shares are the pool's."""

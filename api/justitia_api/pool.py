@@ -14,17 +14,15 @@ from justitia_api.config import (
     PolicyName,
     fault_of_policy,
 )
+from justitia_api.engine import Engine, Model
 from justitia_api.resource import (
     AGE,
-    ATOMIC,
     POSITIVE,
     Column,
     Decimal,
     Definition,
     Label,
-    Quantity,
     Resource,
-    SecretKeyReference,
     Status,
     Weight,
     condition_column,
@@ -32,99 +30,6 @@ from justitia_api.resource import (
     reason_column,
     rules,
 )
-
-DEFAULT_ENGINE_IMAGE = "vllm/vllm-openai:v0.32.0"
-
-
-class Model(Document):
-    """The model that the pool serves."""
-
-    uri: Annotated[
-        str,
-        Field(
-            max_length=1024,
-            pattern=r"^(hf://[A-Za-z0-9][-._A-Za-z0-9]*/[A-Za-z0-9][-._A-Za-z0-9]*|file:///.+)$",
-            description="Where the engine takes the model from: hf://OWNER/NAME on the Hugging Face Hub, or "
-            "file:///PATH on the engine's file system.",
-        ),
-    ]
-    name: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=253,
-            pattern=r"^[A-Za-z0-9][-._/:A-Za-z0-9]*$",
-            description="The model's name as clients send it; the path of uri when unset.",
-        ),
-    ] = None
-    token_secret_ref: Annotated[
-        SecretKeyReference | None,
-        Field(description="Secret in the pool's namespace with the token for a model that is not public."),
-    ] = None
-
-    @property
-    def location(self) -> str:
-        """The model as vLLM's --model takes it."""
-        return self.uri.removeprefix("hf://").removeprefix("file://")
-
-    @property
-    def served_name(self) -> str:
-        return self.name or self.location
-
-
-class ResourceRequirements(Document):
-    """Compute resources, as in a container of Kubernetes."""
-
-    limits: Annotated[
-        dict[str, Quantity],
-        Field(max_length=16, description="Most that the engine may use, by resource, for example nvidia.com/gpu."),
-    ] = Field(default={})
-    requests: Annotated[
-        dict[str, Quantity], Field(max_length=16, description="What is set aside for the engine, by resource.")
-    ] = Field(default={})
-
-
-class Toleration(Document):
-    """Lets the engine's pods run on nodes with a matching taint, as in a pod of Kubernetes."""
-
-    key: Annotated[str | None, Field(max_length=316, description="Key of the taint; every taint when unset.")] = None
-    operator: Annotated[Literal["Exists", "Equal"], Field(description="How value is compared.")] = "Equal"
-    value: Annotated[str | None, Field(max_length=63, description="Value of the taint, with operator Equal.")] = None
-    effect: Annotated[
-        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
-        Field(description="Effect of the taint; every effect when unset."),
-    ] = None
-    toleration_seconds: Annotated[
-        int | None, Field(ge=0, le=2**31 - 1, description="How long a NoExecute taint is tolerated, in seconds.")
-    ] = None
-
-
-class Engine(Document):
-    """How one engine runs. Each is one pod: vLLM with the scheduler beside it."""
-
-    image: Annotated[
-        str, Field(min_length=1, max_length=1024, description="Container image with vLLM's OpenAI server.")
-    ] = DEFAULT_ENGINE_IMAGE
-    args: Annotated[
-        tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...],
-        Field(
-            max_length=128,
-            json_schema_extra=ATOMIC,
-            description="Further arguments of vLLM, for example --max-model-len=8192. Those that the operator sets "
-            "(model, address, scheduling policy) are refused.",
-        ),
-    ] = ()
-    resources: Annotated[ResourceRequirements, Field(description="Compute resources of one engine, GPUs included.")] = (
-        ResourceRequirements()
-    )
-    node_selector: Annotated[
-        dict[str, Annotated[str, Field(max_length=63, description="Value that the node's label must have.")]],
-        Field(max_length=32, description="Labels that a node must have to run an engine."),
-    ] = Field(default={})
-    tolerations: Annotated[
-        tuple[Toleration, ...],
-        Field(max_length=32, json_schema_extra=ATOMIC, description="Taints of nodes that engines tolerate."),
-    ] = ()
 
 
 class Tier(Document):

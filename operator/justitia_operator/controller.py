@@ -8,10 +8,10 @@ import structlog
 from justitia_operator.kube import Kube, Rejected, Unavailable
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
-    CHILD_KINDS,
     MANAGED_BY_LABEL,
     MANAGER,
     OWN_KINDS,
+    WATCHED_KINDS,
     Json,
     Kind,
     Plan,
@@ -60,7 +60,7 @@ class Controller:
         """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable."""
         for kind in (*OWN_KINDS, Kind.NAMESPACE):
             await self._list(kind)
-        for kind in CHILD_KINDS:
+        for kind in WATCHED_KINDS:
             if kind is not Kind.SECRET:
                 await self._list(kind, labels=CHILD_SELECTOR)
         await self._list(Kind.SECRET, namespace=self._key_namespace)

@@ -6,10 +6,10 @@ import kopf
 
 from justitia_operator.controller import CHILD_SELECTOR, Controller
 from justitia_operator.kube import uses_service_account
-from justitia_operator.objects import CHILD_KINDS, OWN_KINDS, Kind
+from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
 
 WATCH_SECONDS = 300
-CLUSTER_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in CHILD_KINDS if kind is not Kind.SECRET))
+CLUSTER_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET))
 
 
 def build_registry(controller: Controller, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:
@@ -27,7 +27,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.watching.server_timeout = WATCH_SECONDS
-    for kind in CHILD_KINDS:
+    for kind in WATCHED_KINDS:
         if kind is not Kind.SECRET:
             settings.watching.label_selectors[kind.plural] = CHILD_SELECTOR
     return settings

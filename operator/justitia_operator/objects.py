@@ -26,6 +26,7 @@ class Kind(StrEnum):
     SERVICE_ACCOUNT = "ServiceAccount"
     DEPLOYMENT = "Deployment"
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
+    POD = "Pod"
     EVENT = "Event"
     LEASE = "Lease"
 
@@ -53,6 +54,7 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.SERVICE_ACCOUNT: ("v1", "serviceaccounts"),
     Kind.DEPLOYMENT: ("apps/v1", "deployments"),
     Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
+    Kind.POD: ("v1", "pods"),
     Kind.EVENT: ("events.k8s.io/v1", "events"),
     Kind.LEASE: ("coordination.k8s.io/v1", "leases"),
 }
@@ -66,6 +68,9 @@ CHILD_KINDS = (
     Kind.DEPLOYMENT,
     Kind.POD_DISRUPTION_BUDGET,
 )
+
+WATCHED_KINDS = (*CHILD_KINDS, Kind.POD)
+"""By label. Pods are their Deployment's, and only looked at."""
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"
@@ -104,11 +109,14 @@ def is_controlled_by(obj: Json, owner: Json) -> bool:
 
 @dataclass(frozen=True)
 class Installation:
-    """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with."""
+    """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with;
+    `node_cache_path` a folder that every node has for models, if any.
+    """
 
     namespace: str
     sidecar_image: str
     pepper: str = field(repr=False)
+    node_cache_path: str | None = None
 
 
 @dataclass(frozen=True)

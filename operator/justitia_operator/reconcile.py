@@ -13,21 +13,18 @@ from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
-from justitia_operator.builders import (
-    build_children,
-    build_inline_pool,
-    children_name,
-    refused_argument,
-    selector_of,
-    service_host,
-)
+from justitia_operator.arguments import refused_argument
+from justitia_operator.builders import build_children, build_inline_pool
 from justitia_operator.compare import needs_apply
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
+from justitia_operator.engines import Engines, engines_verdict, observe_engines
+from justitia_operator.names import child_ref, children_name, selector_of, service_host
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     CHILD_KINDS,
     OWN_KINDS,
     POOL_LABEL,
+    Installation,
     Json,
     Kind,
     Plan,
@@ -171,9 +168,9 @@ def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
         return _not_accepted()
     engines = observe_engines(world, pool)
     if not engines.ready:
-        message = f"ServingPool {pool.metadata.name} is not ready: {_engines_verdict(pool, engines).message}"
+        message = f"ServingPool {pool.metadata.name} is not ready: {engines_verdict(pool, engines).message}"
         return Verdict(ConditionType.READY, False, Reason.POOL_NOT_READY, message)
-    config = read_pool_config(world.get(_child_ref(pool, Kind.CONFIG_MAP)))
+    config = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     if config is None or (namespace, name) not in {(a.namespace, a.name) for a in config.applications}:
         message = (
             f"ServingPool {pool.metadata.name} does not serve the application yet: see whether one of them is paused"
@@ -183,22 +180,20 @@ def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
 
 
 def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
-    """Its objects and status. A refused engine argument withholds the Deployment alone: keys and weights go on."""
+    """Its objects and status. What is refused of the engine withholds the Deployment alone: keys and weights go on."""
     pool = parse(ServingPool, obj)
     if isinstance(pool, Refused):
         return plan_status(obj, (verdict_of(pool), _not_accepted()), {}, now)
     admitted = admissions(world, pool)
-    written = read_pool_config(world.get(_child_ref(pool, Kind.CONFIG_MAP)))
+    written = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     last = (obj.get("status") or {}).get("configurationGeneration", 0)
     config = build_pool_config(pool, admitted, written, last)
-    refused = refused_argument(pool.spec.engine)
-    verdict = accepted(pool.spec.paused)
-    if refused is not None:
-        verdict = Verdict(ConditionType.ACCEPTED, False, Reason.ENGINE_ARGUMENT_REFUSED, refused)
+    refused = _refused_engine(pool, world.installation)
+    verdict = refused or accepted(pool.spec.paused)
     plan = Plan()
     if not pool.spec.paused:
         keys = build_key_table(world.installation.pepper, (t.name for t in config.tenants), tenant_keys(world))
-        children = build_children(pool, config, keys, world.installation.sidecar_image)
+        children = build_children(pool, config, keys, world.installation)
         if refused is not None:
             del children[Kind.DEPLOYMENT]
         rejected = [message for child in children.values() if (message := rejection(world, child))]
@@ -221,35 +216,23 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     return plan + plan_status(obj, verdicts, fields, now)
 
 
-@dataclass(frozen=True)
-class Engines:
-    """What a pool's Deployment reports: engines that exist, that take requests, and what keeps others from coming."""
-
-    existing: int
-    ready: int
-    obstacle: str
-
-
-def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
-    """The pool's engines as its Deployment shows them."""
-    status = (world.get(_child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
-    bad = {("ReplicaFailure", "True"), ("Progressing", "False")}
-    obstacles = (c.get("message", "") for c in status.get("conditions") or () if (c["type"], c["status"]) in bad)
-    return Engines(status.get("replicas", 0), status.get("readyReplicas", 0), "; ".join(obstacles))
-
-
-def _engines_verdict(pool: ServingPool, engines: Engines) -> Verdict:
-    wanted, namespace, name = pool.spec.replicas, pool.metadata.namespace, pool.metadata.name
-    message = f"{engines.ready} of {wanted} engines take requests"
-    if engines.ready >= wanted:
-        return Verdict(ConditionType.ENGINES_AVAILABLE, True, Reason.ALL_AVAILABLE, message)
-    hint = engines.obstacle or f"see `kubectl -n {namespace} describe pods -l {POOL_LABEL}={name}`"
-    holds, reason = (True, Reason.SOME_AVAILABLE) if engines.ready else (False, Reason.NONE_AVAILABLE)
-    return Verdict(ConditionType.ENGINES_AVAILABLE, holds, reason, f"{message}: {hint}")
+def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | None:
+    """What must not, or cannot, be run."""
+    engine = pool.spec.engine
+    if message := refused_argument(engine):
+        return Verdict(ConditionType.ACCEPTED, False, Reason.ENGINE_ARGUMENT_REFUSED, message)
+    on_node = engine.model_cache is not None and engine.model_cache.type == "Node"
+    if on_node and installation.node_cache_path is None:
+        message = (
+            "engine.modelCache has type Node, and the installation offers no folder of nodes: use a "
+            "PersistentVolumeClaim, or ask for modelCache.nodePath to be set in the chart's values"
+        )
+        return Verdict(ConditionType.ACCEPTED, False, Reason.NODE_CACHE_NOT_OFFERED, message)
+    return None
 
 
 def _pool_verdicts(pool: ServingPool, engines: Engines, accepted_: Verdict) -> Iterator[Verdict]:
-    available = _engines_verdict(pool, engines)
+    available = engines_verdict(pool, engines)
     yield available
     if pool.spec.replicas > 1:
         message = f"each of {pool.spec.replicas} replicas shares its own engine: use 1 where shares must be exact"
@@ -274,10 +257,6 @@ def _superfluous(world: Snapshot, pool: Json) -> Iterator[Ref]:
             mine = labels_of(child).get(POOL_LABEL) == name and is_controlled_by(child, pool)
             if ref.namespace == namespace and mine and ref.name != children_name(name):
                 yield ref
-
-
-def _child_ref(pool: ServingPool, kind: Kind) -> Ref:
-    return Ref(kind, pool.metadata.namespace, children_name(pool.metadata.name))
 
 
 def _not_accepted() -> Verdict:
@@ -307,6 +286,10 @@ def mistakes(plan: Plan) -> tuple[Mistake, ...]:
 def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
     """Whose plan may change when an object does: ours that refer to it, or that it belongs to."""
     found = {ref} if ref.kind in OWN_KINDS else set()
+    if ref.kind is Kind.POD:
+        ref = Ref(
+            Kind.DEPLOYMENT, ref.namespace, children_name(labels_of(world.get(ref) or _UNKNOWN).get(POOL_LABEL, ""))
+        )
     for application in applications(world):
         metadata = application.metadata
         here = Ref(Kind.LLM_APPLICATION, metadata.namespace, metadata.name)
@@ -324,6 +307,9 @@ def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
         if ref in _key_secrets(world, ref_of(obj)):
             found.add(ref_of(obj))
     return frozenset(found)
+
+
+_UNKNOWN: Json = {"metadata": {}}
 
 
 def _key_secrets(world: Snapshot, tenant: Ref) -> set[Ref]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_operator.builders import children_name
+from justitia_operator.names import children_name
 from justitia_operator.objects import OWN_KINDS, Installation, Json, Kind, Plan, Ref, Snapshot, build_snapshot, ref_of
 from justitia_operator.reconcile import reconcile
 

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_cli.local.errors import LocalError
-from justitia_operator.builders import build_config_map, children_name
+from justitia_operator.builders import build_config_map
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.names import children_name
 from justitia_operator.objects import Installation, Json, Kind, Ref, Snapshot, build_snapshot, ref_of
 from justitia_operator.reconcile import mistakes, reconcile_all
 from justitia_operator.resolve import secret_value
@@ -36,7 +37,7 @@ def converge(documents: Iterable[Json], previous: PoolConfig | None, pepper: str
 
     Raises LocalError for what a cluster would show as a condition that is False.
     """
-    installation = Installation(KEY_NAMESPACE, "local", pepper)
+    installation = Installation(KEY_NAMESPACE, "local", pepper, node_cache_path="local")
     try:
         world = build_snapshot([_with_identity(document) for document in documents], installation)
     except ValueError as error:

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from justitia_api.engine import OUR_PREFIX, OURS
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.runtime import EngineRuntime
-from justitia_operator.builders import DELIVERY_CONTAINER, PLUGIN_DIRECTORY
 from justitia_operator.objects import Json
+from justitia_operator.pods import DELIVERY_CONTAINER, PLUGIN_DIRECTORY
 
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
 TINY_MODEL_ARGUMENTS = ("--load-format=dummy", "--max-model-len=2048")
@@ -53,7 +54,7 @@ def engine_launch(  # noqa: PLR0917
     arguments = [f"--model={model.location}" if a.startswith("--model=") else a for a in arguments]
     if runtime.device == "cpu":
         arguments += CPU_ARGUMENTS
-    environment = dict(runtime.environment) | _of_plugin(container, plugin)
+    environment = dict(runtime.environment) | _of_user(container) | _of_plugin(container, plugin)
     if model.tiny:
         arguments += TINY_MODEL_ARGUMENTS
         environment["HF_HUB_OFFLINE"] = "1"
@@ -79,6 +80,15 @@ def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports, p
 def plugged(deployment: Json) -> bool:
     """Whether the engine loads a scheduler of ours."""
     return any(c["name"] == DELIVERY_CONTAINER for c in deployment["spec"]["template"]["spec"]["initContainers"])
+
+
+def _of_user(container: Json) -> dict[str, str]:
+    """The variables of the pool's engine.env, but for those from Secrets."""
+    return {
+        variable["name"]: variable["value"]
+        for variable in container["env"]
+        if "value" in variable and variable["name"] not in OURS and not variable["name"].startswith(OUR_PREFIX)
+    }
 
 
 def _of_plugin(container: Json, plugin: Path) -> dict[str, str]:

@@ -7,7 +7,8 @@ from pydantic import BaseModel, ValidationError
 
 from justitia_api.application import LLMApplicationSpec
 from justitia_api.config import INSIDE_THE_ENGINE_ONLY, PolicyName, SchedulingConfig
-from justitia_api.pool import Model, ServingPoolSpec
+from justitia_api.engine import Model
+from justitia_api.pool import ServingPoolSpec
 from justitia_api.tenant import TenantSpec
 
 TENANT: dict[str, Any] = {"namespaces": {"names": ["a"]}, "apiKeys": [{"secretRef": {"name": "k"}}]}

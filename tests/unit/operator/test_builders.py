@@ -5,18 +5,22 @@ from typing import Any
 import pytest
 
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_api.pool import Engine, ServingPool
-from justitia_operator.builders import build_children, build_engine_container, refused_argument
+from justitia_api.engine import Engine
+from justitia_api.pool import ServingPool
+from justitia_operator.arguments import refused_argument
+from justitia_operator.builders import build_children
 from justitia_operator.compare import covers, needs_apply, sealed
-from justitia_operator.objects import Json, Kind
+from justitia_operator.objects import Installation, Json, Kind
+from justitia_operator.pods import build_engine_container
 from support.resources import PEPPER, pool
 
+INSTALLATION = Installation("justitia-system", "scheduler:1", PEPPER, "/var/models")
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 
 
 def children(**spec: Any) -> dict[Kind, Json]:
     parsed = ServingPool.model_validate(pool(**spec))
-    return build_children(parsed, CONFIG, KeyTable(pepper=PEPPER), "scheduler:1")
+    return build_children(parsed, CONFIG, KeyTable(pepper=PEPPER), INSTALLATION)
 
 
 def pod(**spec: Any) -> Json:
@@ -97,7 +101,106 @@ def test_the_models_token_comes_from_its_secret() -> None:
     assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}} in container["env"]
 
 
+def test_a_model_on_a_claim_or_in_an_image_is_mounted_for_reading() -> None:
+    for uri, path, volume in (
+        (
+            "pvc://models/acme/tiny",
+            "/mnt/model/acme/tiny",
+            {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
+        ),
+        ("pvc://models", "/mnt/model", {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}}),
+        ("oci://example.com/models/tiny:1", "/mnt/model", {"image": {"reference": "example.com/models/tiny:1"}}),
+    ):
+        spec = pod(model={"uri": uri, "name": "tiny"})
+        (engine,) = spec["containers"]
+        assert f"--model={path}" in engine["args"]
+        assert {"name": "model", **volume} in spec["volumes"]
+        assert {"name": "model", "mountPath": "/mnt/model", "readOnly": True} in engine["volumeMounts"]
+    assert not [volume for volume in pod()["volumes"] if volume["name"] == "model"]
+
+
+def test_adapters_are_further_models() -> None:
+    adapters = [{"name": "sql", "uri": "hf://acme/sql-lora"}, {"name": "law", "uri": "file:///mnt/model/law"}]
+    (engine,) = pod(model={"uri": "hf://acme/model", "adapters": adapters}, engine={"args": ["--max-loras=2"]})[
+        "containers"
+    ]
+    first = engine["args"].index("--enable-lora")
+    assert engine["args"][first:] == [
+        "--enable-lora",
+        "--lora-modules",
+        "sql=acme/sql-lora",
+        "law=/mnt/model/law",
+        "--max-loras=2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cache", "volume"),
+    [
+        (None, {"emptyDir": {}}),
+        ({"type": "PersistentVolumeClaim", "claimName": "hub"}, {"persistentVolumeClaim": {"claimName": "hub"}}),
+        ({"type": "Node"}, {"hostPath": {"path": "/var/models", "type": "Directory"}}),
+    ],
+)
+def test_weights_from_a_hub_are_kept_where_the_pool_says(cache: Json | None, volume: Json) -> None:
+    spec = pod(engine={} if cache is None else {"modelCache": cache})
+    assert {"name": "cache", **volume} in spec["volumes"]
+    assert {"name": "cache", "mountPath": "/cache"} in spec["containers"][0]["volumeMounts"]
+
+
+def test_the_engine_gets_the_users_variables_and_shared_memory() -> None:
+    env = [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "KEY", "secretRef": {"name": "s", "key": "k"}}]
+    spec = pod(engine={"env": env, "sharedMemory": "8Gi"})
+    assert spec["containers"][0]["env"][-2:] == [
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+    ]
+    assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}} in spec["volumes"]
+
+
+def test_an_engine_that_goes_drains_before_it_is_stopped() -> None:
+    spec = pod(engine={"drainSeconds": 900})
+    (engine,) = spec["containers"]
+    python, option, code = engine["lifecycle"]["preStop"]["exec"]["command"]
+    compile(code, "preStop", "exec")
+    assert (python, option) == ("python3", "-c")
+    assert "sleep(10)" in code
+    assert "http://127.0.0.1:8002/internal/drain" in code
+    assert "timeout=900" in code
+    assert spec["terminationGracePeriodSeconds"] > 10 + 900
+
+
+def test_a_rollout_without_spare_accelerators_takes_the_old_engines_first() -> None:
+    spec = children(engine={"rollout": "Recreate", "startupSeconds": 120})[Kind.DEPLOYMENT]["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert spec["progressDeadlineSeconds"] > 120
+    probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 120
+
+
 def test_placement_is_passed_on() -> None:
+    spread = {"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    more = {"priorityClassName": "serving", "runtimeClassName": "nvidia", "imagePullSecrets": [{"name": "registry"}]}
+    spec = pod(engine={"topologySpread": [spread], **more})
+    assert more.items() <= spec.items()
+    assert spec["topologySpreadConstraints"] == [
+        spread
+        | {
+            "maxSkew": 1,
+            "labelSelector": {
+                "matchLabels": {"app.kubernetes.io/name": "justitia-pool", "justitia.dev/pool": "shared"}
+            },
+            "matchLabelKeys": ["pod-template-hash"],
+        }
+    ]
+
+
+def test_what_is_not_said_about_placement_is_not_in_the_pod() -> None:
+    said = {"nodeSelector", "tolerations", "topologySpreadConstraints", "priorityClassName", "runtimeClassName"}
+    assert not (said | {"imagePullSecrets"}) & pod().keys()
+
+
+def test_nodes_are_chosen_by_label_and_taint() -> None:
     spec = pod(engine={"nodeSelector": {"gpu": "a100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]})
     assert (spec["nodeSelector"], spec["tolerations"]) == ({"gpu": "a100"}, [{"key": "gpu", "operator": "Exists"}])
 
@@ -150,6 +253,8 @@ def test_the_service_leads_to_the_scheduler_of_the_pools_pods() -> None:
         "--uds=/tmp/x",
         "--config=file.yaml",
         "--root-path=/x",
+        "--lora-modules",
+        "--enable-lora",
     ],
 )
 def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:

@@ -1,0 +1,113 @@
+"""What a pool's Deployment and pods tell of its engines: how many serve, and what keeps another from coming."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.pool import ServingPool
+from justitia_operator.names import child_ref
+from justitia_operator.objects import POOL_LABEL, Json, Kind, Snapshot, labels_of
+from justitia_operator.status import Verdict
+
+_NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
+_NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"}
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why an engine does not come."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class Engines:
+    """Engines that exist, that take requests, and what keeps others from coming."""
+
+    existing: int
+    ready: int
+    obstacle: Obstacle | None
+
+
+def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
+    """The pool's engines as its Deployment and pods show them."""
+    status = (world.get(child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
+    obstacles = [*_of_pods(world, pool), *_of_deployment(status)]
+    return Engines(status.get("replicas", 0), status.get("readyReplicas", 0), obstacles[0] if obstacles else None)
+
+
+def engines_verdict(pool: ServingPool, engines: Engines) -> Verdict:
+    """The condition EnginesAvailable."""
+    wanted, namespace, name, obstacle = (
+        pool.spec.replicas,
+        pool.metadata.namespace,
+        pool.metadata.name,
+        engines.obstacle,
+    )
+    message = f"{engines.ready} of {wanted} engines take requests"
+    if engines.ready >= wanted:
+        if obstacle is None:
+            return Verdict(ConditionType.ENGINES_AVAILABLE, True, Reason.ALL_AVAILABLE, message)
+        message = f"{message}, and one that is to take another's place does not come"
+    hint = obstacle.message if obstacle else f"see `kubectl -n {namespace} describe pods -l {POOL_LABEL}={name}`"
+    fallback = Reason.SOME_AVAILABLE if engines.ready else Reason.NONE_AVAILABLE
+    reason = obstacle.reason if obstacle else fallback
+    return Verdict(ConditionType.ENGINES_AVAILABLE, engines.ready > 0, reason, f"{message}: {hint}")
+
+
+def _of_deployment(status: Json) -> Iterator[Obstacle]:
+    bad = {("ReplicaFailure", "True"), ("Progressing", "False")}
+    for condition in status.get("conditions") or ():
+        if (condition["type"], condition["status"]) in bad:
+            yield Obstacle(Reason.ENGINE_NOT_STARTING, condition.get("message", ""))
+
+
+def _of_pods(world: Snapshot, pool: ServingPool) -> Iterator[Obstacle]:
+    """Worst first: without a place, without an image, ending again and again."""
+    metadata = pool.metadata
+    pods = [
+        pod
+        for pod in world.of(Kind.POD)
+        if pod["metadata"].get("namespace") == metadata.namespace
+        and labels_of(pod).get(POOL_LABEL) == metadata.name
+        and not pod["metadata"].get("deletionTimestamp")
+    ]
+    for pod in pods:
+        yield from _without_place(pod, pool)
+    for pod in pods:
+        yield from _not_starting(pod)
+
+
+def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if (condition["type"], condition["status"]) != ("PodScheduled", "False"):
+            continue
+        message = condition.get("message", "no node will take it")
+        engine = pool.spec.engine
+        missing = [
+            name for name in sorted(engine.resources.limits) if "/" in name and f"Insufficient {name}" in message
+        ]
+        if not missing:
+            yield Obstacle(Reason.ENGINE_NOT_PLACED, f"no node for pod {pod['metadata']['name']}: {message}")
+            continue
+        advice = "free some, or add nodes"
+        if engine.rollout == "Surge":
+            advice += "; where none can be spare, set engine.rollout to Recreate"
+        what = f"no node has enough free {', '.join(missing)} for pod {pod['metadata']['name']}"
+        yield Obstacle(Reason.INSUFFICIENT_ACCELERATORS, f"{what}: {advice} ({message})")
+
+
+def _not_starting(pod: Json) -> Iterator[Obstacle]:
+    status, name = pod.get("status", {}), pod["metadata"]["name"]
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = container.get("state", {}).get("waiting") or {}
+        where, why = f"container {container['name']} of pod {name}", waiting.get("reason")
+        if why in _NO_IMAGE:
+            told = waiting.get("message", why)
+            yield Obstacle(Reason.IMAGE_NOT_AVAILABLE, f"{where} has no image: {told}")
+        elif why in _NO_START:
+            ended = (container.get("lastState", {}).get("terminated") or {}).get("exitCode")
+            told = waiting.get("message", why) if ended is None else f"it ends with code {ended}"
+            look = f"kubectl -n {pod['metadata']['namespace']} logs {name} -c {container['name']} --previous"
+            yield Obstacle(Reason.ENGINE_NOT_STARTING, f"{where} does not start: {told}; see `{look}`")

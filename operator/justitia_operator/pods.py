@@ -1,0 +1,223 @@
+"""The pod that is one engine: vLLM, which listens on loopback only, and the scheduler as a native sidecar (an init
+container that is always restarted), which is the only way in. The pod's configuration is mounted, so that a change of
+it restarts nothing.
+
+When a pod goes, its endpoint leaves first; then the engine's `preStop` asks the scheduler to drain and waits until all
+that had begun is over.
+"""
+
+from justitia_api.engine import MODEL_DIRECTORY, Engine, EnvironmentVariable, Model
+from justitia_api.pool import ServingPool, ServingPoolSpec
+from justitia_api.resource import SecretKeyReference
+from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
+from justitia_operator.arguments import engine_command, plugged
+from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.names import children_name, selector_of
+from justitia_operator.objects import Installation, Json
+
+CONFIG_DIRECTORY = "/etc/justitia/config"
+KEYS_DIRECTORY = "/etc/justitia/keys"
+SCHEDULER_CONTAINER = "scheduler"
+ENGINE_CONTAINER = "engine"
+
+USER_ID = 65532
+PROBE_SECONDS = 5
+ENDPOINT_LEAVE_SECONDS = 10
+STOP_SECONDS = 30
+"""What vLLM and the scheduler may take to end once nothing runs."""
+
+DELIVERY_CONTAINER = "deliver"
+PLUGIN_DIRECTORY = "/plugin"
+PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
+ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
+CACHE_DIRECTORY = "/cache"
+
+
+def build_pod(pool: ServingPool, installation: Installation) -> Json:
+    """The pod's spec."""
+    name, engine, spec = children_name(pool.metadata.name), pool.spec.engine, pool.spec
+    sidecar_image = installation.sidecar_image
+    pod: Json = {
+        "serviceAccountName": name,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": ENDPOINT_LEAVE_SECONDS + engine.drain_seconds + STOP_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "initContainers": [
+            *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
+            build_scheduler_container(spec, sidecar_image),
+        ],
+        "containers": [build_engine_container(spec)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": name}},
+            {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "shm", "emptyDir": _shared_memory(engine)},
+            {"name": "cache", **_cache(engine, installation)},
+            *_model_volumes(spec.model),
+            *([{"name": "plugin", "emptyDir": {}}] if plugged(spec) else []),
+        ],
+    }
+    return pod | _placement(pool.metadata.name, engine)
+
+
+def _placement(pool: str, engine: Engine) -> Json:
+    """What users say about where the pod runs; nothing where they say nothing."""
+    selector = {"labelSelector": {"matchLabels": selector_of(pool)}, "matchLabelKeys": ["pod-template-hash"]}
+    placement: Json = {
+        "nodeSelector": dict(engine.node_selector),
+        "tolerations": [t.model_dump(by_alias=True, exclude_none=True) for t in engine.tolerations],
+        "topologySpreadConstraints": [s.model_dump(by_alias=True) | selector for s in engine.topology_spread],
+        "priorityClassName": engine.priority_class_name,
+        "runtimeClassName": engine.runtime_class_name,
+        "imagePullSecrets": [{"name": secret.name} for secret in engine.image_pull_secrets],
+    }
+    return {name: value for name, value in placement.items() if value}
+
+
+def _shared_memory(engine: Engine) -> Json:
+    limit = {} if engine.shared_memory is None else {"sizeLimit": str(engine.shared_memory)}
+    return {"medium": "Memory", **limit}
+
+
+def _cache(engine: Engine, installation: Installation) -> Json:
+    match engine.model_cache:
+        case None:
+            return {"emptyDir": {}}
+        case cache if cache.claim_name is not None:
+            return {"persistentVolumeClaim": {"claimName": cache.claim_name}}
+        case _:
+            return {"hostPath": {"path": installation.node_cache_path, "type": "Directory"}}
+
+
+def _model_volumes(model: Model) -> list[Json]:
+    """Where the model is not loaded by the engine itself."""
+    if model.claim is not None:
+        return [{"name": "model", "persistentVolumeClaim": {"claimName": model.claim, "readOnly": True}}]
+    if model.image is not None:
+        return [{"name": "model", "image": {"reference": model.image}}]
+    return []
+
+
+def build_delivery_container(image: str) -> Json:
+    """Brings the scheduler that the engine loads: the engine's image is not ours."""
+    return {
+        "name": DELIVERY_CONTAINER,
+        "image": image,
+        "command": ["python", "-m", "justitia_sidecar.deliver", PLUGIN_DIRECTORY],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": _restricted() | {"readOnlyRootFilesystem": True},
+        "volumeMounts": [PLUGIN_MOUNT],
+    }
+
+
+def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
+    with_plugin = plugged(pool)
+    return {
+        "name": SCHEDULER_CONTAINER,
+        "image": image,
+        "restartPolicy": "Always",
+        "command": ["python", "-m", "justitia_sidecar"],
+        "env": [
+            {"name": "JUSTITIA_CONFIG_FILE", "value": f"{CONFIG_DIRECTORY}/{CONFIG_FILE}"},
+            {"name": "JUSTITIA_KEYS_FILE", "value": f"{KEYS_DIRECTORY}/{KEYS_FILE}"},
+            {"name": "JUSTITIA_ENGINE_URL", "value": f"http://127.0.0.1:{ENGINE_PORT}"},
+            {"name": "JUSTITIA_HOST", "value": "0.0.0.0"},
+            {"name": "JUSTITIA_PORT", "value": str(PUBLIC_PORT)},
+            {"name": "JUSTITIA_ADMIN_PORT", "value": str(ADMIN_PORT)},
+            *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
+        ],
+        "ports": [
+            {"name": "http", "containerPort": PUBLIC_PORT, "protocol": "TCP"},
+            {"name": "admin", "containerPort": ADMIN_PORT, "protocol": "TCP"},
+        ],
+        # The engine starts once the scheduler has started, so this one must not wait for the engine.
+        "startupProbe": _probe("/healthz", failures=60),
+        "livenessProbe": _probe("/healthz", failures=6),
+        "readinessProbe": _probe("/readyz", failures=1),
+        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": _restricted() | {"readOnlyRootFilesystem": True},
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
+            {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+            *([PLUGIN_MOUNT] if with_plugin else []),
+        ],
+    }
+
+
+def build_engine_container(pool: ServingPoolSpec) -> Json:
+    model, engine, with_plugin = pool.model, pool.engine, plugged(pool)
+    env: list[Json] = [
+        {"name": "HOME", "value": CACHE_DIRECTORY},
+        {"name": "USER", "value": "vllm"},
+        {"name": "HF_HOME", "value": f"{CACHE_DIRECTORY}/huggingface"},
+        {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
+    ]
+    if with_plugin:
+        env.append({"name": "PYTHONPATH", "value": PLUGIN_DIRECTORY})
+        env.append({"name": "JUSTITIA_SOCKET", "value": ENGINE_SOCKET})
+    if model.token_secret_ref is not None:
+        env.append(_from_secret("HF_TOKEN", model.token_secret_ref))
+    env += map(_variable, engine.env)
+    return {
+        "name": ENGINE_CONTAINER,
+        "image": engine.image,
+        "command": ["python3"],
+        "args": engine_command(pool),
+        "env": env,
+        "resources": {
+            part: {resource: str(amount) for resource, amount in amounts.items()}
+            for part, amounts in (("limits", engine.resources.limits), ("requests", engine.resources.requests))
+            if amounts
+        },
+        # Loopback cannot be probed from outside: the scheduler tells whether the engine answers. No liveness probe:
+        # vLLM's server ends by itself when its engine dies.
+        "startupProbe": _probe("/readyz", failures=engine.startup_seconds // PROBE_SECONDS),
+        "lifecycle": {"preStop": {"exec": {"command": _drain_command(engine)}}},
+        "securityContext": _restricted(),
+        "volumeMounts": [
+            {"name": "cache", "mountPath": CACHE_DIRECTORY},
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "shm", "mountPath": "/dev/shm"},
+            *([{"name": "model", "mountPath": MODEL_DIRECTORY, "readOnly": True}] if _model_volumes(model) else []),
+            *([PLUGIN_MOUNT] if with_plugin else []),
+        ],
+    }
+
+
+def _drain_command(engine: Engine) -> list[str]:
+    """Waits until no new request comes, then for the started ones. With the engine image's Python: it may lack curl."""
+    ask = f"Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST')"
+    code = f"time.sleep({ENDPOINT_LEAVE_SECONDS}); urlopen({ask}, timeout={engine.drain_seconds})"
+    return ["python3", "-c", f"import time; from urllib.request import Request, urlopen; {code}"]
+
+
+def _variable(variable: EnvironmentVariable) -> Json:
+    if variable.secret_ref is not None:
+        return _from_secret(variable.name, variable.secret_ref)
+    return {"name": variable.name, "value": variable.value}
+
+
+def _from_secret(name: str, reference: SecretKeyReference) -> Json:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": reference.name, "key": reference.key}}}
+
+
+def _probe(path: str, failures: int) -> Json:
+    return {
+        "httpGet": {"path": path, "port": ADMIN_PORT},
+        "periodSeconds": PROBE_SECONDS,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def _restricted() -> Json:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
