@@ -17,9 +17,10 @@ from justitia_operator.handlers import CLUSTER_KINDS, build_registry, build_sett
 from justitia_operator.installation import ensure_pepper
 from justitia_operator.kube import Unavailable, connect
 from justitia_operator.lease import Lease
-from justitia_operator.objects import Installation, Kind, Ref
+from justitia_operator.objects import Kind, Ref
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.settings import Settings
+from justitia_operator.snapshot import Installation
 from justitia_operator.store import Store
 
 LEASE = "justitia-operator"

@@ -10,8 +10,9 @@ from justitia_api.wire import PUBLIC_PORT
 from justitia_operator.compare import sealed
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
-from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, Installation, Json, Kind
+from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, Json, Kind
 from justitia_operator.pods import ENGINE_CONTAINER, build_pod
+from justitia_operator.snapshot import Installation
 
 SERVICE_PORT = 80
 SCHEDULING_SECONDS = 600

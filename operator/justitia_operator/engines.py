@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_operator.names import child_ref
-from justitia_operator.objects import POOL_LABEL, Json, Kind, Snapshot, labels_of
+from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
+from justitia_operator.snapshot import Snapshot
 from justitia_operator.status import Verdict
 
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
@@ -65,14 +66,9 @@ def _of_deployment(status: Json) -> Iterator[Obstacle]:
 
 def _of_pods(world: Snapshot, pool: ServingPool) -> Iterator[Obstacle]:
     """Worst first: without a place, without an image, ending again and again."""
-    metadata = pool.metadata
-    pods = [
-        pod
-        for pod in world.of(Kind.POD)
-        if pod["metadata"].get("namespace") == metadata.namespace
-        and labels_of(pod).get(POOL_LABEL) == metadata.name
-        and not pod["metadata"].get("deletionTimestamp")
-    ]
+    here = Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)
+    every = (world.objects[ref] for ref in world.objects.referrers(here, Kind.POD))
+    pods = [pod for pod in every if not pod["metadata"].get("deletionTimestamp")]
     for pod in pods:
         yield from _without_place(pod, pool)
     for pod in pods:

@@ -3,10 +3,18 @@
 from justitia_api.pool import ServingPool
 from justitia_operator.objects import POOL_LABEL, Kind, Ref
 
+_PREFIX = "justitia-"
+
 
 def children_name(pool: str) -> str:
     """Name of all objects of a pool. The prefix keeps them apart from what users make themselves."""
-    return f"justitia-{pool}"
+    return f"{_PREFIX}{pool}"
+
+
+def pools_of_child(child: Ref) -> set[Ref]:
+    """The pool of which the object would be one by its name, if any."""
+    pool = child.name.removeprefix(_PREFIX)
+    return set() if pool == child.name else {Ref(Kind.SERVING_POOL, child.namespace, pool)}
 
 
 def child_ref(pool: ServingPool, kind: Kind) -> Ref:

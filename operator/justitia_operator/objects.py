@@ -1,10 +1,10 @@
-"""The words of reconciling: references, what the cluster looks like, and what is to be done about it.
+"""The words of reconciling: references, and what is to be done.
 
 Kubernetes objects are plain JSON here. Nothing in this module, nor in what decides, talks to a cluster.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -105,48 +105,6 @@ def is_controlled_by(obj: Json, owner: Json) -> bool:
     uid = owner["metadata"].get("uid", "")
     references = obj["metadata"].get("ownerReferences") or ()
     return any(reference.get("controller") and reference["uid"] == uid for reference in references)
-
-
-@dataclass(frozen=True)
-class Installation:
-    """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with;
-    `node_cache_path` a folder that every node has for models, if any.
-    """
-
-    namespace: str
-    sidecar_image: str
-    pepper: str = field(repr=False)
-    node_cache_path: str | None = None
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The cluster as last seen, or the documents of a file.
-
-    `rejections` are objects that the API server refused, with the hash of what was refused and its message.
-    """
-
-    objects: Mapping[Ref, Json]
-    installation: Installation
-    rejections: Mapping[Ref, tuple[str, str]] = field(default_factory=dict)
-
-    def get(self, ref: Ref) -> Json | None:
-        return self.objects.get(ref)
-
-    def of(self, kind: Kind) -> Iterator[Json]:
-        """All objects of a kind, by namespace and name."""
-        return (self.objects[ref] for ref in sorted(ref for ref in self.objects if ref.kind is kind))
-
-
-def build_snapshot(documents: Iterable[Json], installation: Installation) -> Snapshot:
-    """A snapshot of objects as in YAML documents. Raises ValueError for two documents of one object."""
-    objects: dict[Ref, Json] = {}
-    for document in documents:
-        ref = ref_of(document)
-        if ref in objects:
-            raise ValueError(f"{ref} is given twice: remove one of the two documents")
-        objects[ref] = document
-    return Snapshot(objects, installation)
 
 
 class EventType(StrEnum):

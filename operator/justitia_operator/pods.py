@@ -13,7 +13,8 @@ from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_operator.arguments import engine_command, plugged
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
-from justitia_operator.objects import Installation, Json
+from justitia_operator.objects import Json
+from justitia_operator.snapshot import Installation
 
 CONFIG_DIRECTORY = "/etc/justitia/config"
 KEYS_DIRECTORY = "/etc/justitia/keys"

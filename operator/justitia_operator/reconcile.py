@@ -15,23 +15,20 @@ from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.arguments import refused_argument
 from justitia_operator.builders import build_children, build_inline_pool
+from justitia_operator.catalog import Catalog, key_secret, refers_to
 from justitia_operator.compare import needs_apply
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
 from justitia_operator.engines import Engines, engines_verdict, observe_engines
-from justitia_operator.names import child_ref, children_name, selector_of, service_host
+from justitia_operator.names import child_ref, children_name, pools_of_child, selector_of, service_host
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     CHILD_KINDS,
     OWN_KINDS,
-    POOL_LABEL,
-    Installation,
     Json,
     Kind,
     Plan,
     Ref,
-    Snapshot,
     is_controlled_by,
-    labels_of,
     ref_of,
 )
 from justitia_operator.resolve import (
@@ -39,11 +36,12 @@ from justitia_operator.resolve import (
     Refused,
     admissions,
     admit,
-    applications,
+    applications_of,
     parse,
     pool_of,
     tenant_keys,
 )
+from justitia_operator.snapshot import Installation, Snapshot
 from justitia_operator.status import Verdict, accepted, plan_status, resolved, verdict_of
 
 
@@ -69,8 +67,8 @@ def reconcile_all(world: Snapshot, now: datetime) -> Plan:
     for kind in (Kind.TENANT, Kind.LLM_APPLICATION):
         for obj in world.of(kind):
             plan += reconcile(world, ref_of(obj), now)
-    made = {ref_of(obj): obj for obj in plan.applies if obj["kind"] == Kind.SERVING_POOL}
-    world = replace(world, objects={**world.objects, **made})
+    made = [obj for obj in plan.applies if obj["kind"] == Kind.SERVING_POOL]
+    world = replace(world, objects=Catalog([*world.objects.values(), *made]))
     for obj in world.of(Kind.SERVING_POOL):
         plan += reconcile(world, ref_of(obj), now)
     return plan
@@ -85,9 +83,7 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
     problems = list(keys.problems)
     weights: dict[str, str] = {}
     served = 0
-    for application in applications(world):
-        if application.spec.tenant_ref.name != tenant.metadata.name:
-            continue
+    for application in applications_of(world, ref_of(obj)):
         match admit(world, application):
             case Admission(weight=weight):
                 served += 1
@@ -250,12 +246,10 @@ def _pool_verdicts(pool: ServingPool, engines: Engines, accepted_: Verdict) -> I
 
 def _superfluous(world: Snapshot, pool: Json) -> Iterator[Ref]:
     """What was made for the pool and is no part of it, for example under a name of an earlier version."""
-    namespace, name = pool["metadata"]["namespace"], pool["metadata"]["name"]
+    part = children_name(pool["metadata"]["name"])
     for kind in CHILD_KINDS:
-        for child in world.of(kind):
-            ref = ref_of(child)
-            mine = labels_of(child).get(POOL_LABEL) == name and is_controlled_by(child, pool)
-            if ref.namespace == namespace and mine and ref.name != children_name(name):
+        for ref in world.objects.referrers(ref_of(pool), kind):
+            if ref.name != part and is_controlled_by(world.objects[ref], pool):
                 yield ref
 
 
@@ -285,35 +279,12 @@ def mistakes(plan: Plan) -> tuple[Mistake, ...]:
 
 def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
     """Whose plan may change when an object does: ours that refer to it, or that it belongs to."""
-    found = {ref} if ref.kind in OWN_KINDS else set()
-    if ref.kind is Kind.POD:
-        ref = Ref(
-            Kind.DEPLOYMENT, ref.namespace, children_name(labels_of(world.get(ref) or _UNKNOWN).get(POOL_LABEL, ""))
-        )
-    for application in applications(world):
-        metadata = application.metadata
-        here = Ref(Kind.LLM_APPLICATION, metadata.namespace, metadata.name)
-        pool = Ref(Kind.SERVING_POOL, metadata.namespace, application.pool_name)
-        tenant = Ref(Kind.TENANT, "", application.spec.tenant_ref.name)
-        child_of = {Ref(kind, pool.namespace, children_name(pool.name)) for kind in CHILD_KINDS}
-        namespace = Ref(Kind.NAMESPACE, "", metadata.namespace)
-        if ref in {here, pool, tenant, namespace} | child_of | _key_secrets(world, tenant):
-            found |= {here, pool, tenant}
-    for obj in world.of(Kind.SERVING_POOL):
-        pool_ref = ref_of(obj)
-        if ref.kind in CHILD_KINDS and ref.namespace == pool_ref.namespace and ref.name == children_name(pool_ref.name):
-            found.add(pool_ref)
-    for obj in world.of(Kind.TENANT):
-        if ref in _key_secrets(world, ref_of(obj)):
-            found.add(ref_of(obj))
-    return frozenset(found)
-
-
-_UNKNOWN: Json = {"metadata": {}}
-
-
-def _key_secrets(world: Snapshot, tenant: Ref) -> set[Ref]:
-    parsed = parse(Tenant, world.get(tenant) or {})
-    if isinstance(parsed, Refused):
-        return set()
-    return {Ref(Kind.SECRET, world.installation.namespace, key.secret_ref.name) for key in parsed.spec.api_keys}
+    objects, concerned = world.objects, {ref}
+    if ref.kind is Kind.SECRET and ref.namespace == world.installation.namespace:
+        concerned.update(objects.referrers(key_secret(ref.name), Kind.TENANT))
+    if ref.kind not in OWN_KINDS:
+        concerned |= refers_to(objects[ref]) if ref in objects else pools_of_child(ref)
+    applications = {app for other in concerned for app in objects.referrers(other, Kind.LLM_APPLICATION)}
+    applications |= {ref} & objects.keys() if ref.kind is Kind.LLM_APPLICATION else set()
+    beside = {other for app in applications for other in refers_to(objects[app])}
+    return frozenset(other for other in concerned | applications | beside if other.kind in OWN_KINDS)

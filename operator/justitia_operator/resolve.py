@@ -17,7 +17,8 @@ from justitia_api.config import MINIMUM_KEY_BYTES, key_digest
 from justitia_api.pool import ServingPool
 from justitia_api.resource import Resource
 from justitia_api.tenant import ApiKey, Tenant
-from justitia_operator.objects import Json, Kind, Ref, Snapshot, is_controlled_by, labels_of
+from justitia_operator.objects import Json, Kind, Ref, is_controlled_by, labels_of
+from justitia_operator.snapshot import Snapshot
 
 R = TypeVar("R", bound=Resource)
 
@@ -61,14 +62,18 @@ def parse(type_: type[R], obj: Json) -> R | Refused:
         return Refused(ConditionType.ACCEPTED, Reason.INVALID_SPEC, message)
 
 
+def typed(world: Snapshot, type_: type[R], ref: Ref) -> R | Refused | None:
+    """The object of that reference; None if there is none."""
+    return world.objects.read(ref, lambda obj: parse(type_, obj))
+
+
 def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
     """Whether its pool serves the application, and as whom."""
     namespace, tenant_name = application.metadata.namespace, application.spec.tenant_ref.name
-    tenant_object = world.get(Ref(Kind.TENANT, "", tenant_name))
-    if tenant_object is None:
+    tenant = typed(world, Tenant, Ref(Kind.TENANT, "", tenant_name))
+    if tenant is None:
         message = f"Tenant {tenant_name} does not exist: create it, or create this application for another one"
         return Refused(ConditionType.RESOLVED_REFS, Reason.TENANT_NOT_FOUND, message)
-    tenant = parse(Tenant, tenant_object)
     if isinstance(tenant, Refused):
         message = f"Tenant {tenant_name} is not accepted: {tenant.message}"
         return Refused(ConditionType.RESOLVED_REFS, Reason.REFERENT_NOT_ACCEPTED, message)
@@ -110,11 +115,10 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
             "spec": application.spec.pool.model_dump(by_alias=True),
         }
         return ServingPool.model_validate(document)
-    found = world.get(Ref(Kind.SERVING_POOL, namespace, name))
-    if found is None:
+    pool = typed(world, ServingPool, Ref(Kind.SERVING_POOL, namespace, name))
+    if pool is None:
         message = f"ServingPool {name} does not exist in namespace {namespace}: create it there, or correct poolRef"
         return Refused(ConditionType.RESOLVED_REFS, Reason.POOL_NOT_FOUND, message)
-    pool = parse(ServingPool, found)
     if isinstance(pool, Refused):
         message = f"ServingPool {name} is not accepted: {pool.message}"
         return Refused(ConditionType.RESOLVED_REFS, Reason.REFERENT_NOT_ACCEPTED, message)
@@ -149,26 +153,30 @@ def weight_in(pool: ServingPool, tenant: Tenant) -> str | Refused:
     return Refused(ConditionType.RESOLVED_REFS, Reason.UNKNOWN_TIER, message)
 
 
-def applications(world: Snapshot) -> Iterator[LLMApplication]:
-    """All applications that can be read, by namespace and name."""
-    for obj in world.of(Kind.LLM_APPLICATION):
-        application = parse(LLMApplication, obj)
+def applications_of(world: Snapshot, ref: Ref) -> Iterator[LLMApplication]:
+    """The applications that refer to a tenant or a pool and can be read, by namespace and name."""
+    for here in world.objects.referrers(ref, Kind.LLM_APPLICATION):
+        application = typed(world, LLMApplication, here)
         if isinstance(application, LLMApplication):
             yield application
 
 
 def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
     """The applications that a pool serves, by name."""
-    here = (pool.metadata.namespace, pool.metadata.name)
-    candidates = (a for a in applications(world) if (a.metadata.namespace, a.pool_name) == here)
+    candidates = applications_of(world, Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name))
     return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
 
 
 def tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
     """The keys of every tenant. A key of two tenants is the older one's: an addition takes nothing away."""
+    return world.objects.derived((Kind.TENANT, Kind.SECRET), lambda: _tenant_keys(world))
+
+
+def _tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
     owners: dict[str, str] = {}
     found: dict[str, TenantKeys] = {}
-    tenants = [t for obj in world.of(Kind.TENANT) if isinstance(t := parse(Tenant, obj), Tenant)]
+    every = (typed(world, Tenant, ref) for ref in world.objects.of(Kind.TENANT))
+    tenants = [tenant for tenant in every if isinstance(tenant, Tenant)]
     for tenant in sorted(tenants, key=lambda t: (t.metadata.creation_timestamp, t.metadata.name)):
         digests: list[str] = []
         problems: list[Refused] = []

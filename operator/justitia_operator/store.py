@@ -6,7 +6,9 @@ an answer to a later write told.
 
 from collections.abc import Callable, Iterable
 
-from justitia_operator.objects import Installation, Json, Ref, Snapshot, ref_of
+from justitia_operator.catalog import Catalog
+from justitia_operator.objects import Json, Ref, ref_of
+from justitia_operator.snapshot import Installation, Snapshot
 
 
 def version_of(obj: Json) -> int:
@@ -17,7 +19,7 @@ class Store:
     """Objects by reference."""
 
     def __init__(self, installation: Installation) -> None:
-        self._objects: dict[Ref, Json] = {}
+        self._objects = Catalog()
         self._doubted: dict[Ref, Json] = {}
         self._rejections: dict[Ref, tuple[str, str]] = {}
         self._installation = installation
@@ -35,13 +37,13 @@ class Store:
         """Takes the object over unless a newer one is known. Tells whether anything is new."""
         ref = ref_of(obj)
         doubted = self._doubted.pop(ref, None)
-        if doubted is not None:
-            self._objects.setdefault(ref, doubted)
+        if doubted is not None and ref not in self._objects:
+            self._objects.put(doubted)
         known = self._objects.get(ref)
         if known is not None and version_of(known) >= version_of(obj):
             return False
         obj["metadata"].pop("managedFields", None)
-        self._objects[ref] = obj
+        self._objects.put(obj)
         return True
 
     def remove(self, obj: Json) -> bool:
@@ -49,7 +51,7 @@ class Store:
         ref, known = ref_of(obj), self._objects.get(ref_of(obj))
         if known is None or known["metadata"]["uid"] != obj["metadata"]["uid"]:
             return False
-        del self._objects[ref]
+        self._objects.discard(ref)
         return True
 
     def replace(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> None:
@@ -61,13 +63,13 @@ class Store:
         gone = [ref for ref, obj in self._objects.items() if covers(ref) and ref not in seen]
         for ref in gone:
             if version_of(self._objects[ref]) <= version:
-                del self._objects[ref]
+                self._objects.discard(ref)
 
     def doubt(self, covers: Callable[[Ref], bool]) -> None:
         """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""
         self._doubted = {ref: obj for ref, obj in self._objects.items() if covers(ref)}
         for ref in self._doubted:
-            del self._objects[ref]
+            self._objects.discard(ref)
 
     def reject(self, ref: Ref, hash_: str, message: str) -> None:
         """Remembers that the API server refused an object, so that it is not offered again and again."""

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from justitia_api.config import KeyTable, PoolConfig
+from justitia_operator.catalog import Catalog
 from justitia_operator.names import children_name
-from justitia_operator.objects import OWN_KINDS, Installation, Json, Kind, Plan, Ref, Snapshot, build_snapshot, ref_of
+from justitia_operator.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import reconcile
+from justitia_operator.snapshot import Installation, Snapshot, build_snapshot
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC)
@@ -62,11 +64,11 @@ def small_world(*more: Json) -> Snapshot:
 
 
 def put(snapshot: Snapshot, *objects: Json) -> Snapshot:
-    return replace(snapshot, objects={**snapshot.objects, **{ref_of(obj): obj for obj in objects}})
+    return replace(snapshot, objects=Catalog([*snapshot.objects.values(), *objects]))
 
 
 def without(snapshot: Snapshot, *gone: Ref) -> Snapshot:
-    return replace(snapshot, objects={ref: obj for ref, obj in snapshot.objects.items() if ref not in gone})
+    return replace(snapshot, objects=Catalog(obj for ref, obj in snapshot.objects.items() if ref not in gone))
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -80,7 +82,7 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
         del objects[ref]
     for patch in plan.statuses:
         objects[patch.ref] = objects[patch.ref] | {"status": patch.status}
-    return replace(snapshot, objects=objects)
+    return replace(snapshot, objects=Catalog(objects.values()))
 
 
 def settled(snapshot: Snapshot, now: datetime = NOW) -> Snapshot:

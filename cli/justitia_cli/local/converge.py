@@ -4,7 +4,7 @@ What reconcile plans is put back into the snapshot until it plans nothing more, 
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,9 +14,10 @@ from justitia_cli.local.errors import LocalError
 from justitia_operator.builders import build_config_map
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name
-from justitia_operator.objects import Installation, Json, Kind, Ref, Snapshot, build_snapshot, ref_of
+from justitia_operator.objects import Json, Kind, Ref, ref_of
 from justitia_operator.reconcile import mistakes, reconcile_all
 from justitia_operator.resolve import secret_value
+from justitia_operator.snapshot import Installation, build_snapshot
 
 KEY_NAMESPACE = "justitia-system"
 ROUNDS = 10
@@ -42,16 +43,16 @@ def converge(documents: Iterable[Json], previous: PoolConfig | None, pepper: str
         world = build_snapshot([_with_identity(document) for document in documents], installation)
     except ValueError as error:
         raise LocalError(str(error)) from error
-    objects = dict(world.objects)
+    objects = world.objects
     for _ in range(ROUNDS):
-        plan = reconcile_all(Snapshot(objects, installation), datetime.now(UTC))
+        plan = reconcile_all(world, datetime.now(UTC))
         for mistake in mistakes(plan):
             raise LocalError(f"{mistake.ref}: {mistake.reason}: {mistake.message}")
         for applied in plan.applies:
-            objects[ref_of(applied)] = _with_identity(applied)
+            objects.put(_with_identity(applied))
         if previous is not None:
-            remembered = build_config_map(_only_pool(objects), previous)
-            objects[ref_of(remembered)], previous = remembered, None
+            objects.put(build_config_map(_only_pool(objects), previous))
+            previous = None
         elif not plan.applies:
             return _pool_objects(objects)
     raise AssertionError(f"reconcile did not settle in {ROUNDS} rounds")
@@ -81,7 +82,7 @@ def _with_identity(document: Json) -> Json:
     return {**document, "metadata": {**added, **document["metadata"]}}
 
 
-def _only_pool(objects: dict[Ref, Json]) -> ServingPool:
+def _only_pool(objects: Mapping[Ref, Json]) -> ServingPool:
     pools = sorted(ref for ref in objects if ref.kind is Kind.SERVING_POOL)
     if len(pools) != 1:
         names = ", ".join(f"{ref.namespace}/{ref.name}" for ref in pools)
@@ -91,7 +92,7 @@ def _only_pool(objects: dict[Ref, Json]) -> ServingPool:
     return ServingPool.model_validate({key: value for key, value in objects[pools[0]].items() if key != "status"})
 
 
-def _pool_objects(objects: dict[Ref, Json]) -> PoolObjects:
+def _pool_objects(objects: Mapping[Ref, Json]) -> PoolObjects:
     pool = _only_pool(objects)
     namespace, name = pool.metadata.namespace, children_name(pool.metadata.name)
     keys = secret_value(objects[Ref(Kind.SECRET, namespace, name)], KEYS_FILE)

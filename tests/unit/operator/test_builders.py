@@ -10,8 +10,9 @@ from justitia_api.pool import ServingPool
 from justitia_operator.arguments import refused_argument
 from justitia_operator.builders import build_children
 from justitia_operator.compare import covers, needs_apply, sealed
-from justitia_operator.objects import Installation, Json, Kind
+from justitia_operator.objects import Json, Kind
 from justitia_operator.pods import build_engine_container
+from justitia_operator.snapshot import Installation
 from support.resources import PEPPER, pool
 
 INSTALLATION = Installation("justitia-system", "scheduler:1", PEPPER, "/var/models")

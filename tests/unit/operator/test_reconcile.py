@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from justitia_api.config import BoostConfig, PolicyName, key_digest
-from justitia_operator.objects import Kind, Plan, Ref, build_snapshot, ref_of
+from justitia_operator.objects import Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
+from justitia_operator.snapshot import build_snapshot
 from support.resources import (
     INSTALLATION,
     LATER,

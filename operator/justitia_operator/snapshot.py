@@ -1,0 +1,46 @@
+"""The cluster as last seen, or as the documents of a file have it: what reconcile decides from."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from justitia_operator.catalog import Catalog
+from justitia_operator.objects import Json, Kind, Ref, ref_of
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with;
+    `node_cache_path` a folder that every node has for models, if any.
+    """
+
+    namespace: str
+    sidecar_image: str
+    pepper: str = field(repr=False)
+    node_cache_path: str | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`rejections` are objects that the API server refused, with the hash of what was refused and its message."""
+
+    objects: Catalog
+    installation: Installation
+    rejections: Mapping[Ref, tuple[str, str]] = field(default_factory=dict)
+
+    def get(self, ref: Ref) -> Json | None:
+        return self.objects.get(ref)
+
+    def of(self, kind: Kind) -> Iterator[Json]:
+        """All objects of a kind, by namespace and name."""
+        return (self.objects[ref] for ref in self.objects.of(kind))
+
+
+def build_snapshot(documents: Iterable[Json], installation: Installation) -> Snapshot:
+    """A snapshot of objects as in YAML documents. Raises ValueError for two documents of one object."""
+    objects = Catalog()
+    for document in documents:
+        ref = ref_of(document)
+        if ref in objects:
+            raise ValueError(f"{ref} is given twice: remove one of the two documents")
+        objects.put(document)
+    return Snapshot(objects, installation)
