@@ -32,7 +32,15 @@ async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost where it cannot go on."""
     async with connect() as kube:
         pepper = await ensure_pepper(kube, settings.namespace)
-        store = Store(Installation(settings.namespace, settings.sidecar_image, pepper, settings.node_cache_path))
+        store = Store(
+            Installation(
+                settings.namespace,
+                settings.sidecar_image,
+                pepper,
+                settings.node_cache_path,
+                settings.metrics_namespace,
+            )
+        )
         loop = asyncio.get_running_loop()
         queue: KeyedQueue[Ref] = KeyedQueue(loop.call_later)
         controller = Controller(kube, store, queue, lambda: datetime.now(UTC), settings.namespace)

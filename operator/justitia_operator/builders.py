@@ -6,7 +6,7 @@ from justitia_api.application import LLMApplication
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_api.resource import API_VERSION
-from justitia_api.wire import PUBLIC_PORT
+from justitia_api.wire import ADMIN_PORT, PUBLIC_PORT
 from justitia_operator.compare import sealed
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
@@ -15,6 +15,7 @@ from justitia_operator.pods import ENGINE_CONTAINER, build_pod
 from justitia_operator.snapshot import Installation
 
 SERVICE_PORT = 80
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SCHEDULING_SECONDS = 600
 """What a new pod may take until its engine starts: a place, images. Beyond that and the model's time a rollout is told
 to have failed."""
@@ -31,6 +32,7 @@ def build_children(
         Kind.SERVICE: build_service(pool),
         Kind.DEPLOYMENT: build_deployment(pool, installation),
         Kind.POD_DISRUPTION_BUDGET: build_disruption_budget(pool),
+        Kind.NETWORK_POLICY: build_network_policy(pool, installation),
     }
 
 
@@ -63,6 +65,24 @@ def build_disruption_budget(pool: ServingPool) -> Json:
         "selector": {"matchLabels": selector_of(pool.metadata.name)},
     }
     return _child(pool, Kind.POD_DISRUPTION_BUDGET, {"spec": spec})
+
+
+def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
+    """Clients from anywhere reach the scheduler's API, which knows them by their keys. Its admin port is for the
+    operator and for who scrapes metrics; kubelets are let in by every network plug-in.
+    """
+    namespaces = {installation.namespace, installation.metrics_namespace} - {None}
+    peers = [{"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}} for name in sorted(map(str, namespaces))]
+    spec = {
+        "podSelector": {"matchLabels": selector_of(pool.metadata.name)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [_tcp(PUBLIC_PORT)]}, {"ports": [_tcp(ADMIN_PORT)], "from": peers}],
+    }
+    return _child(pool, Kind.NETWORK_POLICY, {"spec": spec})
+
+
+def _tcp(port: int) -> Json:
+    return {"protocol": "TCP", "port": port}
 
 
 def build_deployment(pool: ServingPool, installation: Installation) -> Json:

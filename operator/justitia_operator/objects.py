@@ -26,6 +26,7 @@ class Kind(StrEnum):
     SERVICE_ACCOUNT = "ServiceAccount"
     DEPLOYMENT = "Deployment"
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
+    NETWORK_POLICY = "NetworkPolicy"
     POD = "Pod"
     EVENT = "Event"
     LEASE = "Lease"
@@ -54,6 +55,7 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.SERVICE_ACCOUNT: ("v1", "serviceaccounts"),
     Kind.DEPLOYMENT: ("apps/v1", "deployments"),
     Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
+    Kind.NETWORK_POLICY: ("networking.k8s.io/v1", "networkpolicies"),
     Kind.POD: ("v1", "pods"),
     Kind.EVENT: ("events.k8s.io/v1", "events"),
     Kind.LEASE: ("coordination.k8s.io/v1", "leases"),
@@ -67,6 +69,7 @@ CHILD_KINDS = (
     Kind.SERVICE,
     Kind.DEPLOYMENT,
     Kind.POD_DISRUPTION_BUDGET,
+    Kind.NETWORK_POLICY,
 )
 
 WATCHED_KINDS = (*CHILD_KINDS, Kind.POD)

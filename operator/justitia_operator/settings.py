@@ -19,6 +19,9 @@ class Settings(BaseSettings):
     node_cache_path: str | None = Field(
         default=None, description="Folder of every node for models, offered to pools as modelCache.type Node"
     )
+    metrics_namespace: str | None = Field(
+        default=None, description="Namespace from which metrics of pools are scraped, besides the operator's own"
+    )
     resync_seconds: Annotated[float, Field(gt=0)] = Field(
         default=300, description="How often everything is listed anew, and what is not watched is applied anew"
     )

@@ -10,13 +10,14 @@ from justitia_operator.objects import Json, Kind, Ref, ref_of
 @dataclass(frozen=True)
 class Installation:
     """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with;
-    `node_cache_path` a folder that every node has for models, if any.
+    `node_cache_path` a folder that every node has for models, if any; `metrics_namespace` where Prometheus runs.
     """
 
     namespace: str
     sidecar_image: str
     pepper: str = field(repr=False)
     node_cache_path: str | None = None
+    metrics_namespace: str | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 
 SYSTEM = "justitia-system"
 TOKEN = "example-only-token-0123456789abcdef"
-CHILD_KINDS = ("serviceaccount", "configmap", "secret", "service", "deployment", "poddisruptionbudget")
+CHILD_KINDS = ("serviceaccount", "configmap", "secret", "service", "deployment", "poddisruptionbudget", "networkpolicy")
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +266,7 @@ DRIFT: dict[str, Json] = {
     "deployment": {"spec": {"replicas": 3}},
     "service": {"spec": {"selector": {"justitia.dev/pool": "another"}}},
     "poddisruptionbudget": {"spec": {"maxUnavailable": 2}},
+    "networkpolicy": {"spec": {"ingress": [{}]}},
     "secret": {"data": {"keys.json": base64.b64encode(b"{}").decode()}},
     "serviceaccount": {"automountServiceAccountToken": True},
 }

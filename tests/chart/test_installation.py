@@ -12,7 +12,14 @@ from cluster.control_plane import ControlPlane
 from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
 
 OWN = ("tenants", "servingpools", "llmapplications")
-WRITTEN = ("serviceaccounts", "configmaps", "services", "deployments.apps", "poddisruptionbudgets.policy")
+WRITTEN = (
+    "serviceaccounts",
+    "configmaps",
+    "services",
+    "deployments.apps",
+    "poddisruptionbudgets.policy",
+    "networkpolicies.networking.k8s.io",
+)
 LEASE = "leases.coordination.k8s.io"
 
 

@@ -15,7 +15,7 @@ from justitia_operator.pods import build_engine_container
 from justitia_operator.snapshot import Installation
 from support.resources import PEPPER, pool
 
-INSTALLATION = Installation("justitia-system", "scheduler:1", PEPPER, "/var/models")
+INSTALLATION = Installation("justitia-system", "scheduler:1", PEPPER, "/var/models", "monitoring")
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 
 
@@ -235,6 +235,14 @@ def test_the_service_leads_to_the_scheduler_of_the_pools_pods() -> None:
     service, template = found[Kind.SERVICE]["spec"], found[Kind.DEPLOYMENT]["spec"]["template"]
     assert service["ports"] == [{"name": "http", "port": 80, "targetPort": 8000, "protocol": "TCP"}]
     assert service["selector"].items() <= template["metadata"]["labels"].items()
+
+
+def test_the_admin_port_is_for_the_operator_and_the_metrics_alone() -> None:
+    (public, admin) = children()[Kind.NETWORK_POLICY]["spec"]["ingress"]
+    assert public == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    assert admin["ports"] == [{"protocol": "TCP", "port": 8002}]
+    labels = [peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in admin["from"]]
+    assert labels == ["justitia-system", "monitoring"]
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_a_pool_is_a_deployment_with_what_it_needs() -> None:
         "Service",
         "Deployment",
         "PodDisruptionBudget",
+        "NetworkPolicy",
     ]
     assert all(obj["metadata"]["ownerReferences"][0]["uid"] == "uid-ServingPool-shared" for obj in plan.applies)
 
@@ -140,7 +141,7 @@ def test_the_generation_never_goes_back_when_the_configuration_is_lost(damage: d
 
 
 @pytest.mark.parametrize(
-    "kind", ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment", "PodDisruptionBudget"]
+    "kind", ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment", "PodDisruptionBudget", "NetworkPolicy"]
 )
 def test_a_lost_child_alone_is_made_again(kind: str) -> None:
     snapshot = without(settled(small_world()), Ref(Kind(kind), "apps", "justitia-shared"))
