@@ -118,11 +118,16 @@ class Stage:
 
     def act_as_kubelet(self) -> None:
         """Reports the pool's pods as ready, which is the missing kubelet's part."""
-        selector = ("-l", "justitia.dev/pool=shared")
-        names = eventually(lambda: self.kubectl("-n", self.namespace, "get", "pods", *selector, "-o", "name").split())
-        status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-        for name in names:
-            self.kubectl.patch("pod", name.removeprefix("pod/"), self.namespace, status, "--subresource=status")
+        for name in self.pods():
+            self.report(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+
+    def pods(self) -> list[str]:
+        """Names of the pool's pods, once there are some."""
+        command = ("-n", self.namespace, "get", "pods", "-l", "justitia.dev/pool=shared", "-o", "name")
+        return [name.removeprefix("pod/") for name in eventually(lambda: self.kubectl(*command).split())]
+
+    def report(self, pod: str, **status: object) -> None:
+        self.kubectl.patch("pod", pod, self.namespace, {"status": status}, "--subresource=status")
 
 
 @pytest.fixture
@@ -190,6 +195,27 @@ def test_an_application_is_ready_once_its_engine_is(stage: Stage) -> None:
     assert stage.condition("spool", "shared", "EnginesAvailable") == ("True", "AllAvailable")
     assert stage.kubectl.get("spool", "shared", stage.namespace)["status"]["readyReplicas"] == 1
     stage.kubectl("-n", stage.namespace, "wait", "--for=condition=Ready", "llmapp/chat", "--timeout=5s")
+
+
+def test_a_changed_engine_that_does_not_come_leaves_the_old_one_and_says_why(stage: Stage) -> None:
+    (old,) = stage.pods()
+    stage.act_as_kubelet()
+    eventually(lambda: stage.condition("spool", "shared", "EnginesAvailable") == ("True", "AllAvailable"))
+    stage.set(pool={"engine": {"image": "example.com/no:such", "resources": {"limits": {"nvidia.com/gpu": 1}}}})
+    (new,) = eventually(lambda: [pod for pod in stage.pods() if pod != old])
+    message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    reason = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    stage.report(new, conditions=[reason])
+    eventually(lambda: stage.condition("spool", "shared", "EnginesAvailable") == ("True", "InsufficientAccelerators"))
+
+    pulling = {"name": "engine", "image": "", "imageID": "", "ready": False, "restartCount": 0}
+    pulling["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    stage.report(new, conditions=[reason | {"status": "True"}], containerStatuses=[pulling])
+    eventually(lambda: stage.condition("spool", "shared", "EnginesAvailable") == ("True", "ImageNotAvailable"))
+    assert stage.condition("spool", "shared", "Ready") == ("True", "Serving")
+    assert old in stage.pods()
+    stage.set()
+    eventually(lambda: stage.condition("spool", "shared", "EnginesAvailable") == ("True", "AllAvailable"))
 
 
 def test_transitions_are_told_as_events(stage: Stage) -> None:
