@@ -80,7 +80,7 @@ def test_the_operators_pod_meets_the_restricted_standard(control_plane: ControlP
 def test_the_service_account_may_write_what_a_pool_consists_of(control_plane: ControlPlane, release: str) -> None:
     own = [f"{resource}.justitia.dev" for resource in OWN]
     allowed: list[tuple[str, ...]] = [
-        *(("watch", resource, "--all-namespaces") for resource in (*own, *WRITTEN, "namespaces")),
+        *(("watch", resource, "--all-namespaces") for resource in (*own, *WRITTEN, "namespaces", "pods")),
         *(
             ("patch", resource, "--namespace=default")
             for resource in (*WRITTEN, "secrets", "servingpools.justitia.dev")

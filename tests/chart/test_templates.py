@@ -45,7 +45,10 @@ def test_definitions_that_are_not_kept_have_no_policy() -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("replicas=3", "replicas"),
+        ("replicas=0", "replicas"),
+        ("replica=2", "replica"),
+        ("modelCache.nodePath=models", "modelCache/nodePath"),
+        ("rbac.aggregate=perhaps", "rbac/aggregate"),
         ("crds.keep=perhaps", "crds/keep"),
         ("resyncSeconds=1", "resyncSeconds"),
         ("logLevel=LOUD", "logLevel"),
@@ -69,3 +72,64 @@ def test_the_sidecar_is_the_operators_image_unless_given() -> None:
         == "registry.example/justitia:9.1.0"
     )
     assert sidecar("--set", "sidecarImage=other:1") == "other:1"
+
+
+def settings(*arguments: str) -> dict[str, str]:
+    """The operator's environment."""
+    (deployment,) = (document for document in rendered(*arguments) if document["kind"] == "Deployment")
+    entries = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {entry["name"]: entry.get("value", "") for entry in entries}
+
+
+def test_what_the_installation_offers_is_the_operators_to_know() -> None:
+    assert not {"JUSTITIA_NODE_CACHE_PATH", "JUSTITIA_METRICS_NAMESPACE"} & settings().keys()
+    given = settings("--set", "modelCache.nodePath=/var/models,metrics.namespace=monitoring")
+    assert given["JUSTITIA_NODE_CACHE_PATH"] == "/var/models"
+    assert given["JUSTITIA_METRICS_NAMESPACE"] == "monitoring"
+
+
+def test_two_operators_are_kept_apart_and_not_evicted_together() -> None:
+    documents = rendered("--set", "replicas=2")
+    (deployment,) = (document for document in documents if document["kind"] == "Deployment")
+    (budget,) = (document for document in documents if document["kind"] == "PodDisruptionBudget")
+    (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert (deployment["spec"]["replicas"], budget["spec"]["maxUnavailable"]) == (2, 1)
+    assert spread["labelSelector"]["matchLabels"] == budget["spec"]["selector"]["matchLabels"]
+    assert not [document for document in rendered() if document["kind"] == "PodDisruptionBudget"]
+
+
+def test_labels_and_annotations_are_on_every_object_but_the_definitions() -> None:
+    more = "extraLabels.team=platform,extraAnnotations.contact=oncall,replicas=2"
+    for document in rendered("--set", more, "--set", "crds.enabled=false"):
+        metadata = document["metadata"]
+        assert metadata["labels"]["team"] == "platform", document["kind"]
+        assert metadata["annotations"]["contact"] == "oncall", document["kind"]
+
+
+def test_images_come_from_a_mirror_where_there_is_one() -> None:
+    assert (
+        settings("--set", "image.registry=mirror.example/")["JUSTITIA_SIDECAR_IMAGE"] == "mirror.example/justitia:0.1.0"
+    )
+
+
+def people() -> dict[str, dict[str, Any]]:
+    """The roles for people."""
+    roles = [document for document in rendered() if document["kind"] == "ClusterRole"]
+    return {role["metadata"]["name"]: role for role in roles if role["metadata"]["name"] != "justitia"}
+
+
+def test_the_clusters_roles_include_pools_and_applications_and_nobody_tenants() -> None:
+    roles = people()
+    assert roles.keys() == {"justitia-view", "justitia-edit", "justitia-tenants"}
+    aggregated = {
+        name: {label.rpartition("-")[2] for label in role["metadata"]["labels"] if "aggregate-to" in label}
+        for name, role in roles.items()
+    }
+    assert aggregated == {
+        "justitia-view": {"view", "edit", "admin"},
+        "justitia-edit": {"edit", "admin"},
+        "justitia-tenants": set(),
+    }
+    for name in ("justitia-view", "justitia-edit"):
+        assert not any("tenants" in rule["resources"] for rule in roles[name]["rules"])
+    assert {verb for rule in roles["justitia-view"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
