@@ -1,6 +1,13 @@
-"""The port for the cluster: probes, metrics, status, queue, drain. Not for clients."""
+"""The port for the cluster: probes, metrics, status, queue, drain. Not for clients.
 
-from fastapi import FastAPI, Request, Response
+What tells of single requests, or changes anything, is for processes beside this one alone: the pod's containers, and a
+user's shell on a laptop or in `kubectl exec`.
+"""
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from justitia_api.status import PoolStatus, QueueStatus
@@ -8,6 +15,16 @@ from justitia_sidecar.queue_report import observe_queue
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.report import observe_status, set_gauges
 from justitia_sidecar.service import Sidecar
+
+
+def _from_beside(request: Request) -> None:
+    if request.client is None or not ip_address(request.client.host).is_loopback:
+        raise HTTPException(
+            403, "this path answers to processes of this pod only: use `kubectl exec` or a port-forward"
+        )
+
+
+Beside = Annotated[None, Depends(_from_beside)]
 
 
 def build_admin(sidecar: Sidecar) -> FastAPI:
@@ -37,15 +54,15 @@ def build_admin(sidecar: Sidecar) -> FastAPI:
         return Response(generate_latest(sidecar.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @admin.get("/internal/status", summary="Tenants' shares, KV space, configuration in force")
-    async def status() -> PoolStatus:
+    async def status(_: Beside) -> PoolStatus:
         return observe_status(sidecar)
 
     @admin.get("/internal/queue", summary="Waiting requests in order, with why they wait")
-    async def queue() -> QueueStatus:
+    async def queue(_: Beside) -> QueueStatus:
         return await observe_queue(sidecar)
 
     @admin.post("/internal/drain", summary="Refuse what is new; answers when the started requests are over")
-    async def drain() -> dict[str, int]:
+    async def drain(_: Beside) -> dict[str, int]:
         await sidecar.drain()
         return {"open_requests": sidecar.open_requests}
 
