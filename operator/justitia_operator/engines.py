@@ -95,15 +95,16 @@ def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
 
 
 def _not_starting(pod: Json) -> Iterator[Obstacle]:
+    """A container that has ended does not start until it is ready: between two attempts and during them."""
     status, name = pod.get("status", {}), pod["metadata"]["name"]
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = container.get("state", {}).get("waiting") or {}
         where, why = f"container {container['name']} of pod {name}", waiting.get("reason")
+        ended = (container.get("lastState", {}).get("terminated") or {}).get("exitCode")
         if why in _NO_IMAGE:
             told = waiting.get("message", why)
             yield Obstacle(Reason.IMAGE_NOT_AVAILABLE, f"{where} has no image: {told}")
-        elif why in _NO_START:
-            ended = (container.get("lastState", {}).get("terminated") or {}).get("exitCode")
+        elif why in _NO_START or (ended and not container.get("ready")):
             told = waiting.get("message", why) if ended is None else f"it ends with code {ended}"
             look = f"kubectl -n {pod['metadata']['namespace']} logs {name} -c {container['name']} --previous"
             yield Obstacle(Reason.ENGINE_NOT_STARTING, f"{where} does not start: {told}; see `{look}`")

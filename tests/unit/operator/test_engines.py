@@ -72,6 +72,13 @@ def test_an_engine_that_ends_again_and_again_leads_to_its_log() -> None:
     assert "kubectl -n apps logs justitia-shared-7 -c engine --previous" in message
 
 
+def test_an_engine_that_ended_and_is_tried_again_is_told_of_alike_until_it_is_ready() -> None:
+    between = available(waiting("engine", "CrashLoopBackOff", "back-off 40s", code=2), ready=1)
+    status: Json = {"name": "engine", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 2}}}
+    assert available(pod(containerStatuses=[status | {"ready": False}]), ready=1) == between
+    assert available(pod(containerStatuses=[status | {"ready": True}]), ready=1)[1] == "AllAvailable"
+
+
 def test_a_secret_that_is_missing_is_named() -> None:
     seen = waiting("engine", "CreateContainerConfigError", 'secret "hf" not found')
     assert 'secret "hf" not found' in available(seen, ready=0)[2]
