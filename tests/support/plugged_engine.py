@@ -148,6 +148,9 @@ class PluggedEngine:
         """Ticket and request; returns the answer."""
         if call.ticketed:
             self.ticket(call)
+        return self._ask(call, client)
+
+    def _ask(self, call: Call, client: httpx.Client) -> dict[str, Any]:
         answer = client.post(f"{self.url}/v1/completions", timeout=300, **call.request())
         found: dict[str, Any] = answer.raise_for_status().json()
         return found
@@ -183,7 +186,14 @@ class PluggedEngine:
     def send_all(
         self, calls: Sequence[Call], when: tuple[int, Callable[[], None]] | None = None
     ) -> list[dict[str, Any]]:
-        """All at once; the answers in the order of the calls. `when` that many are closed, something is done."""
+        """All at once, when the engine has their tickets; the answers in the order of the calls. `when` that many are
+        closed, something is done.
+        """
+        ticketed = [call for call in calls if call.ticketed]
+        for call in ticketed:
+            self.ticket(call)
+        if ticketed:
+            self.queue()  # it is answered after all that was told before
         answers: list[Any] = [None] * len(calls)
         limits = httpx.Limits(max_connections=None)
 
@@ -191,7 +201,7 @@ class PluggedEngine:
 
             def one(i: int) -> None:
                 try:
-                    answers[i] = self.send(calls[i], client)
+                    answers[i] = self._ask(calls[i], client)
                 except Exception as error:
                     answers[i] = error
 
