@@ -211,8 +211,8 @@ def _draw(measured: Measured, path: Path) -> None:
     """Left: the part of the runs that have completed within a time. Right: each way's mean against run-level VTC."""
     load = measured.loads[0]
     ways = measured.ways(load)
-    colour = {way: COLOURS[i % len(COLOURS)] for i, way in enumerate(ways)}
     drawn = [way for way in ways if way in {STOCK, RUN_VTC, TRUE, MEAN, NONE, measure.PRODUCT, measure.SIDECAR}]
+    colour = dict.fromkeys(ways, "0.6") | dict(zip(drawn, COLOURS, strict=False))
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11.5, 0.4 * len(ways) + 2.4), layout="constrained")
         curves, ratios = figure.subplots(1, 2)
