@@ -21,6 +21,11 @@ ONE_VALUE = "exactly one of value and secretRef must be set"
 CLAIM_NEEDED = "claimName must be set with type PersistentVolumeClaim, and only then"
 
 
+def _hub_name_or_path(uri: str) -> str:
+    """What vLLM takes for hf:// and file://."""
+    return uri.removeprefix("hf://").removeprefix("file://")
+
+
 class Adapter(Document):
     """A LoRA adapter, served as a further model."""
 
@@ -41,7 +46,7 @@ class Adapter(Document):
     @property
     def location(self) -> str:
         """The adapter as vLLM's --lora-modules takes it."""
-        return self.uri.removeprefix("hf://").removeprefix("file://")
+        return _hub_name_or_path(self.uri)
 
 
 class Model(Document):
@@ -98,7 +103,7 @@ class Model(Document):
             return self.uri.replace(f"pvc://{self.claim}", MODEL_DIRECTORY, 1)
         if self.image is not None:
             return MODEL_DIRECTORY
-        return self.uri.removeprefix("hf://").removeprefix("file://")
+        return _hub_name_or_path(self.uri)
 
     @property
     def served_name(self) -> str:
@@ -163,8 +168,12 @@ OURS = (
     "VLLM_NO_USAGE_STATS",
 )
 OUR_PREFIX = "JUSTITIA_"
-"""Environment variables that users may not set."""
 NOT_YOURS = "this variable is set by the operator: choose another (the Hub's token is model.tokenSecretRef)"
+
+
+def is_ours(variable: str) -> bool:
+    """Whether users may not set this environment variable of the engine."""
+    return variable in OURS or variable.startswith(OUR_PREFIX)
 
 
 class EnvironmentVariable(Document):
@@ -189,7 +198,7 @@ class EnvironmentVariable(Document):
     def _possible(self) -> "EnvironmentVariable":
         if (self.value is None) == (self.secret_ref is None):
             raise ValueError(ONE_VALUE)
-        if self.name in OURS or self.name.startswith(OUR_PREFIX):
+        if is_ours(self.name):
             raise ValueError(NOT_YOURS)
         return self
 

@@ -71,8 +71,8 @@ def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
     """Clients from anywhere reach the scheduler's API, which knows them by their keys. Its admin port is for the
     operator and for who scrapes metrics; kubelets are let in by every network plug-in.
     """
-    namespaces = {installation.namespace, installation.metrics_namespace} - {None}
-    peers = [{"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}} for name in sorted(map(str, namespaces))]
+    namespaces = {name for name in (installation.namespace, installation.metrics_namespace) if name}
+    peers = [{"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}} for name in sorted(namespaces)]
     spec = {
         "podSelector": {"matchLabels": selector_of(pool.metadata.name)},
         "policyTypes": ["Ingress"],

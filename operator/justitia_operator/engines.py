@@ -40,21 +40,18 @@ def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
 
 def engines_verdict(pool: ServingPool, engines: Engines) -> Verdict:
     """The condition EnginesAvailable."""
-    wanted, namespace, name, obstacle = (
-        pool.spec.replicas,
-        pool.metadata.namespace,
-        pool.metadata.name,
-        engines.obstacle,
-    )
+    wanted, obstacle = pool.spec.replicas, engines.obstacle
     message = f"{engines.ready} of {wanted} engines take requests"
     if engines.ready >= wanted:
         if obstacle is None:
             return Verdict(ConditionType.ENGINES_AVAILABLE, True, Reason.ALL_AVAILABLE, message)
         message = f"{message}, and one that is to take another's place does not come"
-    hint = obstacle.message if obstacle else f"see `kubectl -n {namespace} describe pods -l {POOL_LABEL}={name}`"
-    fallback = Reason.SOME_AVAILABLE if engines.ready else Reason.NONE_AVAILABLE
-    reason = obstacle.reason if obstacle else fallback
-    return Verdict(ConditionType.ENGINES_AVAILABLE, engines.ready > 0, reason, f"{message}: {hint}")
+    if obstacle is None:
+        look = f"kubectl -n {pool.metadata.namespace} describe pods -l {POOL_LABEL}={pool.metadata.name}"
+        obstacle = Obstacle(Reason.SOME_AVAILABLE if engines.ready else Reason.NONE_AVAILABLE, f"see `{look}`")
+    return Verdict(
+        ConditionType.ENGINES_AVAILABLE, engines.ready > 0, obstacle.reason, f"{message}: {obstacle.message}"
+    )
 
 
 def _of_deployment(status: Json) -> Iterator[Obstacle]:

@@ -285,6 +285,7 @@ def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
     if ref.kind not in OWN_KINDS:
         concerned |= refers_to(objects[ref]) if ref in objects else pools_of_child(ref)
     applications = {app for other in concerned for app in objects.referrers(other, Kind.LLM_APPLICATION)}
-    applications |= {ref} & objects.keys() if ref.kind is Kind.LLM_APPLICATION else set()
+    if ref.kind is Kind.LLM_APPLICATION and ref in objects:
+        applications.add(ref)
     beside = {other for app in applications for other in refers_to(objects[app])}
     return frozenset(other for other in concerned | applications | beside if other.kind in OWN_KINDS)

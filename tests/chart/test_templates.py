@@ -62,16 +62,10 @@ def test_a_wrong_value_is_refused_and_named(setting: str, complaint: str) -> Non
 
 
 def test_the_sidecar_is_the_operators_image_unless_given() -> None:
-    def sidecar(*arguments: str) -> str:
-        (deployment,) = (document for document in rendered(*arguments) if document["kind"] == "Deployment")
-        settings = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
-        return next(str(entry["value"]) for entry in settings if entry["name"] == "JUSTITIA_SIDECAR_IMAGE")
-
     assert (
-        sidecar("--set", "image.repository=registry.example/justitia,image.tag=9.1.0")
-        == "registry.example/justitia:9.1.0"
+        sidecar_image("image.repository=registry.example/justitia,image.tag=9.1.0") == "registry.example/justitia:9.1.0"
     )
-    assert sidecar("--set", "sidecarImage=other:1") == "other:1"
+    assert sidecar_image("sidecarImage=other:1") == "other:1"
 
 
 def settings(*arguments: str) -> dict[str, str]:
@@ -79,6 +73,10 @@ def settings(*arguments: str) -> dict[str, str]:
     (deployment,) = (document for document in rendered(*arguments) if document["kind"] == "Deployment")
     entries = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
     return {entry["name"]: entry.get("value", "") for entry in entries}
+
+
+def sidecar_image(given: str) -> str:
+    return settings("--set", given)["JUSTITIA_SIDECAR_IMAGE"]
 
 
 def test_what_the_installation_offers_is_the_operators_to_know() -> None:
@@ -107,9 +105,7 @@ def test_labels_and_annotations_are_on_every_object_but_the_definitions() -> Non
 
 
 def test_images_come_from_a_mirror_where_there_is_one() -> None:
-    assert (
-        settings("--set", "image.registry=mirror.example/")["JUSTITIA_SIDECAR_IMAGE"] == "mirror.example/justitia:0.1.0"
-    )
+    assert sidecar_image("image.registry=mirror.example/") == "mirror.example/justitia:0.1.0"
 
 
 def people() -> dict[str, dict[str, Any]]:

@@ -78,14 +78,10 @@ def missed(
     )
 
 
-def settled_if_it_does(objects: list[Json]) -> Snapshot:
-    return settled(Snapshot(Catalog(objects), INSTALLATION))
-
-
 @given(objects=st.lists(OBJECTS, max_size=12), change=OBJECTS)
 @settings(max_examples=300, deadline=None)
 def test_a_change_names_all_whose_plan_it_alters(objects: list[Json], change: Json) -> None:
-    before = settled_if_it_does(objects)
+    before = settled(Snapshot(Catalog(objects), INSTALLATION))
     if before.get(ref_of(change)) is not None and ref_of(change).kind in OWN_KINDS:
         change = before.objects[ref_of(change)] | {"spec": change["spec"]}
     after = put(before, change)

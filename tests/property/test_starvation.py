@@ -13,22 +13,13 @@ import pytest
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.justitia_c import JustitiaC
-from justitia_scheduling.model import (
-    ApplicationId,
-    Progress,
-    Request,
-    RequestId,
-    Run,
-    RunId,
-    Step,
-    TenantId,
-    kv_token_time,
-)
+from justitia_scheduling.model import RequestId, TenantId, kv_token_time
 from justitia_scheduling.parrot import Parrot
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.srjf import SRJF
 from justitia_scheduling.tiered import TieredJustitia
 from support.reserving_engine import Job, ReservingEngine
+from support.script import Script
 
 CAPACITY = 64
 LARGE = [Job(TenantId("large"), 10, 20, predicted=4 * kv_token_time(10, 20), run="large", told=(40, 80))] * 4
@@ -67,24 +58,23 @@ def small_runs_that_pass(policy: Policy, ratio: int, clients: int, most: int) ->
     """How many small runs are served, at most so many, before one that came with the first and costs `ratio` as much
     is begun. Each takes one step of an engine that serves one at a time; its client then sends the next.
     """
-    cost, numbers = kv_token_time(0, 1), itertools.count()
+    cost, numbers, script = kv_token_time(0, 1), itertools.count(), Script(policy)
 
-    def come(name: str, cost: float) -> None:
-        policy.run_arrived(Run(RunId(name), TenantId("t"), ApplicationId(name[0]), cost), 0.0)
-        policy.request_arrived(Request(RequestId(name), RunId(name), 0), 0.0)
+    def come(name: str, cost: float) -> RequestId:
+        script.run(name, application=name[0], cost=cost)
+        return script.ask(name, prompt=0)
 
     for _ in range(clients):
         come(f"small{next(numbers)}", cost)
-    come("large", ratio * cost)
+    large = come("large", ratio * cost)
     for passed in range(most):
-        head = policy.head()
-        assert head is not None
-        if head == "large":
+        if policy.head() == large:
             return passed
-        policy.admitted(head, 0.0)
-        policy.stepped(Step([Progress(head, 0, 1)], 0.01), 0.0)
-        policy.finished(head, 0.0)
-        policy.run_ended(RunId(head), 0.0)
+        request = script.admit()
+        run = policy.requests[request].run.id
+        script.produce(request, 1)
+        script.finish(request)
+        script.end(run)
         come(f"small{next(numbers)}", cost)
     return most
 

@@ -35,6 +35,7 @@ class Way:
 
 
 STOCK = Way("stock vLLM", "stock")
+FCFS = Way("FCFS", "engine")
 RUN_VTC = Way("VTC, a client for each run", "engine", "vtc", "weighted-tokens", each_run_a_client=True)
 TRUE = Way("tiered Justitia, true costs", "engine", "tiered-justitia", prediction="true")
 NOISY = Way("tiered Justitia, off by up to 3", "engine", "tiered-justitia", prediction="noisy:3")
@@ -44,7 +45,7 @@ PRODUCT = Way("tiered Justitia, running means, with its sidecar", "product", "Ti
 SIDECAR = Way("sidecar only: tiered Justitia, running means", "sidecar", "TieredJustitia")
 WAYS = (
     STOCK,
-    Way("FCFS", "engine"),
+    FCFS,
     RUN_VTC,
     Way("VTC, tenants", "engine", "vtc"),
     Way("Justitia (paper), true costs", "engine", "justitia", "kv-token-time", "true"),
@@ -141,6 +142,11 @@ async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:
     before = dict(teller.channel.state.get("service", {}))
     await asyncio.sleep(moment)
     return {c: total - before.get(c, 0.0) for c, total in teller.channel.state.get("service", {}).items()}
+
+
+def tokens_per_second(served: Mapping[str, Any]) -> float:
+    """Of figures: until the last run is over."""
+    return float(served["throughput"]["tokens_per_second"])
 
 
 def figures(results: PolicyResults, runs: Sequence[WorkloadRun]) -> dict[str, object]:

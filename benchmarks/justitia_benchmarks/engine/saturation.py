@@ -7,14 +7,13 @@ finishes the others first has it end later.
 import random
 from collections.abc import Iterator, Sequence
 
-from justitia_benchmarks.engine.measure import STOCK, TRUE, WAYS, Bench
+from justitia_benchmarks.engine.measure import FCFS, STOCK, TRUE, Bench, tokens_per_second
 from justitia_benchmarks.engine.workload import NAMESPACE, WEIGHTS
 from justitia_scheduling.model import ApplicationId, RunId, TenantId
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
 
 REQUESTS = 400
 REQUEST = WorkloadRequest(60, 60)
-FCFS = next(way for way in WAYS if way.name == "FCFS")
 CONTENDERS = (STOCK, FCFS, TRUE)
 
 
@@ -22,7 +21,7 @@ def measure_saturated(bench: Bench, seeds: int) -> Iterator[dict[str, float]]:
     """Of each way, once for each seed, in an order that the seed draws. A first round, which warms up, is not told."""
     for seed in range(seeds + 1):
         ways = random.Random(seed).sample(CONTENDERS, len(CONTENDERS))
-        found = {way.name: _tokens_per_second(bench.serve(way, requests(), cell=seed, seed=seed)) for way in ways}
+        found = {way.name: tokens_per_second(bench.serve(way, requests(), cell=seed, seed=seed)) for way in ways}
         if seed:
             yield found
 
@@ -35,9 +34,3 @@ def requests() -> Sequence[WorkloadRun]:
         WorkloadRun(RunId(f"r{i}"), tenants[i % len(tenants)], ApplicationId(f"{NAMESPACE}/alike"), 0.0, stages)
         for i in range(REQUESTS)
     ]
-
-
-def _tokens_per_second(figures: dict[str, object]) -> float:
-    throughput = figures["throughput"]
-    assert isinstance(throughput, dict)
-    return float(throughput["tokens_per_second"])

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from justitia_benchmarks.comparison import LATER_FRACTION
 from justitia_benchmarks.document import table
 from justitia_benchmarks.engine import measure
-from justitia_benchmarks.engine.measure import MEAN, NOISY, NONE, RUN_VTC, STOCK, TRUE, Way
+from justitia_benchmarks.engine.measure import FCFS, MEAN, NOISY, NONE, RUN_VTC, STOCK, TRUE, Way, tokens_per_second
 from justitia_benchmarks.engine.plan import SEEDS_BESIDE, Cell
-from justitia_benchmarks.engine.saturation import FCFS, REQUEST, REQUESTS
+from justitia_benchmarks.engine.saturation import REQUEST, REQUESTS
 from justitia_benchmarks.engine.workload import KV_TOKENS, SIZE, WEIGHTS
 from justitia_benchmarks.reports.curves import COLOURS, STYLE
 from justitia_benchmarks.speed import machine
@@ -186,7 +186,7 @@ def _distribution(by_seed: Sequence[Sequence[float]]) -> str:
 
 
 def _value(figures: Figures, figure: str) -> float:
-    return float(figures["throughput"]["tokens_per_second"]) if figure == "throughput" else fmean(figures[figure])
+    return tokens_per_second(figures) if figure == "throughput" else fmean(figures[figure])
 
 
 STEPS = """Microseconds of `schedule()` and `update_from_output()` without the model: stock, and what is added under

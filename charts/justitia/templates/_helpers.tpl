@@ -22,14 +22,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{- /* Labels and annotations of an object. */ -}}
+{{- /* Annotations and labels of an object; labels come last, so that more can follow. */ -}}
 {{- define "justitia.metadata" -}}
-labels:
-  {{- include "justitia.labels" . | nindent 2 }}
 {{- with .Values.extraAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+labels:
+  {{- include "justitia.labels" . | nindent 2 }}
 {{- end -}}
 
 {{- define "justitia.image" -}}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from justitia_api.engine import OUR_PREFIX, OURS
+from justitia_api.engine import is_ours
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.objects import Json
@@ -87,7 +87,7 @@ def _of_user(container: Json) -> dict[str, str]:
     return {
         variable["name"]: variable["value"]
         for variable in container["env"]
-        if "value" in variable and variable["name"] not in OURS and not variable["name"].startswith(OUR_PREFIX)
+        if "value" in variable and not is_ours(variable["name"])
     }
 
 
