@@ -31,6 +31,9 @@ class ConditionType(StrEnum):
     POOL_FAIRNESS = "PoolFairness"
     """Shares hold over the whole pool, not for each replica apart."""
 
+    PROGRAMMED = "Programmed"
+    """The pool's configuration of the latest generation is in force in every pod."""
+
     POLICY_IN_FORCE = "PolicyInForce"
     """The scheduler inside the engine orders by the configured policy. Only where it keeps the order."""
 
@@ -125,6 +128,16 @@ class Reason(StrEnum):
 
     PER_REPLICA = "PerReplica"
     """Each replica shares its own engine among the tenants it sees; over the pool the shares may differ."""
+
+    PROGRAMMED = "Programmed"
+    """Every pod has said that the latest configuration is in force there."""
+
+    NO_PODS = "NoPods"
+    """No pod of the pool runs a scheduler yet."""
+
+    NOT_REACHABLE = "NotReachable"
+    """A pod does not take the configuration from the operator. It serves on, and takes it from its volume within
+    minutes."""
 
     CONFIGURED = "Configured"
     """The engine orders by the configuration in force."""

@@ -140,6 +140,7 @@ class PoolConfig(Document):
     queue: QueueConfig = QueueConfig()
     tenants: tuple[TenantConfig, ...] = ()
     applications: tuple[ApplicationConfig, ...] = ()
+    key_digests: str = Field(default="", description="Of the entries of this generation's key table, hashed")
 
 
 class KeyEntry(Document):
@@ -151,8 +152,16 @@ class KeyTable(Document):
     """Digests of the API keys of the pool's tenants. `pepper` is the installation's, hex; it is a secret."""
 
     version: Literal["v1"] = "v1"
+    generation: int = Field(default=0, ge=0, description="The configuration's, with which it belongs together")
     pepper: Annotated[str, Field(pattern="^[0-9a-f]{32,128}$", repr=False)]
     keys: tuple[KeyEntry, ...] = ()
+
+
+class PoolDocuments(Document):
+    """All that a pod runs by, of one generation."""
+
+    configuration: PoolConfig
+    keys: KeyTable
 
 
 def key_digest(pepper: str, api_key: bytes) -> str:

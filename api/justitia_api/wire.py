@@ -12,6 +12,13 @@ ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 PUBLIC_PORT = 8000
 ENGINE_PORT = 8001
 ADMIN_PORT = 8002
+CONTROL_PORT = 8003
+"""Where the operator tells a pod its documents and asks what is in force: TLS, and a token."""
+
+DOCUMENTS_PATH = "/v1/documents"
+STATUS_PATH = "/v1/status"
+CERTIFICATE_FILE, PRIVATE_KEY_FILE, TOKEN_FILE = "tls.crt", "tls.key", "control-token"
+"""What a pod protects its control port with, in one folder."""
 
 
 class Refusal(StrEnum):

@@ -25,7 +25,8 @@ from justitia_scheduling.channel import (
 from justitia_scheduling.model import Seconds
 
 MOST = 50_000
-PACE: Seconds = 0.005
+PACE: Seconds = 0.05
+"""Each time, the thread takes the interpreter from the engine's step."""
 RETRY: Seconds = 0.5
 _READ = 1 << 16
 _MOST_AT_ONCE = 1000

@@ -27,10 +27,16 @@ class PolicyQueue(RequestQueue):
         self._holds_blocks = holds_blocks
         self._waiting: OrderedDict[str, Request] = OrderedDict()
         self._passed_over: dict[str, Request] = {}
+        self._next: Request | None = None
+
+    def order_may_differ(self) -> None:
+        """The policy has been told something since it was last asked."""
+        self._next = None
 
     def add_request(self, request: Request) -> None:
         self._waiting[request.request_id] = request
         self.arrived.append(request)
+        self._next = None
 
     def peek_request(self) -> Request:
         request = self._first()
@@ -41,6 +47,7 @@ class PolicyQueue(RequestQueue):
     def pop_request(self) -> Request:
         request = self.peek_request()
         del self._waiting[request.request_id]
+        self._next = None
         if self._holds_blocks(request):
             self.reading[request.request_id] = request
             self._desk.admitted(RequestId(request.request_id), _cached(request))
@@ -51,6 +58,7 @@ class PolicyQueue(RequestQueue):
     def prepend_request(self, request: Request) -> None:
         self._waiting[request.request_id] = request
         self._waiting.move_to_end(request.request_id, last=False)
+        self._next = None
         if self._passed_over.pop(request.request_id, None) is None:
             self._desk.preempted(RequestId(request.request_id))
 
@@ -64,6 +72,7 @@ class PolicyQueue(RequestQueue):
     def remove_requests(self, requests: Iterable[Request]) -> None:
         for request in requests:
             self._waiting.pop(request.request_id, None)
+        self._next = None
 
     def __bool__(self) -> bool:
         return self._first() is not None
@@ -77,6 +86,12 @@ class PolicyQueue(RequestQueue):
         return iter([*ranked, *(r for r in self._waiting.values() if r.request_id not in known)])
 
     def _first(self) -> Request | None:
+        """vLLM asks several times for each that it admits."""
+        if self._next is None:
+            self._next = self._find_first()
+        return self._next
+
+    def _find_first(self) -> Request | None:
         if not self._waiting:
             return None
         if self._passed_over:

@@ -95,6 +95,7 @@ class JustitiaScheduler(AsyncScheduler):
             heard = [r for r in self.waiting.arrived if not (_compiling(r) or r.is_finished())]
             self.desk.settle([(sequence_name(r.request_id), r.num_prompt_tokens) for r in heard])
             self.waiting.arrived = [r for r in self.waiting.arrived if _compiling(r)]
+            self.waiting.order_may_differ()
             if self.desk.evicts:
                 self._make_room()
             self._name_victim()
@@ -181,13 +182,19 @@ class JustitiaScheduler(AsyncScheduler):
         self._over.clear()
 
     def _name_victim(self) -> None:
-        """vLLM preempts the running request of the largest number; none will be needed while blocks abound."""
-        most = len(self.running) + self._most_prompt_blocks
-        if self.kv_cache_manager.block_pool.get_num_free_blocks() > most:
+        """vLLM preempts the running request of the largest number, where those that run do not find their blocks."""
+        free = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        if free >= len(self.running) + self._most_prompt_blocks or free >= self._blocks_needed():
             return
         victim = self.desk.victim()
         for request in self.running:
             request.priority = VICTIM if request.request_id == victim else LAST
+
+    def _blocks_needed(self) -> int:
+        """At most, by all that run in a step: those up to the next token, less those that hold what is computed."""
+        size, ahead = self.block_size, self.num_lookahead_tokens
+        ends = [r.num_tokens_with_spec + r.num_output_placeholders + ahead for r in self.running]
+        return sum(-(-end // size) + -r.num_computed_tokens // size for end, r in zip(ends, self.running, strict=True))
 
     def _make_room(self) -> None:
         """Preempt what the policy lets go for a head that does not fit."""

@@ -9,9 +9,11 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
+import aiohttp
 import kopf
 import structlog
 
+from justitia_operator.control import Control
 from justitia_operator.controller import Controller
 from justitia_operator.handlers import CLUSTER_KINDS, build_registry, build_settings
 from justitia_operator.installation import ensure_pepper
@@ -24,13 +26,15 @@ from justitia_operator.snapshot import Installation
 from justitia_operator.store import Store
 
 LEASE = "justitia-operator"
+ASK_SECONDS = 10.0
+"""Between two times that pods are asked what is in force there."""
 
 log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost where it cannot go on."""
-    async with connect() as kube:
+    async with connect() as kube, aiohttp.ClientSession() as session:
         pepper = await ensure_pepper(kube, settings.namespace)
         store = Store(
             Installation(
@@ -43,7 +47,8 @@ async def run(settings: Settings) -> None:
         )
         loop = asyncio.get_running_loop()
         queue: KeyedQueue[Ref] = KeyedQueue(loop.call_later)
-        controller = Controller(kube, store, queue, lambda: datetime.now(UTC), settings.namespace)
+        control = Control(session, pepper, _now)
+        controller = Controller(kube, control, store, queue, clock=_now, key_namespace=settings.namespace)
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, loop.time)
         try:
@@ -51,6 +56,10 @@ async def run(settings: Settings) -> None:
         finally:
             await lease.release()
             log.info("stopped")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 async def _watch_and_work(controller: Controller, lease: Lease, settings: Settings) -> None:
@@ -75,7 +84,7 @@ async def _lead(controller: Controller, lease: Lease, settings: Settings) -> Non
     await lease.acquire()
     log.info("leading")
     await controller.resync()
-    endless = [lease.keep(), _resync(controller, settings.resync_seconds)]
+    endless = [lease.keep(), _resync(controller, settings.resync_seconds), _ask_pods(controller)]
     endless += [controller.work() for _ in range(settings.workers)]
     tasks = [asyncio.create_task(coroutine) for coroutine in endless]
     try:
@@ -127,6 +136,12 @@ async def _resync(controller: Controller, seconds: float) -> None:
             await controller.resync()
         except Unavailable as error:
             log.warning("not resynchronised", error=str(error))
+
+
+async def _ask_pods(controller: Controller) -> None:
+    while True:
+        await asyncio.sleep(ASK_SECONDS)
+        await controller.ask_pods()
 
 
 def configure_logging(level: str) -> None:

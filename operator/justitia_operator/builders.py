@@ -1,13 +1,22 @@
 """The objects that a ServingPool is made of. Each function builds one, whole; nothing here looks at a cluster."""
 
 from base64 import b64encode
+from collections.abc import Iterable
 
 from justitia_api.application import LLMApplication
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_api.resource import API_VERSION
-from justitia_api.wire import ADMIN_PORT, PUBLIC_PORT
+from justitia_api.wire import (
+    ADMIN_PORT,
+    CERTIFICATE_FILE,
+    CONTROL_PORT,
+    PRIVATE_KEY_FILE,
+    PUBLIC_PORT,
+    TOKEN_FILE,
+)
 from justitia_operator.compare import sealed
+from justitia_operator.credentials import Credentials
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
 from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, Json, Kind
@@ -22,13 +31,13 @@ to have failed."""
 
 
 def build_children(
-    pool: ServingPool, config: PoolConfig, keys: KeyTable, installation: Installation
+    pool: ServingPool, config: PoolConfig, keys: KeyTable, credentials: Credentials, installation: Installation
 ) -> dict[Kind, Json]:
     """All objects of a pool, sealed, in the order in which they are to be applied."""
     return {
         Kind.SERVICE_ACCOUNT: build_service_account(pool),
         Kind.CONFIG_MAP: build_config_map(pool, config),
-        Kind.SECRET: build_key_secret(pool, keys),
+        Kind.SECRET: build_key_secret(pool, keys, credentials),
         Kind.SERVICE: build_service(pool),
         Kind.DEPLOYMENT: build_deployment(pool, installation),
         Kind.POD_DISRUPTION_BUDGET: build_disruption_budget(pool),
@@ -45,12 +54,17 @@ def build_config_map(pool: ServingPool, config: PoolConfig) -> Json:
     return _child(pool, Kind.CONFIG_MAP, {"data": {CONFIG_FILE: text}})
 
 
-def build_key_secret(pool: ServingPool, keys: KeyTable) -> Json:
-    """Digests of the keys; the keys themselves stay where they are."""
-    text = keys.model_dump_json(by_alias=True)
+def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: Credentials) -> Json:
+    """Digests of the keys (the keys themselves stay where they are), and what protects the control port."""
+    files = {
+        KEYS_FILE: keys.model_dump_json(by_alias=True),
+        CERTIFICATE_FILE: credentials.certificate,
+        PRIVATE_KEY_FILE: credentials.private_key,
+        TOKEN_FILE: credentials.token,
+    }
     # `data` and not `stringData`: server-side apply would not take away what it wrote through the latter.
-    encoded = b64encode(text.encode()).decode()
-    return _child(pool, Kind.SECRET, {"type": "Opaque", "data": {KEYS_FILE: encoded}})
+    encoded = {name: b64encode(text.encode()).decode() for name, text in files.items()}
+    return _child(pool, Kind.SECRET, {"type": "Opaque", "data": encoded})
 
 
 def build_service(pool: ServingPool) -> Json:
@@ -68,17 +82,25 @@ def build_disruption_budget(pool: ServingPool) -> Json:
 
 
 def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
-    """Clients from anywhere reach the scheduler's API, which knows them by their keys. Its admin port is for the
-    operator and for who scrapes metrics; kubelets are let in by every network plug-in.
+    """Clients from anywhere reach the scheduler's API, which knows them by their keys. Its control port is for the
+    operator, its admin port for who scrapes metrics, from the operator's namespace or another; kubelets are let in by
+    every network plug-in.
     """
-    namespaces = {name for name in (installation.namespace, installation.metrics_namespace) if name}
-    peers = [{"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}} for name in sorted(namespaces)]
+    operator, metrics = installation.namespace, installation.metrics_namespace
     spec = {
         "podSelector": {"matchLabels": selector_of(pool.metadata.name)},
         "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [_tcp(PUBLIC_PORT)]}, {"ports": [_tcp(ADMIN_PORT)], "from": peers}],
+        "ingress": [
+            {"ports": [_tcp(PUBLIC_PORT)]},
+            {"ports": [_tcp(CONTROL_PORT)], "from": _from_namespaces({operator})},
+            {"ports": [_tcp(ADMIN_PORT)], "from": _from_namespaces({operator, metrics})},
+        ],
     }
     return _child(pool, Kind.NETWORK_POLICY, {"spec": spec})
+
+
+def _from_namespaces(names: Iterable[str | None]) -> list[Json]:
+    return [{"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: name}}} for name in sorted(filter(None, names))]
 
 
 def _tcp(port: int) -> Json:

@@ -3,8 +3,10 @@
 So what concerns one resource is found without a look at all the others, however many there are.
 """
 
+from base64 import b64decode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import TypeVar, cast
 
 from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref, labels_of, ref_of
@@ -26,8 +28,19 @@ def refers_to(obj: Json) -> frozenset[Ref]:
         return frozenset(found | {Ref(Kind.NAMESPACE, "", ref.namespace)})
     if ref.kind is Kind.TENANT:
         return frozenset(key_secret(_name_in(key, "secretRef")) for key in spec.get("apiKeys") or ())
+    if ref.kind is Kind.SECRET and ref.namespace and POOL_LABEL not in labels_of(obj):
+        return frozenset(map(_of_value, (obj.get("data") or {}).values()))
     label = labels_of(obj).get(POOL_LABEL)
     return frozenset() if label is None else frozenset({Ref(Kind.SERVING_POOL, ref.namespace, label)})
+
+
+def _of_value(encoded: str) -> Ref:
+    """What all Secrets with the same value refer to: no object, and nothing that tells the value."""
+    try:
+        value = b64decode(encoded).strip()
+    except ValueError:
+        value = encoded.encode()
+    return Ref(Kind.SECRET, "", sha256(value).hexdigest())
 
 
 def _name_in(spec: Json, field: str) -> str:

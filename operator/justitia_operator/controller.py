@@ -1,10 +1,12 @@
 """From something seen to something written: keeps the store, decides by the pure reconcile, carries the plan out."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 
 import structlog
 
+from justitia_operator.control import Control
 from justitia_operator.kube import Kube, Rejected, Unavailable
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
@@ -15,11 +17,14 @@ from justitia_operator.objects import (
     Json,
     Kind,
     Plan,
+    Push,
     Ref,
     ref_of,
 )
+from justitia_operator.programming import scheduler_pods
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import affected, reconcile
+from justitia_operator.snapshot import Report
 from justitia_operator.store import Store, version_of
 
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
@@ -33,12 +38,15 @@ class Controller:
     def __init__(
         self,
         kube: Kube,
+        control: Control,
         store: Store,
         queue: KeyedQueue[Ref],
+        *,
         clock: Callable[[], datetime],
         key_namespace: str,
     ) -> None:
         self._kube = kube
+        self._control = control
         self._store = store
         self._queue = queue
         self._clock = clock
@@ -82,12 +90,45 @@ class Controller:
             else:
                 self._queue.succeeded(ref)
 
+    async def ask_pods(self) -> None:
+        """What is in force in the pods: heals what they did not take, and tells what happens to their policies."""
+        world = self._store.snapshot()
+        asked: list[Push] = []
+        for obj in world.of(Kind.SERVING_POOL):
+            for pod in scheduler_pods(world, ref_of(obj)):
+                report = world.reports.get(pod.ref)
+                if report is not None and report.instance == pod.instance:
+                    uid = obj["metadata"]["uid"]
+                    asked.append(Push(pod.ref, pod.instance, pod.address, uid, report.told, b""))
+        await asyncio.gather(*(self._ask(push) for push in asked))
+
+    async def _ask(self, push: Push) -> None:
+        report = await self._control.ask(push)
+        if report.generation is not None and report.generation < push.generation:
+            self._store.forget_report(push.pod)
+            self._enqueue(affected(self._store.snapshot(), push.pod))
+        else:
+            self._heard(push.pod, report)
+
+    async def _tell(self, push: Push) -> None:
+        report = await self._control.tell(push)
+        self._heard(push.pod, report)
+        if report.generation is None:
+            log.warning("pod not told", object=str(push.pod), generation=push.generation, problem=report.problem)
+        else:
+            log.info("pod told", object=str(push.pod), generation=report.generation)
+
+    def _heard(self, pod: Ref, report: Report) -> None:
+        if self._store.report(pod, report):
+            self._enqueue(affected(self._store.snapshot(), pod))
+
     async def _carry_out(self, plan: Plan) -> None:
         for obj in plan.applies:
             await self._apply(obj)
         for ref in plan.deletes:
             await self._kube.delete(ref)
             log.info("deleted", object=str(ref))
+        await asyncio.gather(*(self._tell(push) for push in plan.pushes))
         for patch in plan.statuses:
             answer = await self._kube.apply_status(patch)
             if answer is not None:

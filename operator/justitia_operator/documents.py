@@ -4,6 +4,7 @@ The generation is one more than the last one written whenever the content differ
 not. The last one is read from the ConfigMap; where that is gone or spoilt, from the pool's status.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError
@@ -33,10 +34,13 @@ KEYS_FILE = "keys.json"
 def build_pool_config(
     pool: ServingPool,
     admitted: Iterable[Admission],
+    keys: Mapping[str, TenantKeys],
     written: PoolConfig | None,
     last_generation: int,
 ) -> PoolConfig:
-    """The pool's configuration. `written` is the one in force, `last_generation` what the pool's status knows of."""
+    """The pool's configuration. `keys` are all tenants', `written` is the configuration that was written last,
+    `last_generation` what the pool's status knows of.
+    """
     tenants: dict[str, TenantConfig] = {}
     applications: list[ApplicationConfig] = []
     for admission in admitted:
@@ -56,6 +60,7 @@ def build_pool_config(
         ),
         tenants=tuple(tenants[name] for name in sorted(tenants)),
         applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
+        key_digests=_hashed(_entries(tenants, keys)),
     )
     if config == written:
         return config
@@ -102,10 +107,18 @@ def _application(application: LLMApplication, written: PoolConfig | None) -> App
     )
 
 
-def build_key_table(pepper: str, tenants: Iterable[str], keys: Mapping[str, TenantKeys]) -> KeyTable:
-    """The keys of a pool's tenants."""
-    entries = (KeyEntry(digest=digest, tenant=name) for name in sorted(set(tenants)) for digest in keys[name].digests)
-    return KeyTable(pepper=pepper, keys=tuple(entries))
+def build_key_table(pepper: str, config: PoolConfig, keys: Mapping[str, TenantKeys]) -> KeyTable:
+    """The keys of the configuration's tenants."""
+    entries = _entries((tenant.name for tenant in config.tenants), keys)
+    return KeyTable(generation=config.generation, pepper=pepper, keys=entries)
+
+
+def _entries(tenants: Iterable[str], keys: Mapping[str, TenantKeys]) -> tuple[KeyEntry, ...]:
+    return tuple(KeyEntry(digest=digest, tenant=name) for name in sorted(set(tenants)) for digest in keys[name].digests)
+
+
+def _hashed(entries: Iterable[KeyEntry]) -> str:
+    return hashlib.sha256("".join(f"{e.digest} {e.tenant}\n" for e in entries).encode()).hexdigest()[:32]
 
 
 def read_pool_config(config_map: Json | None) -> PoolConfig | None:

@@ -4,7 +4,7 @@ Kubernetes objects are plain JSON here. Nothing in this module, nor in what deci
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -134,13 +134,28 @@ class StatusPatch:
 
 
 @dataclass(frozen=True)
+class Push:
+    """Documents (JSON) that a pod is to put in force, and where its scheduler listens. `instance` is that container;
+    `server_uid` is its pool's uid, by which credentials are made.
+    """
+
+    pod: Ref
+    instance: str
+    address: str
+    server_uid: str
+    generation: int
+    documents: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What is to be written. An empty plan writes nothing."""
+    """What is to be written, and told to pods. An empty plan does nothing."""
 
     applies: tuple[Json, ...] = ()
     deletes: tuple[Ref, ...] = ()
     statuses: tuple[StatusPatch, ...] = ()
     events: tuple[Note, ...] = ()
+    pushes: tuple[Push, ...] = ()
 
     def __add__(self, other: "Plan") -> "Plan":
         return Plan(
@@ -148,7 +163,8 @@ class Plan:
             self.deletes + other.deletes,
             self.statuses + other.statuses,
             self.events + other.events,
+            self.pushes + other.pushes,
         )
 
     def __bool__(self) -> bool:
-        return bool(self.applies or self.deletes or self.statuses or self.events)
+        return bool(self.applies or self.deletes or self.statuses or self.events or self.pushes)

@@ -9,7 +9,7 @@ that had begun is over.
 from justitia_api.engine import MODEL_DIRECTORY, Engine, EnvironmentVariable, Model
 from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import SecretKeyReference
-from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
+from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_operator.arguments import engine_command, plugged
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
@@ -133,11 +133,14 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "JUSTITIA_HOST", "value": "0.0.0.0"},
             {"name": "JUSTITIA_PORT", "value": str(PUBLIC_PORT)},
             {"name": "JUSTITIA_ADMIN_PORT", "value": str(ADMIN_PORT)},
+            {"name": "JUSTITIA_CONTROL_PORT", "value": str(CONTROL_PORT)},
+            {"name": "JUSTITIA_CONTROL_FOLDER", "value": KEYS_DIRECTORY},
             *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
         ],
         "ports": [
             {"name": "http", "containerPort": PUBLIC_PORT, "protocol": "TCP"},
             {"name": "admin", "containerPort": ADMIN_PORT, "protocol": "TCP"},
+            {"name": "control", "containerPort": CONTROL_PORT, "protocol": "TCP"},
         ],
         # The engine starts once the scheduler has started, so this one must not wait for the engine.
         "startupProbe": _probe("/healthz", failures=60),

@@ -4,7 +4,7 @@ A plan is empty when the cluster is as it should be. A user's mistake becomes a 
 leaves in place what was there before it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from justitia_operator.arguments import refused_argument
 from justitia_operator.builders import build_children, build_inline_pool
 from justitia_operator.catalog import Catalog, key_secret, refers_to
 from justitia_operator.compare import needs_apply
+from justitia_operator.credentials import make_credentials, period_at
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
 from justitia_operator.engines import Engines, engines_verdict, observe_engines
 from justitia_operator.names import child_ref, children_name, pools_of_child, selector_of, service_host
@@ -31,6 +32,7 @@ from justitia_operator.objects import (
     is_controlled_by,
     ref_of,
 )
+from justitia_operator.programming import policy_verdict, programmed_verdict, pushes, scheduler_pods
 from justitia_operator.resolve import (
     Admission,
     Refused,
@@ -183,20 +185,24 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     admitted = admissions(world, pool)
     written = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     last = (obj.get("status") or {}).get("configurationGeneration", 0)
-    config = build_pool_config(pool, admitted, written, last)
+    keys = tenant_keys(world)
+    config = build_pool_config(pool, admitted, keys, written, last)
     refused = _refused_engine(pool, world.installation)
     verdict = refused or accepted(pool.spec.paused)
     plan = Plan()
     if not pool.spec.paused:
-        keys = build_key_table(world.installation.pepper, (t.name for t in config.tenants), tenant_keys(world))
-        children = build_children(pool, config, keys, world.installation)
+        pepper, uid = world.installation.pepper, pool.metadata.uid
+        table = build_key_table(pepper, config, keys)
+        credentials = make_credentials(pepper, uid, period_at(uid, now))
+        children = build_children(pool, config, table, credentials, world.installation)
         if refused is not None:
             del children[Kind.DEPLOYMENT]
         rejected = [message for child in children.values() if (message := rejection(world, child))]
         if rejected:
             verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
         applies = tuple(child for child in children.values() if _is_due(world, child))
-        plan = Plan(applies=applies, deletes=tuple(_superfluous(world, obj)))
+        told = tuple(pushes(world, pool, config, table))
+        plan = Plan(applies=applies, deletes=tuple(_superfluous(world, obj)), pushes=told)
     elif written is not None:
         config = written
     engines = observe_engines(world, pool)
@@ -208,7 +214,11 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         "configurationGeneration": config.generation,
         "applications": len(config.applications),
     }
-    verdicts = (verdict, *_pool_verdicts(pool, engines, verdict))
+    verdicts = (
+        verdict,
+        *_pool_verdicts(pool, engines, verdict),
+        *_told_verdicts(world, ref_of(obj), config.generation),
+    )
     return plan + plan_status(obj, verdicts, fields, now)
 
 
@@ -244,6 +254,13 @@ def _pool_verdicts(pool: ServingPool, engines: Engines, accepted_: Verdict) -> I
         yield Verdict(ConditionType.READY, False, Reason.NONE_AVAILABLE, available.message)
 
 
+def _told_verdicts(world: Snapshot, pool: Ref, generation: int) -> Iterator[Verdict]:
+    pods = scheduler_pods(world, pool)
+    yield programmed_verdict(world, pods, generation)
+    if (policy := policy_verdict(world, pods)) is not None:
+        yield policy
+
+
 def _superfluous(world: Snapshot, pool: Json) -> Iterator[Ref]:
     """What was made for the pool and is no part of it, for example under a name of an earlier version."""
     part = children_name(pool["metadata"]["name"])
@@ -277,11 +294,23 @@ def mistakes(plan: Plan) -> tuple[Mistake, ...]:
     )
 
 
+def _tenants_of_keys(world: Snapshot, secrets: Iterable[Ref]) -> Iterator[Ref]:
+    """Whose keys are in these Secrets, or the same keys in others: one key is one tenant's."""
+    for secret in secrets:
+        values = refers_to(world.objects[secret]) if secret in world.objects else ()
+        alike = {other for value in values for other in world.objects.referrers(value, Kind.SECRET)}
+        for each in {secret, *alike}:
+            yield from world.objects.referrers(key_secret(each.name), Kind.TENANT)
+
+
 def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
     """Whose plan may change when an object does: ours that refer to it, or that it belongs to."""
     objects, concerned = world.objects, {ref}
     if ref.kind is Kind.SECRET and ref.namespace == world.installation.namespace:
-        concerned.update(objects.referrers(key_secret(ref.name), Kind.TENANT))
+        concerned.update(_tenants_of_keys(world, {ref}))
+    if ref.kind is Kind.TENANT and ref in objects:
+        keys = {Ref(Kind.SECRET, world.installation.namespace, key.name) for key in refers_to(objects[ref])}
+        concerned.update(_tenants_of_keys(world, keys))
     if ref.kind not in OWN_KINDS:
         concerned |= refers_to(objects[ref]) if ref in objects else pools_of_child(ref)
     applications = {app for other in concerned for app in objects.referrers(other, Kind.LLM_APPLICATION)}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from justitia_api.conditions import Condition
 from justitia_operator.catalog import Catalog
 from justitia_operator.objects import Json, Kind, Ref, ref_of
 
@@ -21,12 +22,29 @@ class Installation:
 
 
 @dataclass(frozen=True)
+class Report:
+    """What a pod said when it was last told its documents, or asked. `instance` is the scheduler's container, `told`
+    the generation that was to be in force, `generation` the one that is; None: there was no answer, and `problem` says
+    why. `policy` is its condition PolicyInForce.
+    """
+
+    instance: str
+    told: int
+    generation: int | None
+    problem: str = ""
+    policy: Condition | None = None
+
+
+@dataclass(frozen=True)
 class Snapshot:
-    """`rejections` are objects that the API server refused, with the hash of what was refused and its message."""
+    """`rejections` are objects that the API server refused, with the hash of what was refused and its message;
+    `reports` are the pods' own, by pod.
+    """
 
     objects: Catalog
     installation: Installation
     rejections: Mapping[Ref, tuple[str, str]] = field(default_factory=dict)
+    reports: Mapping[Ref, Report] = field(default_factory=dict)
 
     def get(self, ref: Ref) -> Json | None:
         return self.objects.get(ref)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from justitia_operator.catalog import Catalog
 from justitia_operator.objects import Json, Ref, ref_of
-from justitia_operator.snapshot import Installation, Snapshot
+from justitia_operator.snapshot import Installation, Report, Snapshot
 
 
 def version_of(obj: Json) -> int:
@@ -22,11 +22,12 @@ class Store:
         self._objects = Catalog()
         self._doubted: dict[Ref, Json] = {}
         self._rejections: dict[Ref, tuple[str, str]] = {}
+        self._reports: dict[Ref, Report] = {}
         self._installation = installation
 
     def snapshot(self) -> Snapshot:
         """The cluster as known at this moment. Valid until control returns to the event loop."""
-        return Snapshot(self._objects, self._installation, self._rejections)
+        return Snapshot(self._objects, self._installation, self._rejections, self._reports)
 
     def version(self, ref: Ref) -> int | None:
         """The version last seen of an object, also of one that is doubted."""
@@ -52,6 +53,7 @@ class Store:
         if known is None or known["metadata"]["uid"] != obj["metadata"]["uid"]:
             return False
         self._objects.discard(ref)
+        self._reports.pop(ref, None)
         return True
 
     def replace(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> None:
@@ -64,6 +66,7 @@ class Store:
         for ref in gone:
             if version_of(self._objects[ref]) <= version:
                 self._objects.discard(ref)
+                self._reports.pop(ref, None)
 
     def doubt(self, covers: Callable[[Ref], bool]) -> None:
         """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""
@@ -74,6 +77,17 @@ class Store:
     def reject(self, ref: Ref, hash_: str, message: str) -> None:
         """Remembers that the API server refused an object, so that it is not offered again and again."""
         self._rejections[ref] = (hash_, message)
+
+    def report(self, pod: Ref, report: Report) -> bool:
+        """Takes over what a pod said. Tells whether that is new; of a pod that is gone nothing is."""
+        if pod not in self._objects or self._reports.get(pod) == report:
+            return False
+        self._reports[pod] = report
+        return True
+
+    def forget_report(self, pod: Ref) -> None:
+        """The pod is told anew."""
+        self._reports.pop(pod, None)
 
     def forget_rejections(self) -> None:
         self._rejections.clear()

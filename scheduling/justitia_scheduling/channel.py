@@ -10,7 +10,7 @@ more sequences of it, told apart by their number: `SEQUENCES_PER_PROMPT` times t
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -140,7 +140,8 @@ _HINTS = {kind: get_type_hints(kind) for kind in get_args(Message)}
 
 def encode(message: Message) -> bytes:
     """The message as a line. Raises ChannelError where it is longer than one may be."""
-    line = json.dumps({"kind": type(message).__name__.lower(), **asdict(message)}, separators=(",", ":")).encode()
+    fields = {name: getattr(message, name) for name in _HINTS[type(message)]}
+    line = json.dumps({"kind": type(message).__name__.lower(), **fields}, separators=(",", ":")).encode()
     if len(line) >= LONGEST_LINE:
         raise ChannelError(f"a {type(message).__name__} of {len(line)} bytes is too long", fatal=False)
     return line + b"\n"

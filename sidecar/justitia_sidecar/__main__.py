@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import structlog
 import uvicorn
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_sidecar.admin import build_admin
+from justitia_sidecar.control import ControlCredentials, build_control
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_channel import EngineChannel, listen
 from justitia_sidecar.metrics import Metrics
@@ -25,8 +26,11 @@ from justitia_sidecar.service import Sidecar
 from justitia_sidecar.settings import Settings
 
 SHUTDOWN_SECONDS = 30
+CREDENTIALS_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 120
 """Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""
+
+log = structlog.get_logger("justitia.sidecar")
 
 
 class _Server(uvicorn.Server):
@@ -51,14 +55,22 @@ def main() -> None:
             _listen("JUSTITIA_PORT", settings.host, settings.port),
             _listen("JUSTITIA_ADMIN_PORT", settings.admin_host, settings.admin_port),
         ]
+        credentials = None
+        if settings.control_folder is not None:
+            credentials = ControlCredentials(settings.control_folder)
+            sockets.append(_listen("JUSTITIA_CONTROL_PORT", settings.control_host, settings.control_port))
     except OSError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    uvloop.run(serve(settings, *sockets))
+    uvloop.run(serve(settings, sockets, credentials))
 
 
-async def serve(settings: Settings, public: socket.socket, admin: socket.socket) -> None:
-    """Serve until a signal has come and the started requests are over."""
+async def serve(
+    settings: Settings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
+) -> None:
+    """Serve until a signal has come and the started requests are over. `sockets`: public, admin, and the control port's
+    where there are credentials for it.
+    """
     loop = asyncio.get_running_loop()
     async with Engine.session() as session:
         channel = None if settings.engine_socket is None else EngineChannel()
@@ -70,6 +82,11 @@ async def serve(settings: Settings, public: socket.socket, admin: socket.socket)
             _Server(_server_config(PublicApp(sidecar), settings)),
             _Server(_server_config(build_admin(sidecar), settings)),
         ]
+        if credentials is not None:
+            context = credentials.context
+            control = _server_config(build_control(sidecar, credentials), settings)
+            control.ssl_context_factory = lambda config, default: context
+            servers.append(_Server(control))
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
@@ -79,11 +96,12 @@ async def serve(settings: Settings, public: socket.socket, admin: socket.socket)
                 group.create_task(sidecar.watch_documents(config, keys)),
                 group.create_task(sidecar.tick_forever()),
             ]
+            if credentials is not None:
+                background.append(group.create_task(_keep_fresh(credentials)))
             if channel is not None and settings.engine_socket is not None:
                 background.append(group.create_task(channel.serve(listen(settings.engine_socket))))
             serving = [
-                group.create_task(server.serve(sockets=[sock]))
-                for server, sock in zip(servers, (public, admin), strict=True)
+                group.create_task(server.serve(sockets=[sock])) for server, sock in zip(servers, sockets, strict=True)
             ]
             await stopping.wait()
             with contextlib.suppress(TimeoutError):
@@ -94,6 +112,16 @@ async def serve(settings: Settings, public: socket.socket, admin: socket.socket)
             await asyncio.wait(serving)
             for task in background:
                 task.cancel()
+
+
+async def _keep_fresh(credentials: ControlCredentials) -> None:
+    """The kubelet brings new ones from time to time."""
+    while True:
+        await asyncio.sleep(CREDENTIALS_SECONDS)
+        try:
+            credentials.refresh()
+        except OSError as error:
+            log.error("credentials of the control port not renewed, the old ones stay", reason=str(error))
 
 
 def _server_config(app: object, settings: Settings) -> uvicorn.Config:

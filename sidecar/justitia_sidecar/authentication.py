@@ -17,6 +17,7 @@ _SCHEME = b"bearer "
 
 class KeyRing:
     def __init__(self, table: KeyTable) -> None:
+        self.generation = table.generation
         self._pepper = bytes.fromhex(table.pepper)
         self._tenants = {entry.digest: TenantId(entry.tenant) for entry in table.keys}
 

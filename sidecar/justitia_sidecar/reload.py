@@ -50,6 +50,11 @@ class WatchedDocument(Generic[D]):
         try:
             return self.kind.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "document"
-            raise InvalidDocumentError(f"{self.path}: {where}: {first['msg']}") from None
+            raise InvalidDocumentError(f"{self.path}: {problem_of(error)}") from None
+
+
+def problem_of(error: ValidationError) -> str:
+    """The first that is wrong: field and reason, no values."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "document"
+    return f"{where}: {first['msg']}"

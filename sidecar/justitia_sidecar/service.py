@@ -130,6 +130,10 @@ class Sidecar:
         return self.keys.tenant(authorization)
 
     def put_keys(self, table: KeyTable) -> None:
+        """Put a table in force. An older generation is ignored."""
+        if self.keys is not None and table.generation < self.keys.generation:
+            log.warning("older keys ignored", generation=table.generation, in_force=self.keys.generation)
+            return
         self.keys = KeyRing(table)
 
     def put_config(self, config: PoolConfig) -> None:

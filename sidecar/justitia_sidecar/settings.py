@@ -21,4 +21,9 @@ class Settings(BaseSettings):
     port: int = wire.PUBLIC_PORT
     admin_host: str = "0.0.0.0"
     admin_port: int = wire.ADMIN_PORT
+    control_host: str = "0.0.0.0"
+    control_port: int = wire.CONTROL_PORT
+    control_folder: Path | None = Field(
+        default=None, description="Certificate, key and token of the control port; without them there is none"
+    )
     log_level: str = "info"

@@ -93,13 +93,22 @@ def attributes() -> Iterable[Check]:
         "self.max_num_scheduled_tokens =",
         "self.block_size =",
         "self.kv_cache_manager =",
+        "self.num_lookahead_tokens =",
     )
     for attribute in of_scheduler:
         yield f"Scheduler has {attribute}", SCHEDULER, lambda a=attribute: a in source(Scheduler.__init__)  # type: ignore[misc]
-    of_request = ("request_id", "priority", "status", "num_prompt_tokens", "num_computed_tokens", "prefill_stats")
+    of_request = (
+        "request_id",
+        "priority",
+        "status",
+        "num_prompt_tokens",
+        "num_computed_tokens",
+        "prefill_stats",
+        "num_output_placeholders",
+    )
     for name in of_request:
         yield f"Request has {name}", SCHEDULER, lambda n=name: f"self.{n}" in source(Request.__init__)  # type: ignore[misc]
-    for name in ("num_output_tokens", "num_tokens", "is_finished"):
+    for name in ("num_output_tokens", "num_tokens", "num_tokens_with_spec", "is_finished"):
         yield f"Request has {name}", SCHEDULER, lambda n=name: hasattr(Request, n)  # type: ignore[misc]
     for name in ("RUNNING", "FINISHED_ABORTED", "FINISHED_ERROR", "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"):
         yield f"RequestStatus has {name}", SCHEDULER, lambda n=name: hasattr(RequestStatus, n)  # type: ignore[misc]

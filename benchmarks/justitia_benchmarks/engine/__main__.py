@@ -1,5 +1,6 @@
 """`python -m justitia_benchmarks.engine`: measure what has no result yet, then write the document."""
 
+import asyncio
 import tempfile
 import time
 from dataclasses import replace
@@ -12,10 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
 from justitia_benchmarks.engine.plan import QUICK, WHOLE, Cell, Plan, Store, cells
-from justitia_benchmarks.engine.saturation import measure_saturated
+from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
 from justitia_benchmarks.engine.servers import running_pools
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
+from justitia_benchmarks.reports.engine_cost import write_cost_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import Model
@@ -28,6 +30,7 @@ ONE_CORE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 """The engine computes on one core and leaves the others to servers and clients; its threads would spin on theirs."""
 FULL_STEP, STEPS, SATURATED = "full-step", "steps", "saturated"
 QUICK_STEPS, WHOLE_STEPS = 100, 1000
+QUICK_ROUNDS, WHOLE_ROUNDS = 4, 30
 
 
 def bench(
@@ -51,8 +54,8 @@ def bench(
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
     rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
-    once = [store.read_once(what) for what in (STEPS, FULL_STEP, SATURATED)]
-    output.print(f"Results in {write_document(rows, *once, folder=folder)}")
+    output.print(f"Results in {write_document(rows, store.read_once(FULL_STEP), folder=folder)}")
+    output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
 
 
 def _measure(plan: Plan, store: Store, quick: bool) -> None:
@@ -65,7 +68,11 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
         model = make_tiny_model(directory / "model")
         if store.read_once(STEPS) is None:
             store.write_once(STEPS, measure_steps(runtime, model, QUICK_STEPS if quick else WHOLE_STEPS))
-        if not missing and store.read_once(SATURATED) is not None:
+        if store.read_once(SATURATED) is None:
+            rounds = QUICK_ROUNDS if quick else WHOLE_ROUNDS
+            found = {str(b): asyncio.run(measure_saturated(runtime, model, b, rounds)) for b in SATURATED_BLOCKS}
+            store.write_once(SATURATED, found)
+        if not missing:
             return
         known = applications(all_at_once(max(scenario.runs for scenario in plan.scenarios), 1))
         with running_pools(directory, runtime, Model(str(model), True), known, errors.print) as pools:
@@ -73,8 +80,6 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
             if store.read_once(FULL_STEP) is None:
                 _full_step(bench, seed=1)
                 store.write_once(FULL_STEP, _full_step(bench, seed=2))
-            if store.read_once(SATURATED) is None:
-                store.write_once(SATURATED, list(measure_saturated(bench, plan.seeds)))
             _serve(bench, missing, store)
 
 

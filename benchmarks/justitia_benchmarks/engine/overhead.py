@@ -9,12 +9,14 @@ from typing import Any
 from justitia_cli.runtime import EngineRuntime
 
 ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = {"PYTHONPATH": f"{ROOT / 'engine'}:{ROOT / 'scheduling'}"}
+"""What a script that runs in the engine's interpreter needs of ours."""
 SCRIPT = ROOT / "benchmarks" / "vllm_steps.py"
 
 
 def measure_steps(runtime: EngineRuntime, model: Path, steps: int) -> list[dict[str, Any]]:
     """Rows of running, waiting and microseconds by scheduler. Raises RuntimeError with what the script said."""
-    packages = {"PYTHONPATH": f"{ROOT / 'engine'}:{ROOT / 'scheduling'}", "JUSTITIA_SOCKET": str(model / "no.sock")}
+    packages = PACKAGES | {"JUSTITIA_SOCKET": str(model / "no.sock")}
     done = subprocess.run(
         [str(runtime.python), str(SCRIPT), str(model), str(steps)],
         env=os.environ | dict(runtime.environment) | packages,

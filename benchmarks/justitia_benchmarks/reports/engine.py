@@ -1,4 +1,4 @@
-"""The document of `make bench-engine`: targets, a table for each load, what a step costs, and pictures."""
+"""The document of `make bench-engine` about completion times: targets, a table for each load, and pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from justitia_benchmarks.comparison import LATER_FRACTION
 from justitia_benchmarks.document import table
 from justitia_benchmarks.engine import measure
-from justitia_benchmarks.engine.measure import FCFS, MEAN, NOISY, NONE, RUN_VTC, STOCK, TRUE, Way, tokens_per_second
+from justitia_benchmarks.engine.measure import MEAN, NOISY, NONE, RUN_VTC, STOCK, TRUE, Way, tokens_per_second
 from justitia_benchmarks.engine.plan import SEEDS_BESIDE, Cell
-from justitia_benchmarks.engine.saturation import REQUEST, REQUESTS
 from justitia_benchmarks.engine.workload import KV_TOKENS, SIZE, WEIGHTS
 from justitia_benchmarks.reports.curves import COLOURS, STYLE
 from justitia_benchmarks.speed import machine
@@ -24,7 +23,6 @@ from justitia_simulator.files import write_bytes
 
 Figures = Mapping[str, Any]
 NO_WORSE = 1.02
-STEP_BUDGET = 50.0
 PICTURE = "engine-completion.svg"
 
 HOW = f"""Written by `make bench-engine`; `benchmarks/justitia_benchmarks/engine/` says what is served and how.
@@ -38,8 +36,8 @@ on logarithms). *Stock vLLM* has no part of ours. *Engine*: our scheduler inside
 without a sidecar in the way. The rows with a sidecar are what users get: it recognises runs and learns their costs
 itself. *Later*: part of the runs that complete more than {LATER_FRACTION:.0%} later than under VTC with a client for
 each run; *worst*: the largest such ratio of one run. *Tokens/s* are those until the last run is over, most of which
-the engine works for the largest runs alone; *always full* are {REQUESTS} requests at once, all alike
-({REQUEST.prompt_tokens} tokens of prompt, {REQUEST.output_tokens} of output). *Share*: what `silver` was charged of all
+the engine works for the largest runs alone; what the scheduler itself costs is in [its own document](engine-cost.md).
+*Share*: what `silver` was charged of all
 while runs arrived (its weight asks for {WEIGHTS["silver"] / sum(WEIGHTS.values()):.2f}); not known for stock vLLM and
 behind a sidecar. Ways with n = {SEEDS_BESIDE} are there to compare with, no target is set for them."""
 
@@ -77,9 +75,7 @@ class Measured:
 
 def write_document(
     rows: Sequence[tuple[Cell, Figures]],
-    steps: Sequence[Mapping[str, Any]],
     full_step: Seconds,
-    saturated: Sequence[Mapping[str, float]],
     *,
     folder: Path,
 ) -> Path:
@@ -90,11 +86,10 @@ def write_document(
         HOW,
         f"{machine()} {seeds} seeds, {len(rows)} replays. A step of the full stock engine: {1e3 * full_step:.1f} ms.",
         "## Targets",
-        table(("target", "wanted", "measured", "reached"), _targets(measured, steps, saturated)),
+        table(("target", "wanted", "measured", "reached"), _targets(measured)),
     ]
     for load in measured.loads:
         parts += [f"## Load u = {load:g}", table(HEADS, [_row(measured, load, way) for way in measured.ways(load)])]
-    parts += ["## What is added to a step", STEPS, table(STEP_HEADS, _step_rows(steps))]
     folder.mkdir(parents=True, exist_ok=True)
     _draw(measured, folder / PICTURE)
     parts.insert(5, f"![Completion times]({PICTURE})")
@@ -103,9 +98,7 @@ def write_document(
     return path
 
 
-def _targets(
-    measured: Measured, steps: Sequence[Mapping[str, Any]], saturated: Sequence[Mapping[str, float]]
-) -> list[list[str]]:
+def _targets(measured: Measured) -> list[list[str]]:
     high = measured.loads[0]
     wanted: list[tuple[str, float, Way, Way, str]] = [
         ("mean JCT, true costs ÷ run-level VTC", 0.60, TRUE, RUN_VTC, "jct"),
@@ -123,15 +116,6 @@ def _targets(
             ratio = measured.ratio(0.5, way, RUN_VTC)
             name = f"u = 0.5: {way.name} ÷ run-level VTC, upper end"
             rows.append([name, f"≤ {NO_WORSE:g}", ratio.text, _yes(ratio.high <= NO_WORSE)])
-    for way in (FCFS, TRUE):
-        ratio = paired_ratio([round_[way.name] for round_ in saturated], [round_[STOCK.name] for round_ in saturated])
-        name = f"always full: tokens/s, {way.name} in the engine ÷ stock vLLM"
-        rows.append([name, "≥ 0.98", ratio.text, _yes(ratio.mean >= 0.98)])
-    for row in steps:
-        if row["waiting"] == 1000:
-            added = row["mean"]["tiered-justitia"] - row["mean"]["stock"]
-            name = f"added to a step, 1,000 waiting, {row['running']} running (mean)"
-            rows.append([name, f"≤ {STEP_BUDGET:.0f} us", f"{added:.0f} us", _yes(added <= STEP_BUDGET)])
     return rows
 
 
@@ -187,24 +171,6 @@ def _distribution(by_seed: Sequence[Sequence[float]]) -> str:
 
 def _value(figures: Figures, figure: str) -> float:
     return tokens_per_second(figures) if figure == "throughput" else fmean(figures[figure])
-
-
-STEPS = """Microseconds of `schedule()` and `update_from_output()` without the model: stock, and what is added under
-each policy, mean (median). Steps are told to the policy together, some sequences a step, so most cost less than the
-mean."""
-STEP_HEADS = ("running", "waiting", "stock vLLM", "FCFS", "VTC", "tiered Justitia", "UniBoost")
-
-
-def _step_rows(steps: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    rows = []
-    for row in steps:
-        mean, median = row["mean"], row["median"]
-        added = [
-            f"+{mean[p] - mean['stock']:.0f} (+{median[p] - median['stock']:.0f})".replace("+-", "−")
-            for p in ("fcfs", "vtc", "tiered-justitia", "uniboost")
-        ]
-        rows.append([str(row["running"]), str(row["waiting"]), f"{mean['stock']:.0f} ({median['stock']:.0f})", *added])
-    return rows
 
 
 def _draw(measured: Measured, path: Path) -> None:

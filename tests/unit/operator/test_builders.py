@@ -10,18 +10,20 @@ from justitia_api.pool import ServingPool
 from justitia_operator.arguments import refused_argument
 from justitia_operator.builders import build_children
 from justitia_operator.compare import covers, needs_apply, sealed
+from justitia_operator.credentials import make_credentials
 from justitia_operator.objects import Json, Kind
 from justitia_operator.pods import build_engine_container
 from justitia_operator.snapshot import Installation
 from support.resources import PEPPER, pool
 
 INSTALLATION = Installation("justitia-system", "scheduler:1", PEPPER, "/var/models", "monitoring")
+CREDENTIALS = make_credentials(PEPPER, "uid", 0)
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 
 
 def children(**spec: Any) -> dict[Kind, Json]:
     parsed = ServingPool.model_validate(pool(**spec))
-    return build_children(parsed, CONFIG, KeyTable(pepper=PEPPER), INSTALLATION)
+    return build_children(parsed, CONFIG, KeyTable(pepper=PEPPER), CREDENTIALS, INSTALLATION)
 
 
 def pod(**spec: Any) -> Json:
@@ -40,6 +42,8 @@ def test_the_scheduler_starts_first_and_ends_last() -> None:
         "JUSTITIA_HOST": "0.0.0.0",
         "JUSTITIA_PORT": "8000",
         "JUSTITIA_ADMIN_PORT": "8002",
+        "JUSTITIA_CONTROL_PORT": "8003",
+        "JUSTITIA_CONTROL_FOLDER": "/etc/justitia/keys",
     }
 
 
@@ -237,12 +241,16 @@ def test_the_service_leads_to_the_scheduler_of_the_pools_pods() -> None:
     assert service["selector"].items() <= template["metadata"]["labels"].items()
 
 
-def test_the_admin_port_is_for_the_operator_and_the_metrics_alone() -> None:
-    (public, admin) = children()[Kind.NETWORK_POLICY]["spec"]["ingress"]
+def test_the_control_port_is_for_the_operator_and_the_admin_port_for_metrics_too() -> None:
+    def namespaces(rule: Json) -> list[str]:
+        return [peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in rule["from"]]
+
+    (public, control, admin) = children()[Kind.NETWORK_POLICY]["spec"]["ingress"]
     assert public == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    assert control["ports"] == [{"protocol": "TCP", "port": 8003}]
+    assert namespaces(control) == ["justitia-system"]
     assert admin["ports"] == [{"protocol": "TCP", "port": 8002}]
-    labels = [peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in admin["from"]]
-    assert labels == ["justitia-system", "monitoring"]
+    assert namespaces(admin) == ["justitia-system", "monitoring"]
 
 
 @pytest.mark.parametrize(

@@ -268,11 +268,11 @@ def test_a_key_of_two_tenants_stays_the_older_ones() -> None:
     assert [entry.tenant for entry in keys(snapshot).keys] == ["alice"]
 
 
-def test_a_rotated_key_replaces_the_old_one_without_a_new_configuration() -> None:
+def test_a_rotated_key_replaces_the_old_one_and_is_a_new_generation() -> None:
     before = settled(small_world())
     after = settled(put(before, key(token="another-token-of-sufficient-length")))
     assert [e.digest for e in keys(after).keys] == [key_digest(PEPPER, b"another-token-of-sufficient-length")]
-    assert config(after) == config(before)
+    assert config(after).generation == keys(after).generation == config(before).generation + 1
 
 
 def test_a_refused_engine_argument_withholds_the_deployment_and_nothing_else() -> None:

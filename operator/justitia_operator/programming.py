@@ -1,0 +1,97 @@
+"""Which pods are to be told a pool's documents, and what their reports say of it. The documents are in ConfigMap and
+Secret as well, which a kubelet brings to the pod within minutes; telling takes less than a second.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.config import KeyTable, PoolConfig, PoolDocuments
+from justitia_api.pool import ServingPool
+from justitia_operator.objects import Json, Kind, Push, Ref, ref_of
+from justitia_operator.pods import SCHEDULER_CONTAINER
+from justitia_operator.snapshot import Snapshot
+from justitia_operator.status import Verdict
+
+MOST_NAMED = 3
+"""Pods in a message."""
+
+
+@dataclass(frozen=True)
+class SchedulerPod:
+    """A pod whose scheduler runs: in which container, and at which address."""
+
+    ref: Ref
+    instance: str
+    address: str
+
+
+def scheduler_pods(world: Snapshot, pool: Ref) -> list[SchedulerPod]:
+    """A pool's, those included that are being drained: they still serve what they began."""
+    pods = (world.objects[ref] for ref in world.objects.referrers(pool, Kind.POD))
+    return [found for pod in pods if (found := _scheduler_pod(pod)) is not None]
+
+
+def _scheduler_pod(pod: Json) -> SchedulerPod | None:
+    status = pod.get("status") or {}
+    for container in status.get("initContainerStatuses") or ():
+        running = container["name"] == SCHEDULER_CONTAINER and "running" in (container.get("state") or {})
+        if running and container.get("started") and status.get("podIP"):
+            return SchedulerPod(ref_of(pod), container.get("containerID", ""), status["podIP"])
+    return None
+
+
+def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:
+    """To each pod that was not told this generation yet. One that did not take it is told again when it is asked."""
+    documents = b""
+    for pod in scheduler_pods(world, Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)):
+        report = world.reports.get(pod.ref)
+        if report is None or (report.instance, report.told) != (pod.instance, config.generation):
+            documents = (
+                documents or PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
+            )
+            yield Push(pod.ref, pod.instance, pod.address, pool.metadata.uid, config.generation, documents)
+
+
+def programmed_verdict(world: Snapshot, pods: Sequence[SchedulerPod], generation: int) -> Verdict:
+    """The condition Programmed."""
+    if not pods:
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a scheduler yet")
+    silent, behind = [], []
+    for pod in pods:
+        report = world.reports.get(pod.ref)
+        if report is None or report.instance != pod.instance:
+            behind.append(f"{pod.ref.name} was not asked yet")
+        elif report.generation is None:
+            silent.append(f"{pod.ref.name}: {report.problem}")
+        elif report.generation < generation:
+            behind.append(f"{pod.ref.name} has {report.generation}")
+    if silent:
+        message = (
+            f"{len(silent)} of {len(pods)} pods do not answer the operator, and take configuration {generation} from "
+            f"their volumes instead, within minutes; check network policies: {_some(silent)}"
+        )
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.NOT_REACHABLE, message)
+    if behind:
+        message = f"configuration {generation} is not in force everywhere: {_some(behind)}"
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.OUTDATED, message)
+    message = f"configuration {generation} is in force in every pod"
+    return Verdict(ConditionType.PROGRAMMED, True, Reason.PROGRAMMED, message)
+
+
+def policy_verdict(world: Snapshot, pods: Sequence[SchedulerPod]) -> Verdict | None:
+    """The condition PolicyInForce: the worst of the pods'. None where no pod has one."""
+    told = [(pod, report.policy) for pod in pods if (report := world.reports.get(pod.ref)) and report.policy]
+    if not told:
+        return None
+    pod, condition = min(told, key=lambda each: ("False", "Unknown", "True").index(each[1].status))
+    if condition.status == "True":
+        message = "every engine orders by its configuration"
+        return Verdict(ConditionType.POLICY_IN_FORCE, True, Reason.CONFIGURED, message)
+    message = f"{pod.ref.name}: {condition.message}"
+    return Verdict(ConditionType.POLICY_IN_FORCE, False, Reason(condition.reason), message)
+
+
+def _some(named: Sequence[str]) -> str:
+    more = f", and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return "; ".join(named[:MOST_NAMED]) + more

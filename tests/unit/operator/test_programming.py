@@ -1,0 +1,141 @@
+"""Which pods are told a pool's documents, and what the conditions say of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from justitia_api.conditions import Condition
+from justitia_api.config import PoolDocuments
+from justitia_operator.objects import Json, Kind, Push, Ref
+from justitia_operator.reconcile import reconcile
+from justitia_operator.snapshot import Report, Snapshot
+from support.resources import NOW, put, settled, small_world, tenant
+
+POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
+POD = Ref(Kind.POD, "apps", "justitia-shared-1")
+
+
+def pod(
+    name: str = POD.name, *, instance: str = "containerd://one", address: str = "10.0.0.7", state: str = "running"
+) -> Json:
+    container = {"name": "scheduler", "state": {state: {}}, "started": state == "running", "containerID": instance}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "apps", "uid": name, "labels": {"justitia.dev/pool": "shared"}},
+        "status": {"podIP": address, "initContainerStatuses": [container]},
+    }
+
+
+def serving(*pods: Json) -> Snapshot:
+    snapshot = settled(small_world())
+    for each in pods or (pod(),):
+        snapshot = put(snapshot, each)
+    return snapshot
+
+
+def told(snapshot: Snapshot, **reports: Report) -> Snapshot:
+    return replace(snapshot, reports={Ref(Kind.POD, "apps", name.replace("_", "-")): r for name, r in reports.items()})
+
+
+def pushed(snapshot: Snapshot) -> tuple[Push, ...]:
+    return reconcile(snapshot, POOL, NOW).pushes
+
+
+def condition(snapshot: Snapshot, type_: str) -> tuple[str, str, str] | None:
+    (patch,) = reconcile(put(snapshot, snapshot.objects[POOL] | {"status": {}}), POOL, NOW).statuses
+    found = [c for c in patch.status["conditions"] if c["type"] == type_]
+    return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else None
+
+
+def report(generation: int | None, *, instance: str = "containerd://one", told: int = 1, problem: str = "") -> Report:
+    return Report(instance, told, generation, problem)
+
+
+def test_a_pod_that_nothing_is_known_of_is_told_all_it_runs_by() -> None:
+    (push,) = pushed(serving())
+    assert (push.pod, push.address, push.instance, push.generation) == (POD, "10.0.0.7", "containerd://one", 1)
+    documents = PoolDocuments.model_validate_json(push.documents)
+    assert documents.configuration.generation == documents.keys.generation == 1
+    assert [entry.tenant for entry in documents.keys.keys] == ["alice"]
+    assert documents.keys.keys[0].digest not in repr(push)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [report(None, instance="containerd://before"), report(1, instance="containerd://before"), report(0, told=0)],
+    ids=["silent before it was started again", "told before it was started again", "told an earlier generation"],
+)
+def test_a_pod_is_told_again_when_it_was_started_again_or_the_generation_is_new(known: Report) -> None:
+    assert pushed(told(serving(), justitia_shared_1=known))
+
+
+@pytest.mark.parametrize("known", [report(1), report(None, problem="refused"), report(7)])
+def test_a_pod_that_was_told_is_left_alone_whatever_it_answered(known: Report) -> None:
+    """Who did not answer is asked from time to time, and told then."""
+    assert not pushed(told(serving(), justitia_shared_1=known))
+
+
+@pytest.mark.parametrize("state", ["waiting", "terminated"])
+def test_a_pod_whose_scheduler_does_not_run_is_not_told(state: str) -> None:
+    assert not pushed(serving(pod(state=state)))
+
+
+def test_a_key_that_is_taken_away_is_a_new_generation() -> None:
+    before = settled(small_world())
+    without = settled(put(before, tenant(apiKeys=[])))
+    (push,) = pushed(put(without, pod()))
+    documents = PoolDocuments.model_validate_json(push.documents)
+    assert (documents.keys.keys, documents.keys.generation, documents.configuration.generation) == ((), 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("known", "status", "reason", "says"),
+    [
+        ({}, "False", "Outdated", "not asked yet"),
+        ({"justitia_shared_1": report(1)}, "True", "Programmed", "configuration 1"),
+        ({"justitia_shared_1": report(0)}, "False", "Outdated", "justitia-shared-1 has 0"),
+        ({"justitia_shared_1": report(None, problem="refused")}, "False", "NotReachable", "justitia-shared-1: refused"),
+    ],
+)
+def test_programmed_says_where_the_generation_is_not_in_force(
+    known: dict[str, Report], status: str, reason: str, says: str
+) -> None:
+    found = condition(told(serving(), **known), "Programmed")
+    assert found is not None
+    assert found[:2] == (status, reason)
+    assert says in found[2]
+
+
+def test_without_pods_nothing_is_programmed() -> None:
+    found = condition(settled(small_world()), "Programmed")
+    assert found is not None
+    assert found[:2] == ("False", "NoPods")
+
+
+def test_many_silent_pods_are_counted_and_some_named() -> None:
+    names = [f"justitia-shared-{i}" for i in range(9)]
+    reports = {name.replace("-", "_"): report(None, problem="away") for name in names}
+    found = condition(told(serving(*map(pod, names)), **reports), "Programmed")
+    assert found is not None
+    assert "9 of 9" in found[2]
+    assert "and 6 more" in found[2]
+
+
+def test_the_worst_of_the_pods_policies_is_the_pools() -> None:
+    def policy(status: str, reason: str) -> Condition:
+        return Condition.model_validate(
+            {"type": "PolicyInForce", "status": status, "reason": reason, "message": f"it is {status}"}
+            | {"observedGeneration": 1, "lastTransitionTime": NOW}
+        )
+
+    good = replace(report(1), policy=policy("True", "Configured"))
+    bad = replace(report(1), policy=policy("False", "PolicyFailed"))
+    both = serving(pod("justitia-shared-1"), pod("justitia-shared-2"))
+    assert condition(told(both, justitia_shared_1=good, justitia_shared_2=bad), "PolicyInForce") == (
+        ("False", "PolicyFailed", "justitia-shared-2: it is False")
+    )
+    found = condition(told(both, justitia_shared_1=good, justitia_shared_2=good), "PolicyInForce")
+    assert found is not None
+    assert found[:2] == ("True", "Configured")
+    assert condition(told(both, justitia_shared_1=report(1)), "PolicyInForce") is None
