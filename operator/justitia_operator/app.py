@@ -12,13 +12,16 @@ from typing import Any
 import aiohttp
 import kopf
 import structlog
+from aiohttp import web
 
 from justitia_operator.control import Control
 from justitia_operator.controller import Controller
 from justitia_operator.handlers import CLUSTER_KINDS, build_registry, build_settings
+from justitia_operator.health import build_health, serving
 from justitia_operator.installation import ensure_pepper
 from justitia_operator.kube import Unavailable, connect
 from justitia_operator.lease import Lease
+from justitia_operator.metrics import Metrics
 from justitia_operator.objects import Kind, Ref
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.settings import Settings
@@ -48,11 +51,14 @@ async def run(settings: Settings) -> None:
         loop = asyncio.get_running_loop()
         queue: KeyedQueue[Ref] = KeyedQueue(loop.call_later)
         control = Control(session, pepper, _now)
-        controller = Controller(kube, control, store, queue, clock=_now, key_namespace=settings.namespace)
+        metrics = Metrics()
+        controller = Controller(
+            kube, control, store, queue, clock=_now, key_namespace=settings.namespace, metrics=metrics
+        )
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, loop.time)
         try:
-            await _watch_and_work(controller, lease, settings)
+            await _watch_and_work(controller, lease, settings, metrics)
         finally:
             await lease.release()
             log.info("stopped")
@@ -62,13 +68,17 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _watch_and_work(controller: Controller, lease: Lease, settings: Settings) -> None:
+async def _watch_and_work(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics) -> None:
     """Watches at once, so that a standby knows the cluster when it comes to lead, and works once it leads."""
     stop, watching = asyncio.Event(), [asyncio.Event(), asyncio.Event()]
-    cluster = _informer(controller, CLUSTER_KINDS, stop, watching[0], endpoint=settings.liveness_endpoint)
+    cluster = _informer(controller, CLUSTER_KINDS, stop, watching[0])
     secrets_ = _informer(controller, (Kind.SECRET,), stop, watching[1], namespace=settings.namespace)
     watchers = [asyncio.create_task(informer) for informer in (cluster, secrets_)]
-    others = [asyncio.create_task(task) for task in (_lead(controller, lease, settings), _signals(stop, watching))]
+    leading = _lead(controller, lease, settings, metrics)
+    others = [asyncio.create_task(task) for task in (leading, _signals(stop, watching))]
+    if settings.http_port is not None:
+        health = build_health(lambda: all(each.is_set() for each in watching), metrics.registry)
+        others.append(asyncio.create_task(_answer(health, settings.http_port)))
     try:
         done, _ = await asyncio.wait([*watchers, *others], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -80,8 +90,14 @@ async def _watch_and_work(controller: Controller, lease: Lease, settings: Settin
         await asyncio.gather(*watchers, *others, return_exceptions=True)
 
 
-async def _lead(controller: Controller, lease: Lease, settings: Settings) -> None:
+async def _answer(app: web.Application, port: int) -> None:
+    async with serving(app, port):
+        await asyncio.Event().wait()
+
+
+async def _lead(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics) -> None:
     await lease.acquire()
+    metrics.leading.set(1)
     log.info("leading")
     await controller.resync()
     endless = [lease.keep(), _resync(controller, settings.resync_seconds), _ask_pods(controller)]
@@ -104,7 +120,6 @@ def _informer(
     ready: asyncio.Event,
     *,
     namespace: str | None = None,
-    endpoint: str | None = None,
 ) -> Coroutine[Any, Any, None]:
     return kopf.operator(
         registry=build_registry(controller, kinds),
@@ -112,7 +127,6 @@ def _informer(
         standalone=True,
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace else [],
-        liveness_endpoint=endpoint,
         stop_flag=stop,
         ready_flag=ready,
     )

@@ -8,6 +8,7 @@ import structlog
 
 from justitia_operator.control import Control
 from justitia_operator.kube import Kube, Rejected, Unavailable
+from justitia_operator.metrics import Fault, Metrics
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     MANAGED_BY_LABEL,
@@ -21,7 +22,7 @@ from justitia_operator.objects import (
     Ref,
     ref_of,
 )
-from justitia_operator.programming import scheduler_pods
+from justitia_operator.programming import pods_behind, scheduler_pods
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import affected, reconcile
 from justitia_operator.snapshot import Report
@@ -44,6 +45,7 @@ class Controller:
         *,
         clock: Callable[[], datetime],
         key_namespace: str,
+        metrics: Metrics,
     ) -> None:
         self._kube = kube
         self._control = control
@@ -51,6 +53,9 @@ class Controller:
         self._queue = queue
         self._clock = clock
         self._key_namespace = key_namespace
+        self._metrics = metrics
+        metrics.queued.set_function(lambda: len(queue))
+        metrics.pods_behind.set_function(lambda: pods_behind(store.snapshot()))
 
     def seen(self, obj: Json) -> None:
         """An object exists as given."""
@@ -83,9 +88,11 @@ class Controller:
         while True:
             ref = await self._queue.get()
             try:
-                await self._carry_out(reconcile(self._store.snapshot(), ref, self._clock()))
+                with self._metrics.reconcile_seconds.labels(ref.kind).time():
+                    await self._carry_out(reconcile(self._store.snapshot(), ref, self._clock()))
             except Unavailable as error:
                 delay = self._queue.failed(ref)
+                self._fault(ref, Fault.UNAVAILABLE)
                 log.warning("not reconciled", object=str(ref), error=str(error), retry_seconds=delay)
             else:
                 self._queue.succeeded(ref)
@@ -114,6 +121,7 @@ class Controller:
         report = await self._control.tell(push)
         self._heard(push.pod, report)
         if report.generation is None:
+            self._fault(push.pod, Fault.POD_NOT_REACHED)
             log.warning("pod not told", object=str(push.pod), generation=push.generation, problem=report.problem)
         else:
             log.info("pod told", object=str(push.pod), generation=report.generation)
@@ -127,10 +135,12 @@ class Controller:
             await self._apply(obj)
         for ref in plan.deletes:
             await self._kube.delete(ref)
+            self._wrote("delete", ref)
             log.info("deleted", object=str(ref))
         await asyncio.gather(*(self._tell(push) for push in plan.pushes))
         for patch in plan.statuses:
             answer = await self._kube.apply_status(patch)
+            self._wrote("status", patch.ref)
             if answer is not None:
                 self.seen(answer)
         for note in plan.events:
@@ -147,8 +157,10 @@ class Controller:
         except Rejected as error:
             self._store.reject(ref, obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION], str(error))
             self._enqueue(affected(self._store.snapshot(), ref))
+            self._fault(ref, Fault.REJECTED)
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return
+        self._wrote("apply", ref)
         self.seen(answer)
         if version_of(answer) != before:
             log.info("applied", object=str(ref), version=version_of(answer))
@@ -158,6 +170,12 @@ class Controller:
         self._store.replace(
             listed, version, lambda ref: ref.kind is kind and (not namespace or ref.namespace == namespace)
         )
+
+    def _wrote(self, verb: str, ref: Ref) -> None:
+        self._metrics.writes.labels(verb, ref.kind).inc()
+
+    def _fault(self, ref: Ref, fault: Fault) -> None:
+        self._metrics.faults.labels(ref.kind, fault).inc()
 
     def _enqueue(self, refs: frozenset[Ref]) -> None:
         for ref in refs:

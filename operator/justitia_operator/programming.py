@@ -79,6 +79,18 @@ def programmed_verdict(world: Snapshot, pods: Sequence[SchedulerPod], generation
     return Verdict(ConditionType.PROGRAMMED, True, Reason.PROGRAMMED, message)
 
 
+def pods_behind(world: Snapshot) -> int:
+    """Pods of all pools that have not said that their pool's latest configuration is in force."""
+    behind = 0
+    for obj in world.of(Kind.SERVING_POOL):
+        latest = (obj.get("status") or {}).get("configurationGeneration", 0)
+        for pod in scheduler_pods(world, ref_of(obj)):
+            report = world.reports.get(pod.ref)
+            current = report is not None and report.instance == pod.instance and (report.generation or 0) >= latest
+            behind += not current
+    return behind
+
+
 def policy_verdict(world: Snapshot, pods: Sequence[SchedulerPod]) -> Verdict | None:
     """The condition PolicyInForce: the worst of the pods'. None where no pod has one."""
     told = [(pod, report.policy) for pod in pods if (report := world.reports.get(pod.ref)) and report.policy]

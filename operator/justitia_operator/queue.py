@@ -20,6 +20,10 @@ class KeyedQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._call_later = call_later
 
+    def __len__(self) -> int:
+        """Keys that wait."""
+        return len(self._dirty)
+
     def add(self, key: K) -> None:
         if key in self._dirty:
             return

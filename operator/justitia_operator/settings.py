@@ -26,5 +26,7 @@ class Settings(BaseSettings):
         default=300, description="How often everything is listed anew, and what is not watched is applied anew"
     )
     workers: Annotated[int, Field(ge=1, le=64)] = 4
-    liveness_endpoint: str | None = Field(default=None, description="For example http://0.0.0.0:8080/healthz")
+    http_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None, description="Where /healthz, /readyz and /metrics answer; nowhere without it"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

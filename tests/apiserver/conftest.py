@@ -1,12 +1,14 @@
 """A real API server for the session, with the project's resource definitions, and a namespace for each test."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import ControlPlane, free_ports
+from support.kubectl import Kubectl, OperatorProcess
+from support.stage import SYSTEM, Stage
 
 CRDS = Path(__file__).parents[2] / "crds"
 _numbers = itertools.count(1)
@@ -34,3 +36,46 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.kubectl("create", "namespace", name)
     yield name
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane) -> Kubectl:
+    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+
+
+@pytest.fixture(scope="module")
+def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], OperatorProcess]]:
+    """Starts operators; all are ended with the module."""
+    if not kubectl.exists("namespace", SYSTEM):
+        kubectl("create", "namespace", SYSTEM)
+    started: list[OperatorProcess] = []
+
+    def begin() -> OperatorProcess:
+        log = tmp_path_factory.mktemp("operator") / "log"
+        started.append(OperatorProcess(kubectl.kubeconfig, SYSTEM, log))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def operator(start: Callable[[], OperatorProcess]) -> OperatorProcess:
+    process = start()
+    process.wait_until_working()
+    return process
+
+
+@pytest.fixture
+def free_port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture
+def stage(kubectl: Kubectl, namespace: str, operator: OperatorProcess) -> Iterator[Stage]:
+    stage = Stage(kubectl, namespace)
+    stage.set()
+    stage.settle()
+    yield stage
+    kubectl("delete", "tenant", stage.tenant, "--ignore-not-found", "--wait=false")

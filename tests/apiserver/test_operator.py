@@ -7,136 +7,17 @@ into the pod's status what a kubelet would have written. Everything else is what
 import base64
 import json
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-from cluster.control_plane import ControlPlane, free_ports
 from justitia_api.config import KeyTable, PoolConfig, key_digest
 from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
+from support.stage import SYSTEM, Stage
 
-SYSTEM = "justitia-system"
-TOKEN = "example-only-token-0123456789abcdef"
 CHILD_KINDS = ("serviceaccount", "configmap", "secret", "service", "deployment", "poddisruptionbudget", "networkpolicy")
-
-
-@pytest.fixture(scope="module")
-def kubectl(control_plane: ControlPlane) -> Kubectl:
-    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
-
-
-@pytest.fixture(scope="module")
-def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], OperatorProcess]]:
-    """Starts operators; all are ended with the module."""
-    if not kubectl.exists("namespace", SYSTEM):
-        kubectl("create", "namespace", SYSTEM)
-    started: list[OperatorProcess] = []
-
-    def begin() -> OperatorProcess:
-        log = tmp_path_factory.mktemp("operator") / "log"
-        started.append(OperatorProcess(kubectl.kubeconfig, SYSTEM, log))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        process.kill()
-
-
-@pytest.fixture(scope="module")
-def operator(start: Callable[[], OperatorProcess]) -> OperatorProcess:
-    process = start()
-    process.wait_until_working()
-    return process
-
-
-@pytest.fixture
-def free_port() -> int:
-    return free_ports(1)[0]
-
-
-class Stage:
-    """A namespace with a tenant, its key, a pool and an application, named after the namespace."""
-
-    def __init__(self, kubectl: Kubectl, namespace: str) -> None:
-        self.kubectl, self.namespace, self.tenant = kubectl, namespace, f"tenant-{namespace}"
-
-    def key(self, token: str = "") -> Json:
-        token = token or f"{TOKEN}-{self.namespace}"
-        metadata = {"name": self.tenant, "namespace": SYSTEM}
-        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": token}}
-
-    def tenant_object(self, **spec: object) -> Json:
-        given = {"namespaces": {"names": [self.namespace]}, "apiKeys": [{"secretRef": {"name": self.tenant}}]} | spec
-        return self._object("Tenant", self.tenant, given)
-
-    def pool(self, **spec: object) -> Json:
-        return self._object("ServingPool", "shared", {"model": {"uri": "hf://acme/model", "name": "m"}} | spec)
-
-    def application(self, name: str = "chat", **spec: object) -> Json:
-        given = {"tenantRef": {"name": self.tenant}} | ({} if "pool" in spec else {"poolRef": {"name": "shared"}})
-        return self._object("LLMApplication", name, given | spec)
-
-    def _object(self, kind: str, name: str, spec: Json) -> Json:
-        where = {} if kind == "Tenant" else {"namespace": self.namespace}
-        return {
-            "apiVersion": "justitia.dev/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": name, **where},
-            "spec": spec,
-        }
-
-    def set(self, **changes: Json) -> None:
-        """Everything applied, with changed specs for tenant, pool, application."""
-        self.kubectl.apply(
-            self.key(),
-            self.tenant_object(**changes.get("tenant", {})),
-            self.pool(**changes.get("pool", {})),
-            self.application(**changes.get("application", {})),
-        )
-
-    def child(self, kind: str, pool: str = "shared") -> Json:
-        return self.kubectl.get(kind, f"justitia-{pool}", self.namespace)
-
-    def config(self, pool: str = "shared") -> PoolConfig:
-        return PoolConfig.model_validate_json(self.child("configmap", pool)["data"]["pool.json"])
-
-    def keys(self) -> KeyTable:
-        return KeyTable.model_validate_json(base64.b64decode(self.child("secret")["data"]["keys.json"]))
-
-    def condition(self, what: str, name: str, type_: str) -> tuple[str, str]:
-        return self.kubectl.condition(what, name, "" if what == "tn" else self.namespace, type_)
-
-    def versions(self) -> dict[str, str]:
-        return self.kubectl.versions(self.namespace, self.tenant)
-
-    def settle(self) -> None:
-        """Waits until the pool's status tells of its configuration with the application."""
-        eventually(lambda: self.kubectl.get("spool", "shared", self.namespace)["status"]["applications"] == 1)
-        eventually(lambda: self.condition("llmapp", "chat", "Accepted") == ("True", "Accepted"))
-
-    def act_as_kubelet(self) -> None:
-        """Reports the pool's pods as ready, which is the missing kubelet's part."""
-        for name in self.pods():
-            self.report(name, phase="Running", conditions=[{"type": "Ready", "status": "True"}])
-
-    def pods(self) -> list[str]:
-        """Names of the pool's pods, once there are some."""
-        command = ("-n", self.namespace, "get", "pods", "-l", "justitia.dev/pool=shared", "-o", "name")
-        return [name.removeprefix("pod/") for name in eventually(lambda: self.kubectl(*command).split())]
-
-    def report(self, pod: str, **status: object) -> None:
-        self.kubectl.patch("pod", pod, self.namespace, {"status": status}, "--subresource=status")
-
-
-@pytest.fixture
-def stage(kubectl: Kubectl, namespace: str, operator: OperatorProcess) -> Iterator[Stage]:
-    stage = Stage(kubectl, namespace)
-    stage.set()
-    stage.settle()
-    yield stage
-    kubectl("delete", "tenant", stage.tenant, "--ignore-not-found", "--wait=false")
 
 
 def pepper(kubectl: Kubectl) -> str:
@@ -402,15 +283,18 @@ def test_a_namespace_is_allowed_once_it_has_the_label(stage: Stage) -> None:
     eventually(lambda: stage.condition("llmapp", "chat", "Accepted") == ("True", "Accepted"))
 
 
-def test_a_standby_tells_that_it_is_alive(
+def test_a_standby_is_ready_and_tells_what_it_does(
     kubectl: Kubectl, operator: OperatorProcess, tmp_path: Path, free_port: int
 ) -> None:
-    url = f"http://127.0.0.1:{free_port}/healthz"
-    standby = OperatorProcess(kubectl.kubeconfig, SYSTEM, tmp_path / "log", JUSTITIA_LIVENESS_ENDPOINT=url)
+    def answer(path: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{free_port}{path}", timeout=5) as response:
+            return str(response.read().decode())
+
+    standby = OperatorProcess(kubectl.kubeconfig, SYSTEM, tmp_path / "log", JUSTITIA_HTTP_PORT=str(free_port))
     try:
-        eventually(lambda: standby.entries("watching"))
-        with eventually(lambda: urllib.request.urlopen(url, timeout=5)) as response:
-            assert response.status == 200
+        assert eventually(lambda: json.loads(answer("/readyz"))) == {"watching": True}
+        assert json.loads(answer("/healthz")) == {"status": "ok"}
+        assert "justitia_operator_leading 0.0" in answer("/metrics")
     finally:
         standby.kill()
 

@@ -1,0 +1,45 @@
+"""Prometheus metrics of the operator. Labels are kinds and closed sets, never names of objects."""
+
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Fault(StrEnum):
+    """What kept a plan from being carried out."""
+
+    UNAVAILABLE = "Unavailable"
+    """The API server did not answer, or something passing stood in the way: tried again."""
+    REJECTED = "Rejected"
+    """The API server refused an object: told in a condition, and left until something changes."""
+    POD_NOT_REACHED = "PodNotReached"
+    """A pod did not take its configuration from the operator."""
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        ProcessCollector(registry=r)
+        self.reconcile_seconds = Histogram(
+            "justitia_operator_reconcile_seconds",
+            "From the decision about a resource to the end of its writes",
+            ("kind",),
+            buckets=_SECONDS,
+            registry=r,
+        )
+        self.faults = Counter(
+            "justitia_operator_faults", "What kept a plan from being carried out", ("kind", "fault"), registry=r
+        )
+        self.writes = Counter(
+            "justitia_operator_api_writes", "Objects written to the API server", ("verb", "kind"), registry=r
+        )
+        self.queued = Gauge("justitia_operator_queued", "Resources that wait to be reconciled", registry=r)
+        self.pods_behind = Gauge(
+            "justitia_operator_pods_behind",
+            "Pods that have not said that the latest configuration is in force",
+            registry=r,
+        )
+        self.leading = Gauge("justitia_operator_leading", "1 while this operator holds the Lease", registry=r)
