@@ -31,6 +31,8 @@ from justitia_api.resource import (
     rules,
 )
 
+REPLICAS_CROSSED = "minimumReplicas must not be greater than maximumReplicas"
+
 
 class Tier(Document):
     """A class of tenants with one weight."""
@@ -169,14 +171,53 @@ SCHEDULING_RULES = rules(
 """A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""
 
 
+class Autoscaling(Document):
+    """A HorizontalPodAutoscaler for the pool's number of engines, by how many requests wait."""
+
+    minimum_replicas: Annotated[int, Field(ge=1, le=1000, description="Fewest engines.")] = 1
+    maximum_replicas: Annotated[int, Field(ge=1, le=1000, description="Most engines, at least minimumReplicas.")]
+    queued_requests: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100_000,
+            description="Waiting requests for each engine, on average, beyond which another engine is added.",
+        ),
+    ] = 10
+    stabilization_seconds: Annotated[
+        int,
+        Field(ge=0, le=3600, description="How long fewer engines must have been enough before one is taken away."),
+    ] = 300
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Autoscaling":
+        if self.minimum_replicas > self.maximum_replicas:
+            raise ValueError(REPLICAS_CROSSED)
+        return self
+
+
 class ServingPoolSpec(Document):
     """What is served, by how many engines, in which order."""
 
     model: Annotated[Model, Field(description="The model that the pool serves.")]
     engine: Annotated[Engine, Field(description="How one engine runs.")] = Engine()
     replicas: Annotated[
-        int, Field(ge=1, le=1000, description="Number of engines. With more than one, each shares by itself.")
+        int,
+        Field(
+            ge=1,
+            le=1000,
+            description="Number of engines. With more than one, each shares by itself. With autoscaling, leave it "
+            "unset: the autoscaler writes it.",
+        ),
     ] = 1
+    autoscaling: Annotated[
+        Autoscaling | None,
+        Field(
+            json_schema_extra=rules(("self.minimumReplicas <= self.maximumReplicas", REPLICAS_CROSSED)),
+            description="Lets the number of engines follow the waiting requests. The cluster must serve the pods' "
+            "metric justitia_queued_requests under custom.metrics.k8s.io, for example by prometheus-adapter.",
+        ),
+    ] = None
     scheduling: Annotated[
         Scheduling,
         Field(json_schema_extra=SCHEDULING_RULES, description="How service is shared and ordered."),

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from justitia_api.application import LLMApplication
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_api.pool import ServingPool
+from justitia_api.pool import Autoscaling, ServingPool
 from justitia_api.resource import API_VERSION
 from justitia_api.wire import (
     ADMIN_PORT,
@@ -24,6 +24,7 @@ from justitia_operator.pods import ENGINE_CONTAINER, build_pod
 from justitia_operator.snapshot import Installation
 
 SERVICE_PORT = 80
+QUEUE_METRIC = "justitia_queued_requests"
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SCHEDULING_SECONDS = 600
 """What a new pod may take until its engine starts: a place, images. Beyond that and the model's time a rollout is told
@@ -34,7 +35,7 @@ def build_children(
     pool: ServingPool, config: PoolConfig, keys: KeyTable, credentials: Credentials, installation: Installation
 ) -> dict[Kind, Json]:
     """All objects of a pool, sealed, in the order in which they are to be applied."""
-    return {
+    children = {
         Kind.SERVICE_ACCOUNT: build_service_account(pool),
         Kind.CONFIG_MAP: build_config_map(pool, config),
         Kind.SECRET: build_key_secret(pool, keys, credentials),
@@ -43,6 +44,9 @@ def build_children(
         Kind.POD_DISRUPTION_BUDGET: build_disruption_budget(pool),
         Kind.NETWORK_POLICY: build_network_policy(pool, installation),
     }
+    if pool.spec.autoscaling is not None:
+        children[Kind.HORIZONTAL_POD_AUTOSCALER] = build_autoscaler(pool, pool.spec.autoscaling)
+    return children
 
 
 def build_service_account(pool: ServingPool) -> Json:
@@ -127,6 +131,23 @@ def build_deployment(pool: ServingPool, installation: Installation) -> Json:
         },
     }
     return _child(pool, Kind.DEPLOYMENT, {"spec": spec})
+
+
+def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
+    """It writes the pool's own `scale`, from which the Deployment follows: one writer for each field."""
+    waiting = {"type": "AverageValue", "averageValue": str(autoscaling.queued_requests)}
+    spec = {
+        "scaleTargetRef": {
+            "apiVersion": API_VERSION,
+            "kind": str(Kind.SERVING_POOL),
+            "name": pool.metadata.name,
+        },
+        "minReplicas": autoscaling.minimum_replicas,
+        "maxReplicas": autoscaling.maximum_replicas,
+        "metrics": [{"type": "Pods", "pods": {"metric": {"name": QUEUE_METRIC}, "target": waiting}}],
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": autoscaling.stabilization_seconds}},
+    }
+    return _child(pool, Kind.HORIZONTAL_POD_AUTOSCALER, {"spec": spec})
 
 
 def build_inline_pool(application: LLMApplication, spec: Json) -> Json:

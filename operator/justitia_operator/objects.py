@@ -27,6 +27,7 @@ class Kind(StrEnum):
     DEPLOYMENT = "Deployment"
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
     NETWORK_POLICY = "NetworkPolicy"
+    HORIZONTAL_POD_AUTOSCALER = "HorizontalPodAutoscaler"
     POD = "Pod"
     EVENT = "Event"
     LEASE = "Lease"
@@ -56,6 +57,7 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.DEPLOYMENT: ("apps/v1", "deployments"),
     Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
     Kind.NETWORK_POLICY: ("networking.k8s.io/v1", "networkpolicies"),
+    Kind.HORIZONTAL_POD_AUTOSCALER: ("autoscaling/v2", "horizontalpodautoscalers"),
     Kind.POD: ("v1", "pods"),
     Kind.EVENT: ("events.k8s.io/v1", "events"),
     Kind.LEASE: ("coordination.k8s.io/v1", "leases"),
@@ -70,6 +72,7 @@ CHILD_KINDS = (
     Kind.DEPLOYMENT,
     Kind.POD_DISRUPTION_BUDGET,
     Kind.NETWORK_POLICY,
+    Kind.HORIZONTAL_POD_AUTOSCALER,
 )
 
 WATCHED_KINDS = (*CHILD_KINDS, Kind.POD)

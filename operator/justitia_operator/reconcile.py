@@ -4,7 +4,7 @@ A plan is empty when the cluster is as it should be. A user's mistake becomes a 
 leaves in place what was there before it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -195,6 +195,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         table = build_key_table(pepper, config, keys)
         credentials = make_credentials(pepper, uid, period_at(uid, now))
         children = build_children(pool, config, table, credentials, world.installation)
+        superfluous = tuple(_superfluous(world, obj, children.keys()))
         if refused is not None:
             del children[Kind.DEPLOYMENT]
         rejected = [message for child in children.values() if (message := rejection(world, child))]
@@ -202,7 +203,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
             verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
         applies = tuple(child for child in children.values() if _is_due(world, child))
         told = tuple(pushes(world, pool, config, table))
-        plan = Plan(applies=applies, deletes=tuple(_superfluous(world, obj)), pushes=told)
+        plan = Plan(applies=applies, deletes=superfluous, pushes=told)
     elif written is not None:
         config = written
     engines = observe_engines(world, pool)
@@ -261,12 +262,12 @@ def _told_verdicts(world: Snapshot, pool: Ref, generation: int) -> Iterator[Verd
         yield policy
 
 
-def _superfluous(world: Snapshot, pool: Json) -> Iterator[Ref]:
-    """What was made for the pool and is no part of it, for example under a name of an earlier version."""
+def _superfluous(world: Snapshot, pool: Json, parts: Container[Kind]) -> Iterator[Ref]:
+    """What was made for the pool and is no part of it: of a kind that is not asked for any more, or of another name."""
     part = children_name(pool["metadata"]["name"])
     for kind in CHILD_KINDS:
         for ref in world.objects.referrers(ref_of(pool), kind):
-            if ref.name != part and is_controlled_by(world.objects[ref], pool):
+            if (ref.name != part or kind not in parts) and is_controlled_by(world.objects[ref], pool):
                 yield ref
 
 

@@ -19,6 +19,7 @@ WRITTEN = (
     "deployments.apps",
     "poddisruptionbudgets.policy",
     "networkpolicies.networking.k8s.io",
+    "horizontalpodautoscalers.autoscaling",
 )
 LEASE = "leases.coordination.k8s.io"
 

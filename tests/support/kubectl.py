@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60.0
 POLL_SECONDS = 0.1
 OWN = "tenants.justitia.dev,servingpools.justitia.dev,llmapplications.justitia.dev"
-CHILDREN = "serviceaccounts,configmaps,secrets,services,deployments,poddisruptionbudgets,networkpolicies"
+CHILDREN = (
+    "serviceaccounts,configmaps,secrets,services,deployments,poddisruptionbudgets,networkpolicies,"
+    "horizontalpodautoscalers"
+)
 
 
 def eventually(check: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from justitia_api.config import BoostConfig, PolicyName, key_digest
+from justitia_api.resource import API_VERSION
 from justitia_operator.objects import Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
 from justitia_operator.snapshot import build_snapshot
@@ -466,3 +467,22 @@ def test_a_refused_inline_pool_is_the_applications_mistake() -> None:
     hash_ = own["metadata"]["annotations"]["justitia.dev/applied-hash"]
     after = settled(replace(snapshot, rejections={ref_of(own): (hash_, "422: no")}))
     assert condition(after, Kind.LLM_APPLICATION, "chat", "Accepted")[:2] == ("False", "ObjectRefused")
+
+
+def test_an_autoscaler_writes_the_pools_own_scale_and_goes_when_it_is_not_asked_for_any_more() -> None:
+    scaling = {"minimumReplicas": 2, "maximumReplicas": 7, "queuedRequests": 30, "stabilizationSeconds": 60}
+    scaled = settled(put(settled(small_world()), pool(autoscaling=scaling, replicas=4)))
+    found = child(scaled, Kind.HORIZONTAL_POD_AUTOSCALER)["spec"]
+    assert found["scaleTargetRef"] == {"apiVersion": API_VERSION, "kind": "ServingPool", "name": "shared"}
+    assert (found["minReplicas"], found["maxReplicas"]) == (2, 7)
+    (metric,) = found["metrics"]
+    assert metric["pods"]["metric"] == {"name": "justitia_queued_requests"}
+    assert metric["pods"]["target"] == {"type": "AverageValue", "averageValue": "30"}
+    assert child(scaled, Kind.DEPLOYMENT)["spec"]["replicas"] == 4
+    plan = reconcile(put(scaled, pool()), POOL, NOW)
+    assert plan.deletes == (Ref(Kind.HORIZONTAL_POD_AUTOSCALER, "apps", "justitia-shared"),)
+
+
+def test_a_deployment_that_is_withheld_is_not_taken_away() -> None:
+    running = settled(small_world())
+    assert not reconcile(put(running, pool(engine={"args": ["--port=1"]})), POOL, NOW).deletes
