@@ -7,7 +7,7 @@ import secrets
 import signal
 from collections.abc import Coroutine
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import kopf
@@ -71,8 +71,8 @@ def _now() -> datetime:
 async def _watch_and_work(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics) -> None:
     """Watches at once, so that a standby knows the cluster when it comes to lead, and works once it leads."""
     stop, watching = asyncio.Event(), [asyncio.Event(), asyncio.Event()]
-    cluster = _informer(controller, CLUSTER_KINDS, stop, watching[0])
-    secrets_ = _informer(controller, (Kind.SECRET,), stop, watching[1], namespace=settings.namespace)
+    cluster = build_informer(controller, CLUSTER_KINDS, stop, watching[0])
+    secrets_ = build_informer(controller, (Kind.SECRET,), stop, watching[1], namespace=settings.namespace)
     watchers = [asyncio.create_task(informer) for informer in (cluster, secrets_)]
     leading = _lead(controller, lease, settings, metrics)
     others = [asyncio.create_task(task) for task in (leading, _signals(stop, watching))]
@@ -113,7 +113,7 @@ async def _lead(controller: Controller, lease: Lease, settings: Settings, metric
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _informer(
+def build_informer(
     controller: Controller,
     kinds: tuple[Kind, ...],
     stop: asyncio.Event,
@@ -121,9 +121,12 @@ def _informer(
     *,
     namespace: str | None = None,
 ) -> Coroutine[Any, Any, None]:
+    """Tells the controller of objects of these kinds until `stop` is set."""
     return kopf.operator(
         registry=build_registry(controller, kinds),
         settings=build_settings(),
+        # Without one kopf looks for the user's name, and the user of a container need not have one.
+        identity=cast("Any", LEASE),
         standalone=True,
         clusterwide=namespace is None,
         namespaces=[namespace] if namespace else [],
