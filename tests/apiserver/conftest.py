@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.control_plane import ControlPlane, free_ports
+from cluster.components import free_ports
+from cluster.control_plane import ControlPlane
 from support.kubectl import Kubectl, OperatorProcess
 from support.stage import SYSTEM, Stage
 

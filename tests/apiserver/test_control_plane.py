@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.control_plane import ControlPlane, ControlPlaneError, free_ports
+from cluster.components import free_ports
+from cluster.control_plane import ControlPlane, ControlPlaneError
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",

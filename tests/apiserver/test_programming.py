@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.control_plane import free_ports
+from cluster.components import free_ports
 from justitia_api.wire import CONTROL_PORT
 from support.kubectl import Json, eventually
 from support.serving import stop

@@ -1,4 +1,4 @@
-"""Build the programs of a control plane from their Go modules, once, into the user's cache.
+"""Build the programs of a control plane and of a node from their Go modules, once, into the user's cache.
 
 The folder's name carries a digest of the modules and of how they are built. It appears by a rename when it is whole,
 so an interrupted build leaves nothing that is taken for one; a file lock keeps builders from each other.
@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ MINIMUM_GO = (1, 26)
 PARALLEL_COMPILATIONS = 2
 HEARTBEAT_SECONDS = 8.0
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "helm")
+NODE_PROGRAMS = ("kube-scheduler", "kubelet", "kube-proxy")
+"""What a cluster takes whose pods run: built along, because linking them too costs a minute."""
 
 MODULES = Path(__file__).parent / "programs"
 Progress = Callable[[str], None]
@@ -51,18 +53,18 @@ MODULES_TO_BUILD = (
     Module(
         "kubernetes",
         ".",
-        ("kube-apiserver", "kube-controller-manager", "kubectl"),
+        ("kube-apiserver", "kube-controller-manager", "kubectl", *NODE_PROGRAMS),
         f" -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=35",
     ),
     Module("helm", "helm.sh/helm/v4/cmd/helm", ("helm",)),
 )
 
 
-def ensure_programs(progress: Progress) -> Path:
-    """The folder that holds all PROGRAMS. Raises BuildError."""
+def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Path:
+    """The folder that holds what is needed. Raises BuildError."""
     given = os.environ.get("KUBEBUILDER_ASSETS")
     if given:
-        return _checked(Path(given))
+        return _checked(Path(given), needed)
     base = os.environ.get("XDG_CACHE_HOME")
     cache = (Path(base) if base else Path.home() / ".cache") / "justitia"
     target = cache / f"cluster-{recipe_digest()}"
@@ -85,8 +87,8 @@ def recipe_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _checked(folder: Path) -> Path:
-    missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
+def _checked(folder: Path, needed: Sequence[str]) -> Path:
+    missing = [name for name in needed if not os.access(folder / name, os.X_OK)]
     if missing:
         raise BuildError(f"KUBEBUILDER_ASSETS={folder} lacks {', '.join(missing)}; add them, or unset it to build all")
     return folder

@@ -7,20 +7,24 @@ controller manager makes Deployments roll out into ReplicaSets and Pods and coll
 import json
 import os
 import signal
-import socket
-import ssl
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from cluster.build import ensure_programs
 from cluster.certificates import Authority, Pair, write_service_account_key
+from cluster.components import (
+    answers,
+    api_server_arguments,
+    controller_manager_arguments,
+    etcd_arguments,
+    free_ports,
+    write_kubeconfig,
+)
 
 READY_SECONDS = 90.0
 STOP_SECONDS = 15.0
@@ -102,65 +106,29 @@ class ControlPlane:
         authority = Authority(self.folder)
         etcd, peer, api, manager = free_ports(4)
         self.server = f"https://127.0.0.1:{api}"
-        self._start_etcd(etcd, peer)
+        self._spawn("etcd", *etcd_arguments(self.folder, etcd, peer))
+        self._await_ready("etcd", f"http://127.0.0.1:{etcd}/readyz")
         service_account = write_service_account_key(self.folder / "service-account.key")
-        self._start_api_server(authority, api, etcd, service_account)
-        admin = authority.issue_client("justitia-tests-admin", "system:masters")
-        self.kubeconfig = self._write_kubeconfig("admin", authority, admin)
-        self._await_ready("kube-apiserver", f"{self.server}/readyz", authority, admin)
-        self._start_controller_manager(authority, manager, service_account)
-        self._await_ready("kube-controller-manager", f"https://127.0.0.1:{manager}/healthz", None, None)
-
-    def _start_etcd(self, client: int, peer: int) -> None:
-        urls = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-        self._spawn(
-            "etcd",
-            f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={urls[0]}",
-            f"--advertise-client-urls={urls[0]}",
-            f"--listen-peer-urls={urls[1]}",
-            f"--initial-advertise-peer-urls={urls[1]}",
-            f"--initial-cluster=default={urls[1]}",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        )
-        self._await_ready("etcd", f"{urls[0]}/readyz", None, None)
-
-    def _start_api_server(self, authority: Authority, port: int, etcd: int, service_account: Path) -> None:
         serving = authority.issue_server("apiserver", ["127.0.0.1", "10.0.0.1"], ["localhost", "kubernetes.default"])
         self._spawn(
             "kube-apiserver",
-            f"--etcd-servers=http://127.0.0.1:{etcd}",
+            *api_server_arguments(authority, serving, service_account, etcd, api),
             "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
             "--advertise-address=127.0.0.1",
             # No pod will ever call the API through its Service, whose endpoint may not be loopback.
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=Node,RBAC",
-            f"--client-ca-file={authority.certificate}",
-            f"--tls-cert-file={serving.certificate}",
-            f"--tls-private-key-file={serving.key}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={service_account}",
-            f"--service-account-signing-key-file={service_account}",
         )
-
-    def _start_controller_manager(self, authority: Authority, port: int, service_account: Path) -> None:
+        admin = authority.issue_client("justitia-tests-admin", "system:masters")
+        self.kubeconfig = write_kubeconfig(self.folder / "admin.kubeconfig", self.server, authority, admin)
+        self._await_ready("kube-apiserver", f"{self.server}/readyz", authority, admin)
         pair = authority.issue_client("system:kube-controller-manager")
-        kubeconfig = self._write_kubeconfig("controller-manager", authority, pair)
+        kubeconfig = write_kubeconfig(self.folder / "controller-manager.kubeconfig", self.server, authority, pair)
         self._spawn(
             "kube-controller-manager",
-            f"--kubeconfig={kubeconfig}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-            f"--cert-dir={self.folder / 'controller-manager'}",
-            "--use-service-account-credentials",
-            f"--service-account-private-key-file={service_account}",
-            f"--root-ca-file={authority.certificate}",
-            "--leader-elect=false",
-            "--controllers=*,-nodeipam,-cloud-node-lifecycle,-service-lb-controller,-node-route-controller",
+            *controller_manager_arguments(self.folder, authority, service_account, kubeconfig, manager),
         )
+        self._await_ready("kube-controller-manager", f"https://127.0.0.1:{manager}/healthz")
 
     def _spawn(self, program: str, *arguments: str) -> None:
         with (self.folder / f"{program}.log").open("wb") as log:
@@ -175,58 +143,17 @@ class ControlPlane:
             )
         self._processes.append(process)
 
-    def _await_ready(self, program: str, url: str, authority: Authority | None, client: Pair | None) -> None:
-        context = ssl.create_default_context(cafile=authority.certificate if authority else None)
-        if authority is None:  # a loopback listener with a certificate that it made for itself
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if client:
-            context.load_cert_chain(client.certificate, client.key)
+    def _await_ready(
+        self, program: str, url: str, authority: Authority | None = None, client: Pair | None = None
+    ) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             if self._processes[-1].poll() is not None:
                 raise ControlPlaneError(f"{program} ended while starting:\n{self._said(program)}")
-            try:
-                with urllib.request.urlopen(url, context=context, timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(POLL_SECONDS)
+            if answers(url, authority, client):
+                return
+            time.sleep(POLL_SECONDS)
         raise ControlPlaneError(f"{program} was not ready after {READY_SECONDS:.0f} s:\n{self._said(program)}")
 
     def _said(self, program: str) -> str:
         return (self.folder / f"{program}.log").read_text(errors="replace")[-2000:]
-
-    def _write_kubeconfig(self, name: str, authority: Authority, client: Pair) -> Path:
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "tests",
-            "clusters": [
-                {
-                    "name": "tests",
-                    "cluster": {"server": self.server, "certificate-authority": str(authority.certificate)},
-                }
-            ],
-            "users": [
-                {
-                    "name": name,
-                    "user": {"client-certificate": str(client.certificate), "client-key": str(client.key)},
-                }
-            ],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": name}}],
-        }
-        path = self.folder / f"{name}.kubeconfig"
-        path.write_text(json.dumps(document, indent=2))
-        return path
-
-
-def free_ports(count: int) -> Sequence[int]:
-    """Different TCP ports of the loopback interface that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -1,9 +1,10 @@
-// One program for the whole control plane: it becomes the Kubernetes command that it is called as.
+// One program for the whole control plane and its nodes: it becomes the Kubernetes command that it is called as.
 //
 // The commands share nearly all of their code, so linking them once saves most of the build's time and space.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,11 +20,17 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 var servers = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
+	"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
+	"kube-proxy":              proxy.NewProxyCommand,
+	"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
 }
 
 func main() {
@@ -36,7 +43,7 @@ func main() {
 	}
 	server, known := servers[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "called as %q; link it as kube-apiserver, kube-controller-manager or kubectl\n", name)
+		fmt.Fprintf(os.Stderr, "called as %q; link it as kubectl, kubelet or kube-{apiserver,controller-manager,scheduler,proxy}\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(server()))

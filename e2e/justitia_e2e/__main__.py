@@ -1,0 +1,3 @@
+from justitia_e2e.main import main
+
+main()

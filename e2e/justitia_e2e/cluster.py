@@ -1,0 +1,125 @@
+"""Up, down, and what runs: the order in which the parts come and go. Coming again is harmless, and what a crash left is
+removed first.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.build import NODE_PROGRAMS, PROGRAMS, BuildError, ensure_programs
+from justitia_e2e import cgroups
+from justitia_e2e.control import start_control_plane
+from justitia_e2e.daemons import Daemons
+from justitia_e2e.images import ensure_images, import_images
+from justitia_e2e.install import NAMESPACE, install_operator, offer_models
+from justitia_e2e.machine import (
+    ClusterError,
+    Progress,
+    State,
+    ensure_packages,
+    remember_settings,
+    remove_state,
+    restore_settings,
+)
+from justitia_e2e.network import check_network, ensure_bridge, remove_network
+from justitia_e2e.node import (
+    await_node,
+    give_fake_gpus,
+    node_is_ready,
+    start_containerd,
+    start_kube_proxy,
+    start_kubelet,
+)
+from support.kubectl import Kubectl
+
+DAEMONS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "containerd",
+    "kubelet",
+    "kube-proxy",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that the cluster consists of, and whether it works."""
+
+    name: str
+    works: bool
+    said: str
+
+
+def bring_up(state: State, progress: Progress) -> Kubectl:
+    """The node Ready and the operator available. Raises ClusterError."""
+    ensure_packages(progress)
+    programs = _programs(progress)
+    images = ensure_images(progress)
+    daemons = Daemons(state)
+    kubectl = Kubectl(str(programs / "kubectl"), str(state.kubeconfig))
+    if set(daemons.running()) != set(DAEMONS):
+        if state.root.exists():
+            progress("removing what an earlier cluster left")
+            take_down(state, progress)
+        _start(state, programs, daemons, progress)
+    await_node(kubectl, daemons)
+    give_fake_gpus(kubectl)
+    import_images(state, images, progress)
+    offer_models(state, kubectl)
+    progress("installing the chart")
+    install_operator(state, programs, images[1])
+    return kubectl
+
+
+def _programs(progress: Progress) -> Path:
+    try:
+        return ensure_programs(progress, (*PROGRAMS, *NODE_PROGRAMS))
+    except BuildError as error:
+        raise ClusterError(str(error)) from error
+
+
+def _start(state: State, programs: Path, daemons: Daemons, progress: Progress) -> None:
+    check_network()
+    state.root.mkdir(parents=True)
+    remember_settings(state)
+    ensure_bridge()
+    progress("starting the control plane")
+    plane = start_control_plane(state, programs, daemons)
+    progress("starting the node")
+    start_containerd(state, daemons)
+    start_kubelet(state, plane, daemons)
+    start_kube_proxy(state, plane, daemons)
+
+
+def take_down(state: State, progress: Progress) -> None:
+    """End what was started, the node's part first, and remove all of it. Nothing if there is nothing."""
+    if not state.root.exists():
+        return
+    daemons = Daemons(state)
+    for name in reversed(daemons.known()):
+        if name in daemons.running():
+            progress(f"ending {name}")
+            daemons.stop(name)
+    progress("removing pods, mounts, network and state")
+    cgroups.kill()
+    remove_network()
+    restore_settings(state)
+    remove_state(state)
+
+
+def look(state: State) -> list[Part]:
+    """Every part of the cluster. Changes nothing."""
+    running = Daemons(state).running()
+    parts = [Part(n, n in running, f"process {running[n]}" if n in running else "not running") for n in DAEMONS]
+    if "kube-apiserver" not in running:
+        return parts
+    kubectl = Kubectl(
+        str(Path(f"/proc/{running['kube-apiserver']}/exe").readlink().parent / "kubectl"), str(state.kubeconfig)
+    )
+    ready = node_is_ready(kubectl)
+    parts.append(Part("node", ready, "Ready" if ready else "not Ready"))
+    found = kubectl.run("-n", NAMESPACE, "get", "deployments", "--output=jsonpath={.items[*].status.availableReplicas}")
+    available = found.stdout.strip()
+    parts.append(Part("operator", bool(available), f"{available or 'none'} available"))
+    return parts

@@ -1,0 +1,98 @@
+"""Processes that outlive the command that starts them. Each has a record with its number and the time of its start, so
+that another process that was given the same number later is not taken for it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from justitia_e2e import cgroups
+from justitia_e2e.machine import ClusterError, State
+
+READY_SECONDS = 90.0
+STOP_SECONDS = 20.0
+POLL_SECONDS = 0.1
+
+# Joins the group before it becomes the daemon: what the daemon starts is in the group too.
+_JOIN_AND_BECOME = 'echo $$ >"$1"; shift; exec "$@"'
+
+
+class Daemons:
+    """The cluster's processes by name, in the order in which they were started."""
+
+    def __init__(self, state: State) -> None:
+        self._records = state.root / "daemons"
+        self._logs = state.root / "logs"
+
+    def start(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] = {}) -> None:
+        for folder in (self._records, self._logs):
+            folder.mkdir(exist_ok=True)
+        with (self._logs / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                ["sh", "-c", _JOIN_AND_BECOME, "sh", cgroups.ensure(), *command],
+                cwd=self._logs,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        number = len(list(self._records.iterdir()))
+        record = {"pid": process.pid, "started": _started(process.pid)}
+        (self._records / f"{number:02}-{name}.json").write_text(json.dumps(record))
+
+    def await_ready(self, name: str, ready: Callable[[], bool]) -> None:
+        """Raises ClusterError with the end of its log if it ends or does not become ready."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if ready():
+                return
+            if name not in self.running():
+                raise ClusterError(f"{name} ended while starting:\n{self.said(name)}")
+            time.sleep(POLL_SECONDS)
+        raise ClusterError(f"{name} was not ready after {READY_SECONDS:.0f} s:\n{self.said(name)}")
+
+    def said(self, name: str) -> str:
+        return (self._logs / f"{name}.log").read_text(errors="replace")[-3000:]
+
+    def known(self) -> list[str]:
+        """Names of all that were started."""
+        return [path.stem.partition("-")[2] for path in self._paths()]
+
+    def running(self) -> dict[str, int]:
+        """Process numbers of those that run."""
+        found = {}
+        for path in self._paths():
+            record = json.loads(path.read_text())
+            if _started(record["pid"]) == record["started"] is not None:
+                found[path.stem.partition("-")[2]] = record["pid"]
+        return found
+
+    def stop(self, name: str) -> None:
+        """Ask it to end, and end it if it does not. Nothing if it does not run."""
+        process = self.running().get(name)
+        if process is None:
+            return
+        os.kill(process, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while name in self.running():
+            if time.monotonic() > deadline:
+                os.kill(process, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._records.glob("*.json"))
+
+
+def _started(process: int) -> str | None:
+    """When the process was started, in ticks since the machine's start; None if it is over."""
+    try:
+        # The second field is the name, in parentheses, and may contain anything.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else fields[19]

@@ -1,0 +1,155 @@
+"""What the machine must be, what it lacks, and what of it is changed: packages stay, kernel settings are put back."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Progress = Callable[[str], None]
+
+STATE = Path("/var/lib/justitia-e2e")
+
+PACKAGES = {
+    "containerd": "/usr/bin/containerd",
+    "runc": "/usr/sbin/runc",
+    "containernetworking-plugins": "/usr/lib/cni/bridge",
+    "nftables": "/usr/sbin/nft",
+    "iproute2": "/bin/ip",
+    "mmdebstrap": "/usr/bin/mmdebstrap",
+    "buildah": "/usr/bin/buildah",
+}
+"""Debian's packages, and a file by which each is known to be there."""
+
+CHANGED_SETTINGS = (
+    "net/ipv4/ip_forward",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxbytes",
+    "kernel/keys/root_maxkeys",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+)
+"""What we, the network plug-in and the kubelet set."""
+
+
+class ClusterError(Exception):
+    """The cluster cannot be had. The message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where everything is kept that belongs to the cluster and goes with it."""
+
+    root: Path = STATE
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "admin.kubeconfig"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.root / "containerd.sock"
+
+    @property
+    def models(self) -> Path:
+        return self.root / "models"
+
+    @property
+    def settings(self) -> Path:
+        return self.root / "kernel-settings.json"
+
+
+def check_machine() -> None:
+    """Raises ClusterError where a node cannot run. Changes nothing."""
+    if os.geteuid() != 0:
+        raise ClusterError("a node takes root (mounts, cgroups, network): run this as root, on a machine of your own")
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    if system.get("ID") != "debian":
+        raise ClusterError(f"this takes Debian's packages, and here is {system.get('PRETTY_NAME', 'another system')}")
+
+
+def ensure_packages(progress: Progress) -> None:
+    missing = [package for package, file in PACKAGES.items() if not Path(file).exists()]
+    if not missing:
+        return
+    progress(f"installing Debian's {', '.join(missing)}")
+    with _WithoutServices():
+        run(["apt-get", "update", "-qq"])
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], environment=quiet)
+
+
+class _WithoutServices:
+    """Packages of servers start them, which is not asked for here. Debian's way to say so is a program of this name."""
+
+    _POLICY = Path("/usr/sbin/policy-rc.d")
+
+    def __enter__(self) -> None:
+        self._ours = not self._POLICY.exists()
+        if self._ours:
+            self._POLICY.write_text("#!/bin/sh\nexit 101\n")
+            self._POLICY.chmod(0o755)
+
+    def __exit__(self, *error: object) -> None:
+        if self._ours:
+            self._POLICY.unlink()
+
+
+def remember_settings(state: State) -> None:
+    """Before they are changed for the first time."""
+    if state.settings.exists():
+        return
+    found = {name: file.read_text().strip() for name in CHANGED_SETTINGS if (file := _setting(name)).exists()}
+    state.settings.write_text(json.dumps(found))
+
+
+def restore_settings(state: State) -> None:
+    if not state.settings.exists():
+        return
+    for name, value in json.loads(state.settings.read_text()).items():
+        if _setting(name).read_text().strip() != value:
+            _setting(name).write_text(value)
+
+
+def _setting(name: str) -> Path:
+    return Path("/proc/sys") / name
+
+
+def remove_mounts(state: State) -> None:
+    """The innermost first."""
+    points = [
+        line.split()[1].encode().decode("unicode_escape") for line in Path("/proc/mounts").read_text().splitlines()
+    ]
+    for point in sorted(points, reverse=True):
+        if Path(point).is_relative_to(state.root):
+            run(["umount", point])
+
+
+def remove_state(state: State) -> None:
+    """With nothing mounted below it: what is mounted would be emptied."""
+    remove_mounts(state)
+    if state.root.exists():
+        shutil.rmtree(state.root)
+
+
+def run(command: Sequence[str | Path], *, environment: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    """What it prints. Raises ClusterError with the end of what it said."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr.decode(errors="replace").strip() or done.stdout.decode(errors="replace").strip())[-2000:]
+        raise ClusterError(f"{Path(command[0]).name} {command[1]} ended with {done.returncode}: {said}")
+    return done.stdout.decode(errors="replace")
