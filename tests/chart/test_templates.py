@@ -158,3 +158,13 @@ def test_alerts_ask_for_metrics_that_there_are() -> None:
     assert asked
     assert asked <= there
     assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+
+
+def test_the_test_pod_asks_the_operators_service_and_is_not_behind_it() -> None:
+    documents = rendered()
+    (service,) = (d for d in documents if d["kind"] == "Service")
+    (pod,) = (d for d in documents if d["kind"] == "Pod")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    assert service["spec"]["selector"].items() - pod["metadata"]["labels"].items()
+    variable = service["metadata"]["name"].upper().replace("-", "_") + "_SERVICE_HOST"
+    assert variable in pod["spec"]["containers"][0]["command"][2]
