@@ -185,4 +185,6 @@ def configure_logging(level: str) -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    # The second tells of each probe.
+    for name in ("kopf", "aiohttp.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,11 +1,12 @@
 """What kopf watches. It is an informer here: events only, so that it writes nothing to any object."""
 
+from dataclasses import replace
 from typing import Any
 
 import kopf
 
 from justitia_operator.controller import CHILD_SELECTOR, Controller
-from justitia_operator.kube import uses_service_account
+from justitia_operator.kube import service_address, uses_service_account
 from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
 
 WATCH_SECONDS = 300
@@ -46,6 +47,8 @@ def _watch(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) 
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    if uses_service_account():
-        return kopf.login_with_service_account(**kwargs)
-    return kopf.login_with_kubeconfig(**kwargs)
+    if not uses_service_account():
+        return kopf.login_with_kubeconfig(**kwargs)
+    account = kopf.login_with_service_account(**kwargs)
+    # kopf's is a name: what we do must not stop where the cluster's DNS does.
+    return account and replace(account, server=service_address())

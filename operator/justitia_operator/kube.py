@@ -177,6 +177,12 @@ def uses_service_account() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
 
 
+def service_address() -> str:
+    """The API server as every pod is told of it."""
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
 @asynccontextmanager
 async def connect() -> AsyncIterator[Kube]:
     """A connection as KUBECONFIG says, or as a pod's service account. Raises Unavailable where there is neither."""
