@@ -185,6 +185,4 @@ def configure_logging(level: str) -> None:
         )
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # The second tells of each probe.
-    for name in ("kopf", "aiohttp.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
