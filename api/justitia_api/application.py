@@ -11,6 +11,7 @@ from justitia_api.resource import (
     Column,
     Definition,
     LocalReference,
+    PoolReference,
     Resource,
     Status,
     condition_column,
@@ -47,8 +48,8 @@ class LLMApplicationSpec(Document):
         ),
     ]
     pool_ref: Annotated[
-        LocalReference | None,
-        Field(description="The ServingPool in the same namespace that serves the application. Not with pool."),
+        PoolReference | None,
+        Field(description="The ServingPool that serves the application. Not with pool."),
     ] = None
     pool: Annotated[
         ServingPoolSpec | None,
@@ -84,9 +85,13 @@ class LLMApplicationStatus(Status):
         str | None,
         Field(max_length=1024, description="Base URL for OpenAI clients of the application inside the cluster."),
     ] = None
-    pool: Annotated[str | None, Field(max_length=253, description="The ServingPool that serves the application.")] = (
-        None
-    )
+    pool: Annotated[
+        str | None,
+        Field(
+            max_length=320,
+            description="The ServingPool that serves the application; with its namespace where that is another one.",
+        ),
+    ] = None
 
 
 class LLMApplication(Resource):
@@ -96,6 +101,10 @@ class LLMApplication(Resource):
     @property
     def pool_name(self) -> str:
         return self.spec.pool_ref.name if self.spec.pool_ref else self.metadata.name
+
+    @property
+    def pool_namespace(self) -> str:
+        return (self.spec.pool_ref and self.spec.pool_ref.namespace) or self.metadata.namespace
 
     definition: ClassVar[Definition] = Definition(
         plural="llmapplications",

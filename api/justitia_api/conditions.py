@@ -74,6 +74,10 @@ class Reason(StrEnum):
     POOL_NOT_FOUND = "PoolNotFound"
     """No ServingPool of the name in `poolRef` in the application's namespace."""
 
+    REF_NOT_PERMITTED = "RefNotPermitted"
+    """The ServingPool is another namespace's, and is not there or does not allow the application's namespace: which of
+    the two is not told."""
+
     REFERENT_NOT_ACCEPTED = "ReferentNotAccepted"
     """The Tenant or ServingPool that is referred to is there but not accepted: see its condition Accepted."""
 

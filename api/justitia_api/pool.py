@@ -15,6 +15,7 @@ from justitia_api.config import (
     fault_of_policy,
 )
 from justitia_api.engine import Engine, Model
+from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
     POSITIVE,
@@ -222,6 +223,13 @@ class ServingPoolSpec(Document):
         Scheduling,
         Field(json_schema_extra=SCHEDULING_RULES, description="How service is shared and ordered."),
     ] = Scheduling()
+    allowed_namespaces: Annotated[
+        NamespaceSelection | None,
+        Field(
+            json_schema_extra=NAMESPACES_RULE,
+            description="Namespaces besides the pool's own whose applications may refer to it; none if unset.",
+        ),
+    ] = None
     paused: Annotated[bool, Field(description="Leaves what exists for the pool as it is until it is unset.")] = False
 
 

@@ -62,6 +62,19 @@ class LocalReference(Document):
     name: Annotated[Name, Field(description="Name of the object.")]
 
 
+class PoolReference(Document):
+    """Names a ServingPool."""
+
+    name: Annotated[Name, Field(description="Name of the ServingPool.")]
+    namespace: Annotated[
+        Label | None,
+        Field(
+            description="Its namespace; the application's own if unset. A pool of another namespace must have the "
+            "application's among its allowedNamespaces."
+        ),
+    ] = None
+
+
 class SecretKeyReference(Document):
     """Names one entry of a Secret."""
 

@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from justitia_api.config import Document, TenantLimits
+from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
     ATOMIC,
     POSITIVE,
-    SET,
     Column,
     Definition,
     Label,
@@ -24,33 +24,6 @@ from justitia_api.resource import (
 )
 
 LONGEST_LIST = 1024
-
-LabelValue = Annotated[str, Field(max_length=63, description="Value that the label must have.")]
-
-
-class LabelSelector(Document):
-    """Chooses namespaces by their labels; all given labels must match."""
-
-    match_labels: Annotated[
-        dict[str, LabelValue],
-        Field(min_length=1, max_length=16, description="Labels that a namespace must have, with their values."),
-    ]
-
-
-class NamespaceSelection(Document):
-    """Namespaces by name or by label."""
-
-    names: Annotated[
-        tuple[Label, ...] | None,
-        Field(min_length=1, max_length=256, json_schema_extra=SET, description="Names of the namespaces."),
-    ] = None
-    selector: Annotated[LabelSelector | None, Field(description="Labels of the namespaces.")] = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> "NamespaceSelection":
-        if (self.names is None) == (self.selector is None):
-            raise ValueError("exactly one of names and selector must be set")
-        return self
 
 
 class ApiKey(Document):
@@ -83,9 +56,7 @@ class TenantSpec(Document):
     namespaces: Annotated[
         NamespaceSelection,
         Field(
-            json_schema_extra=rules(
-                ("has(self.names) != has(self.selector)", "exactly one of names and selector must be set")
-            ),
+            json_schema_extra=NAMESPACES_RULE,
             description="Namespaces whose applications may be served as this tenant.",
         ),
     ]

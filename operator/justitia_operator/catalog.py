@@ -24,7 +24,8 @@ def refers_to(obj: Json) -> frozenset[Ref]:
     ref, spec = ref_of(obj), obj.get("spec") or {}
     if ref.kind is Kind.LLM_APPLICATION:
         pool = ref.name if spec.get("pool") is not None else _name_in(spec, "poolRef")
-        found = {Ref(Kind.SERVING_POOL, ref.namespace, pool), Ref(Kind.TENANT, "", _name_in(spec, "tenantRef"))}
+        where = (spec.get("poolRef") or {}).get("namespace") or ref.namespace
+        found = {Ref(Kind.SERVING_POOL, where, pool), Ref(Kind.TENANT, "", _name_in(spec, "tenantRef"))}
         return frozenset(found | {Ref(Kind.NAMESPACE, "", ref.namespace)})
     if ref.kind is Kind.TENANT:
         return frozenset(key_secret(_name_in(key, "secretRef")) for key in spec.get("apiKeys") or ())

@@ -89,7 +89,7 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
         match admit(world, application):
             case Admission(weight=weight):
                 served += 1
-                weights[f"{application.metadata.namespace}/{application.pool_name}"] = weight
+                weights[f"{application.pool_namespace}/{application.pool_name}"] = weight
             case Refused(reason=Reason.UNKNOWN_TIER) as refused if refused not in problems:
                 problems.append(refused)
     refs = resolved()
@@ -122,7 +122,7 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
         return plan_status(obj, (accepted_, refs, ready), {}, now)
     fields = {
         "endpoint": endpoint_of(application),
-        "pool": application.pool_name,
+        "pool": _pool_as_seen_from_here(application),
     }
     plan, refusal = _plan_own_pool(world, application, obj)
     ready = _application_ready(world, application)
@@ -132,7 +132,13 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
 def endpoint_of(application: LLMApplication) -> str:
     """Base URL for OpenAI clients inside the cluster."""
     namespace, name = application.metadata.namespace, application.metadata.name
-    return f"http://{service_host(application.pool_name, namespace)}{application_path(namespace, name)}"
+    host = service_host(application.pool_name, application.pool_namespace)
+    return f"http://{host}{application_path(namespace, name)}"
+
+
+def _pool_as_seen_from_here(application: LLMApplication) -> str:
+    name, namespace = application.pool_name, application.pool_namespace
+    return name if namespace == application.metadata.namespace else f"{namespace}/{name}"
 
 
 def application_path(namespace: str, name: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import MINIMUM_KEY_BYTES, key_digest
+from justitia_api.namespaces import NamespaceSelection
 from justitia_api.pool import ServingPool
 from justitia_api.resource import Resource
 from justitia_api.tenant import ApiKey, Tenant
@@ -77,7 +78,7 @@ def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
     if isinstance(tenant, Refused):
         message = f"Tenant {tenant_name} is not accepted: {tenant.message}"
         return Refused(ConditionType.RESOLVED_REFS, Reason.REFERENT_NOT_ACCEPTED, message)
-    if not allows(world, tenant, namespace):
+    if not allows(world, tenant.spec.namespaces, namespace):
         message = f"Tenant {tenant_name} does not allow namespace {namespace}: add it to the Tenant's spec.namespaces"
         return Refused(ConditionType.ACCEPTED, Reason.NAMESPACE_NOT_ALLOWED, message)
     pool = pool_of(world, application)
@@ -89,9 +90,8 @@ def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
     return Admission(application, tenant, weight)
 
 
-def allows(world: Snapshot, tenant: Tenant, namespace: str) -> bool:
-    """Whether the tenant may be used from a namespace."""
-    selection = tenant.spec.namespaces
+def allows(world: Snapshot, selection: NamespaceSelection, namespace: str) -> bool:
+    """Whether a namespace is among those that are chosen."""
     if selection.names is not None:
         return namespace in selection.names
     found = world.get(Ref(Kind.NAMESPACE, "", namespace))
@@ -115,7 +115,13 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
             "spec": application.spec.pool.model_dump(by_alias=True),
         }
         return ServingPool.model_validate(document)
-    pool = typed(world, ServingPool, Ref(Kind.SERVING_POOL, namespace, name))
+    pool = typed(world, ServingPool, Ref(Kind.SERVING_POOL, application.pool_namespace, name))
+    if application.pool_namespace != namespace and not _is_open_to(world, pool, namespace):
+        message = (
+            f"ServingPool {name} of namespace {application.pool_namespace} does not exist or does not allow namespace "
+            f"{namespace}: ask for it to be added to the pool's spec.allowedNamespaces, or correct poolRef"
+        )
+        return Refused(ConditionType.RESOLVED_REFS, Reason.REF_NOT_PERMITTED, message)
     if pool is None:
         message = f"ServingPool {name} does not exist in namespace {namespace}: create it there, or correct poolRef"
         return Refused(ConditionType.RESOLVED_REFS, Reason.POOL_NOT_FOUND, message)
@@ -123,6 +129,12 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
         message = f"ServingPool {name} is not accepted: {pool.message}"
         return Refused(ConditionType.RESOLVED_REFS, Reason.REFERENT_NOT_ACCEPTED, message)
     return pool
+
+
+def _is_open_to(world: Snapshot, pool: ServingPool | Refused | None, namespace: str) -> bool:
+    if not isinstance(pool, ServingPool) or pool.spec.allowed_namespaces is None:
+        return False
+    return allows(world, pool.spec.allowed_namespaces, namespace)
 
 
 def foreign_pool(world: Snapshot, application: LLMApplication) -> Refused | None:

@@ -51,12 +51,26 @@ OBJECTS: st.SearchStrategy[Json] = st.one_of(
         st.sampled_from(TENANTS),
         st.sampled_from([None, "short", "one-key-for-both-of-them"]),
     ),
-    st.builds(lambda name, replicas: pool(name, replicas=replicas), st.sampled_from(POOLS), st.integers(1, 2)),
+    st.builds(
+        lambda name, replicas, opened: pool(name, replicas=replicas, **opened),
+        st.sampled_from(POOLS),
+        st.integers(1, 2),
+        st.sampled_from(
+            [{}]
+            + [
+                {"allowedNamespaces": each}
+                for each in ({"names": ["more"]}, {"selector": {"matchLabels": {"team": "a"}}})
+            ]
+        ),
+    ),
     st.builds(
         lambda name, whose, where, space: application(name, whose, space, **where),
         st.sampled_from(NAMES),
         st.sampled_from(TENANTS),
-        st.sampled_from([{"poolRef": {"name": name}} for name in POOLS] + [{"pool": {"model": {"uri": "hf://a/b"}}}]),
+        st.sampled_from(
+            [{"poolRef": {"name": name} | where} for name in POOLS for where in ({}, {"namespace": "apps"})]
+            + [{"pool": {"model": {"uri": "hf://a/b"}}}]
+        ),
         st.sampled_from(SPACES),
     ),
     st.builds(lambda name, team: namespace(name, team=team), st.sampled_from(SPACES), st.sampled_from("ab")),

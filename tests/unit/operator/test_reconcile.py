@@ -486,3 +486,37 @@ def test_an_autoscaler_writes_the_pools_own_scale_and_goes_when_it_is_not_asked_
 def test_a_deployment_that_is_withheld_is_not_taken_away() -> None:
     running = settled(small_world())
     assert not reconcile(put(running, pool(engine={"args": ["--port=1"]})), POOL, NOW).deletes
+
+
+OPEN = [{"names": ["more"]}, {"selector": {"matchLabels": {"team": "a"}}}]
+
+
+@pytest.mark.parametrize("allowed", OPEN, ids=["by name", "by label"])
+def test_a_pool_serves_applications_of_namespaces_that_it_allows(allowed: dict[str, Any]) -> None:
+    guest = application("guest", namespace="more", poolRef={"name": "shared", "namespace": "apps"})
+    host = pool(allowedNamespaces=allowed)
+    found = settled(
+        world(tenant(namespaces={"names": ["apps", "more"]}), key(), host, guest, namespace("more", team="a"))
+    )
+    assert [(a.namespace, a.name) for a in config(found).applications] == [("more", "guest")]
+    status = found.objects[Ref(Kind.LLM_APPLICATION, "more", "guest")]["status"]
+    assert status["endpoint"] == "http://justitia-shared.apps.svc/applications/more/guest/v1"
+    assert status["pool"] == "apps/shared"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param([pool()], id="a pool that allows none"),
+        pytest.param([pool(allowedNamespaces={"names": ["others"]})], id="a pool that allows others"),
+        pytest.param([pool(allowedNamespaces={"selector": {"matchLabels": {"team": "b"}}})], id="a label it lacks"),
+        pytest.param([], id="no pool"),
+    ],
+)
+def test_a_pool_of_another_namespace_that_does_not_allow_it_is_as_good_as_none(host: list[dict[str, Any]]) -> None:
+    guest = application("guest", namespace="more", poolRef={"name": "shared", "namespace": "apps"})
+    tenants = tenant(namespaces={"names": ["apps", "more"]})
+    found = settled(world(tenants, key(), *host, guest, namespace("more", team="a")))
+    (status, reason, message) = condition(found, Kind.LLM_APPLICATION, "guest", "ResolvedRefs", namespace="more")
+    assert (status, reason) == ("False", "RefNotPermitted")
+    assert "does not exist or does not allow namespace more" in message
