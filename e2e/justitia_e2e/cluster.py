@@ -2,6 +2,7 @@
 removed first.
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,16 +10,17 @@ from cluster.build import NODE_PROGRAMS, PROGRAMS, BuildError, ensure_programs
 from justitia_e2e import cgroups
 from justitia_e2e.control import start_control_plane
 from justitia_e2e.daemons import Daemons
-from justitia_e2e.images import ensure_images, import_images
+from justitia_e2e.images import ensure_images
+from justitia_e2e.importing import import_images
 from justitia_e2e.install import NAMESPACE, install_operator, offer_models
 from justitia_e2e.machine import (
     ClusterError,
     Progress,
     State,
     ensure_packages,
-    remember_settings,
-    remove_state,
-    restore_settings,
+    remember_machine,
+    remove_mounts,
+    restore_machine,
 )
 from justitia_e2e.network import check_network, ensure_bridge, remove_network
 from justitia_e2e.node import (
@@ -82,7 +84,7 @@ def _programs(progress: Progress) -> Path:
 def _start(state: State, programs: Path, daemons: Daemons, progress: Progress) -> None:
     check_network()
     state.root.mkdir(parents=True)
-    remember_settings(state)
+    remember_machine(state)
     ensure_bridge()
     progress("starting the control plane")
     plane = start_control_plane(state, programs, daemons)
@@ -104,8 +106,9 @@ def take_down(state: State, progress: Progress) -> None:
     progress("removing pods, mounts, network and state")
     cgroups.kill()
     remove_network()
-    restore_settings(state)
-    remove_state(state)
+    remove_mounts(state)
+    restore_machine(state)
+    shutil.rmtree(state.root)
 
 
 def look(state: State) -> list[Part]:
@@ -114,12 +117,16 @@ def look(state: State) -> list[Part]:
     parts = [Part(n, n in running, f"process {running[n]}" if n in running else "not running") for n in DAEMONS]
     if "kube-apiserver" not in running:
         return parts
-    kubectl = Kubectl(
-        str(Path(f"/proc/{running['kube-apiserver']}/exe").readlink().parent / "kubectl"), str(state.kubeconfig)
-    )
+    kubectl = kubectl_of(state)
     ready = node_is_ready(kubectl)
     parts.append(Part("node", ready, "Ready" if ready else "not Ready"))
     found = kubectl.run("-n", NAMESPACE, "get", "deployments", "--output=jsonpath={.items[*].status.availableReplicas}")
     available = found.stdout.strip()
     parts.append(Part("operator", bool(available), f"{available or 'none'} available"))
     return parts
+
+
+def kubectl_of(state: State) -> Kubectl:
+    """An administrator's, of the programs that the cluster runs."""
+    server = Path(f"/proc/{Daemons(state).running()['kube-apiserver']}/exe")
+    return Kubectl(str(server.readlink().parent / "kubectl"), str(state.kubeconfig))

@@ -8,16 +8,15 @@
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from justitia_cli.runtime import EngineSetupError, cache_directory, ensure_engine, exclusive
-from justitia_e2e.machine import ClusterError, Progress, State, run
-from justitia_e2e.node import SANDBOX_IMAGE, ctr
-from justitia_e2e.oci import layer_of, manifest_digest, name_image, write_image
+from justitia_e2e.machine import ClusterError, Progress, run
+from justitia_e2e.node import SANDBOX_IMAGE
+from justitia_e2e.oci import layer_of, name_image, write_image
 from justitia_e2e.package_index import write_pip_configuration
 
 ROOT = Path(__file__).parents[2]
@@ -54,22 +53,6 @@ def ensure_images(progress: Progress) -> list[Image]:
     with exclusive(cache / "lock", progress):
         base = _ensure_base(cache, progress)
         return [base, _ensure_justitia(cache, base, progress), _ensure_engine(cache, base, progress)]
-
-
-def import_images(state: State, images: Sequence[Image], progress: Progress) -> None:
-    """Into containerd, those that it has not."""
-    present = {line.split()[0]: line.split()[2] for line in ctr(state, "images", "ls").splitlines()[1:]}
-    for image in images:
-        if present.get(image.name) == manifest_digest(image.folder):
-            continue
-        progress(f"giving {image.name} to containerd")
-        address = [f"--address={state.containerd_socket}", "--namespace=k8s.io"]
-        with subprocess.Popen(["tar", "--create", "-C", image.folder, "."], stdout=subprocess.PIPE) as reading:
-            done = subprocess.run(
-                ["ctr", *address, "images", "import", "-"], stdin=reading.stdout, capture_output=True, check=False
-            )
-        if done.returncode:
-            raise ClusterError(f"containerd does not take {image.name}: {done.stderr.decode(errors='replace')[-2000:]}")
 
 
 def _ensure_base(cache: Path, progress: Progress) -> Image:

@@ -35,6 +35,11 @@ CHANGED_SETTINGS = (
 )
 """What we, the network plug-in and the kubelet set."""
 
+FOLDERS_OF_PROGRAMS = tuple(
+    map(Path, ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/usr/libexec/kubernetes"))
+)
+"""Where programs write whatever they are told. Those that were there before may be another's, and stay."""
+
 
 class ClusterError(Exception):
     """The cluster cannot be had. The message says why and what to do."""
@@ -59,8 +64,8 @@ class State:
         return self.root / "models"
 
     @property
-    def settings(self) -> Path:
-        return self.root / "kernel-settings.json"
+    def before(self) -> Path:
+        return self.root / "before.json"
 
 
 def check_machine() -> None:
@@ -102,20 +107,22 @@ class _WithoutServices:
             self._POLICY.unlink()
 
 
-def remember_settings(state: State) -> None:
-    """Before they are changed for the first time."""
-    if state.settings.exists():
-        return
-    found = {name: file.read_text().strip() for name in CHANGED_SETTINGS if (file := _setting(name)).exists()}
-    state.settings.write_text(json.dumps(found))
+def remember_machine(state: State) -> None:
+    """As it is before anything is started."""
+    settings = {name: file.read_text().strip() for name in CHANGED_SETTINGS if (file := _setting(name)).exists()}
+    absent = [str(folder) for folder in FOLDERS_OF_PROGRAMS if not folder.exists()]
+    state.before.write_text(json.dumps({"settings": settings, "absent": absent}))
 
 
-def restore_settings(state: State) -> None:
-    if not state.settings.exists():
+def restore_machine(state: State) -> None:
+    if not state.before.exists():
         return
-    for name, value in json.loads(state.settings.read_text()).items():
+    before = json.loads(state.before.read_text())
+    for name, value in before["settings"].items():
         if _setting(name).read_text().strip() != value:
             _setting(name).write_text(value)
+    for folder in before["absent"]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _setting(name: str) -> Path:
@@ -123,20 +130,13 @@ def _setting(name: str) -> Path:
 
 
 def remove_mounts(state: State) -> None:
-    """The innermost first."""
+    """The innermost first. What is still mounted when the folder is removed would be emptied."""
     points = [
         line.split()[1].encode().decode("unicode_escape") for line in Path("/proc/mounts").read_text().splitlines()
     ]
     for point in sorted(points, reverse=True):
         if Path(point).is_relative_to(state.root):
             run(["umount", point])
-
-
-def remove_state(state: State) -> None:
-    """With nothing mounted below it: what is mounted would be emptied."""
-    remove_mounts(state)
-    if state.root.exists():
-        shutil.rmtree(state.root)
 
 
 def run(command: Sequence[str | Path], *, environment: dict[str, str] | None = None, cwd: Path | None = None) -> str:

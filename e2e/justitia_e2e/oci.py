@@ -69,6 +69,13 @@ def manifest_digest(folder: Path) -> str:
     return digest
 
 
+def layers_of(folder: Path) -> list[Path]:
+    """The blobs of the image's layers."""
+    blobs = folder / "blobs" / "sha256"
+    manifest = json.loads((blobs / manifest_digest(folder).removeprefix("sha256:")).read_text())
+    return [blobs / layer["digest"].removeprefix("sha256:") for layer in manifest["layers"]]
+
+
 def _put(blobs: Path, kind: str, document: dict[str, Any]) -> dict[str, Any]:
     data = json.dumps(document).encode()
     digest = hashlib.sha256(data).hexdigest()
