@@ -118,6 +118,7 @@ def test_uninstalling_keeps_the_definitions_unless_told_otherwise(control_plane:
     uninstall(control_plane, namespace)
     assert definitions(control_plane) == expected
     control_plane.kubectl("delete", "customresourcedefinitions", *expected)
+    eventually(lambda: not any_definition(control_plane))
 
     install(control_plane, namespace, "--set", "crds.keep=false")
     assert definitions(control_plane) == expected
