@@ -24,6 +24,7 @@ from justitia_e2e.machine import (
 )
 from justitia_e2e.network import check_network, ensure_bridge, remove_network
 from justitia_e2e.node import (
+    PATIENCE,
     await_node,
     give_fake_gpus,
     node_is_ready,
@@ -120,7 +121,8 @@ def look(state: State) -> list[Part]:
     kubectl = kubectl_of(state)
     ready = node_is_ready(kubectl)
     parts.append(Part("node", ready, "Ready" if ready else "not Ready"))
-    found = kubectl.run("-n", NAMESPACE, "get", "deployments", "--output=jsonpath={.items[*].status.availableReplicas}")
+    path = "{.items[*].status.availableReplicas}"
+    found = kubectl.run("-n", NAMESPACE, "get", "deployments", PATIENCE, f"--output=jsonpath={path}")
     available = found.stdout.strip()
     parts.append(Part("operator", bool(available), f"{available or 'none'} available"))
     return parts

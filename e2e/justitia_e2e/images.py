@@ -28,6 +28,8 @@ SOURCES = (
     "images/Dockerfile pyproject.toml README.md LICENSE locks scheduling api operator sidecar engine simulator cli"
 )
 """What the Dockerfile reads."""
+ENGINE_BYTES = 12 << 30
+"""What is written for it: the image, and its files where containers see them."""
 NOT_NEEDED = ("triton",)
 """Packages of the engine's environment that are for GPUs only and that vLLM does without."""
 
@@ -113,6 +115,9 @@ def _ensure_engine(cache: Path, base: Image, progress: Progress) -> Image:
         raise ClusterError(f"the engine's environment is not for {PYTHON}, which {SUITE} has: make .venv with that one")
 
     def make(folder: Path, scratch: Path) -> None:
+        if shutil.disk_usage(cache).free < ENGINE_BYTES:
+            needed = ENGINE_BYTES >> 30
+            raise ClusterError(f"the image of vLLM and its containers take {needed} GiB below {cache}: free some")
         tar = scratch / "engine.tar"
         left_out = [*(packages / name for name in NOT_NEEDED), *_never_loaded(python, packages / "nvidia")]
         listing = scratch / "left-out"

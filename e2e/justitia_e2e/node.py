@@ -17,6 +17,8 @@ NAME = "e2e"
 READY_SECONDS = 90.0
 POLL_SECONDS = 0.3
 FAKE_GPUS = 4
+PATIENCE = "--request-timeout=5s"
+"""For questions to an API server that may have lost its etcd."""
 SANDBOX_IMAGE = "justitia.dev/e2e/sandbox:1"
 EVICTION_SIGNALS = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
 _CRI = "io.containerd.grpc.v1.cri"
@@ -148,7 +150,7 @@ def await_node(kubectl: Kubectl, daemons: Daemons) -> None:
 
 def node_is_ready(kubectl: Kubectl) -> bool:
     path = '{.status.conditions[?(@.type=="Ready")].status}'
-    return kubectl.run("get", "node", NAME, f"--output=jsonpath={path}").stdout == "True"
+    return kubectl.run("get", "node", NAME, PATIENCE, f"--output=jsonpath={path}").stdout == "True"
 
 
 def give_fake_gpus(kubectl: Kubectl) -> None:

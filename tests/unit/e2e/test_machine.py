@@ -1,0 +1,33 @@
+"""What a node is refused for, before anything is changed."""
+
+import os
+import platform
+import re
+
+import pytest
+
+from justitia_e2e.machine import ClusterError, check_machine
+
+
+@pytest.mark.parametrize(
+    ("user", "system", "said"),
+    [
+        pytest.param(1000, {"ID": "debian"}, "run this as root", id="not root"),
+        pytest.param(
+            0, {"ID": "fedora", "PRETTY_NAME": "Fedora 42"}, "Debian's packages, and here is Fedora 42", id="not Debian"
+        ),
+    ],
+)
+def test_where_a_node_cannot_run_there_is_a_reason(
+    monkeypatch: pytest.MonkeyPatch, user: int, system: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: system)
+    with pytest.raises(ClusterError, match=re.escape(said)):
+        check_machine()
+
+
+def test_root_on_debian_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "debian"})
+    check_machine()
