@@ -7,6 +7,7 @@ import json
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import openai
 import pytest
 
+from justitia_api.wire import ADMIN_PORT
 from justitia_e2e.install import NAMESPACE as SYSTEM
 from support.kubectl import Kubectl, eventually
 
@@ -27,6 +29,7 @@ RIGHTS = ("edit", "justitia-tenants", "namespace-makers")
 
 ENGINE_SECONDS = 420.0
 CHANGE_SECONDS = 120.0
+IN_FORCE_SECONDS = 5.0
 GONE_SECONDS = 180.0
 LEAVE_SECONDS = 10.0
 """What a pod that goes waits for, before it drains, so that no new request is on its way."""
@@ -92,6 +95,31 @@ def test_a_user_applies_the_example_and_a_client_gets_a_completion(user: User, c
     (pod,) = engines(user)
     ready = {c["name"]: c["ready"] for c in pod["status"]["containerStatuses"] + pod["status"]["initContainerStatuses"]}
     assert ready == {"engine": True, "scheduler": True}
+
+
+def test_a_changed_weight_is_in_force_in_the_pod_at_once(user: User, client: openai.OpenAI) -> None:
+    (pod,) = engines(user)
+    address = pod["status"]["podIP"]
+    eventually(
+        lambda: user.condition("servingpool", POOL, NAMESPACE, "Programmed") == ("True", "Programmed"), CHANGE_SECONDS
+    )
+    before = generation_in_force(address)
+    user.patch("tenant", "cpu-support", "", {"spec": {"weight": "5"}})
+    eventually(lambda: generation_in_force(address) == before + 1, IN_FORCE_SECONDS)
+    user.patch("tenant", "cpu-support", "", {"spec": {"weight": "3"}})
+    eventually(lambda: generation_in_force(address) == before + 2, IN_FORCE_SECONDS)
+    eventually(
+        lambda: user.get("servingpool", POOL, NAMESPACE)["status"]["configurationGeneration"] == before + 2,
+        CHANGE_SECONDS,
+    )
+    assert user.condition("servingpool", POOL, NAMESPACE, "Programmed") == ("True", "Programmed")
+
+
+def generation_in_force(address: str) -> int:
+    """What the pod's scheduler says in its metrics."""
+    with urllib.request.urlopen(f"http://{address}:{ADMIN_PORT}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return int(next(float(line.split()[1]) for line in lines if line.startswith("justitia_config_generation ")))
 
 
 def test_a_rollout_that_cannot_start_leaves_the_old_engine_serving_and_says_so(
