@@ -111,6 +111,7 @@ def _kubelet_configuration(state: State, plane: ControlPlane, resolver: Path, he
         "failCgroupV1": False,
         "failSwapOn": False,
         "podLogsDir": str(state.root / "pod-logs"),
+        "volumePluginDir": str(state.root / "volume-plugins"),
         "resolvConf": str(resolver),
         "makeIPTablesUtilChains": False,
         # The disk is shared with other work, and images that were removed could not be pulled again.
