@@ -10,7 +10,7 @@ from cluster.build import NODE_PROGRAMS, PROGRAMS, BuildError, ensure_programs
 from justitia_e2e import cgroups
 from justitia_e2e.control import start_control_plane
 from justitia_e2e.daemons import Daemons
-from justitia_e2e.images import ensure_images
+from justitia_e2e.images import ROOT, ensure_images
 from justitia_e2e.importing import import_images
 from justitia_e2e.install import NAMESPACE, install_operator, offer_models
 from justitia_e2e.machine import (
@@ -54,8 +54,16 @@ class Part:
     said: str
 
 
+def check_owner(state: State) -> None:
+    """Raises ClusterError where another checkout's cluster runs, which somebody may be using."""
+    owner = state.owner.read_text() if state.owner.exists() else ""
+    if owner and owner != str(ROOT) and Daemons(state).running():
+        raise ClusterError(f"the cluster that runs here is that of {owner}: end it with {owner}/e2e/cluster down")
+
+
 def bring_up(state: State, progress: Progress) -> Kubectl:
     """The node Ready and the operator available. Raises ClusterError."""
+    check_owner(state)
     ensure_packages(progress)
     programs = _programs(progress)
     images = ensure_images(progress)
@@ -85,6 +93,7 @@ def _programs(progress: Progress) -> Path:
 def _start(state: State, programs: Path, daemons: Daemons, progress: Progress) -> None:
     check_network()
     state.root.mkdir(parents=True)
+    state.owner.write_text(str(ROOT))
     remember_machine(state)
     ensure_bridge()
     progress("starting the control plane")
@@ -99,6 +108,7 @@ def take_down(state: State, progress: Progress) -> None:
     """End what was started, the node's part first, and remove all of it. Nothing if there is nothing."""
     if not state.root.exists():
         return
+    check_owner(state)
     daemons = Daemons(state)
     for name in reversed(daemons.known()):
         if name in daemons.running():

@@ -67,6 +67,11 @@ class State:
     def before(self) -> Path:
         return self.root / "before.json"
 
+    @property
+    def owner(self) -> Path:
+        """Names the checkout that brought the cluster up."""
+        return self.root / "owner"
+
 
 def check_machine() -> None:
     """Raises ClusterError where a node cannot run. Changes nothing."""
