@@ -64,7 +64,9 @@ def engine_launch(  # noqa: PLR0917
 def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
     """The sidecar's container as a command; `plugin` stands for its plugin volume."""
     container = _container(deployment, "initContainers", "scheduler")
-    environment = {variable["name"]: variable["value"] for variable in container["env"]} | {
+    # Nobody tells a local scheduler anything but by its files: it has no control port.
+    inherited = {v["name"]: v["value"] for v in container["env"] if not v["name"].startswith("JUSTITIA_CONTROL_")}
+    environment = inherited | {
         "JUSTITIA_CONFIG_FILE": str(config),
         "JUSTITIA_KEYS_FILE": str(keys),
         "JUSTITIA_ENGINE_URL": f"http://127.0.0.1:{ports.engine}",
