@@ -10,6 +10,7 @@ more sequences of it, told apart by their number: `SEQUENCES_PER_PROMPT` times t
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import UnionType
@@ -135,13 +136,14 @@ class Queue:
 
 Message = Hello | Configure | Ticket | RunEnded | AskQueue | Admitted | Closed | Snapshot | Queue
 _KINDS: dict[str, type[Message]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
-_HINTS = {kind: get_type_hints(kind) for kind in get_args(Message)}
+_FIELDS = {kind: get_type_hints(kind) for kind in get_args(Message)}
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode(message: Message) -> bytes:
     """The message as a line. Raises ChannelError where it is longer than one may be."""
-    fields = {name: getattr(message, name) for name in _HINTS[type(message)]}
-    line = json.dumps({"kind": type(message).__name__.lower(), **fields}, separators=(",", ":")).encode()
+    fields = {name: getattr(message, name) for name in _FIELDS[type(message)]}
+    line = _to_json({"kind": type(message).__name__.lower(), **fields}).encode()
     if len(line) >= LONGEST_LINE:
         raise ChannelError(f"a {type(message).__name__} of {len(line)} bytes is too long", fatal=False)
     return line + b"\n"
@@ -152,12 +154,12 @@ def decode(line: bytes) -> Message:
     try:
         told = json.loads(line)
         kind = _KINDS[told.pop("kind")]
-        hints = _HINTS[kind]
-        message = kind(**{name: value for name, value in told.items() if name in hints})
+        checks = _CHECKS[kind]
+        message = kind(**{name: value for name, value in told.items() if name in checks})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ChannelError(f"no message: {error!r}", fatal=False) from None
-    for name, hint in hints.items():
-        if not _fits(getattr(message, name), hint):
+    for name, fits in checks.items():
+        if not fits(getattr(message, name)):
             raise ChannelError(f"{kind.__name__}.{name} must not be {getattr(message, name)!r:.80}", fatal=False)
     return message
 
@@ -176,20 +178,28 @@ class Lines:
         return lines
 
 
-def _fits(value: object, hint: Any) -> bool:
-    """Whether the value has the type. Of type float are finite numbers that are not negative."""
+def _check_of(hint: Any) -> Callable[[Any], bool]:
+    """Whether a value has the type; the only unions are with None. Of type float are finite numbers that are not
+    negative.
+    """
     hint = getattr(hint, "__supertype__", hint)
-    if isinstance(hint, UnionType):
-        return any(_fits(value, part) for part in get_args(hint))
     parts = get_args(hint)
+    if isinstance(hint, UnionType):
+        fits = _check_of(parts[0])
+        return lambda value: value is None or fits(value)
     match get_origin(hint) or hint:
         case origin if origin is Any:
-            return True
+            return lambda value: True
         case origin if origin is float:
-            return type(value) in (int, float) and 0 <= value < math.inf  # type: ignore[operator]
+            return lambda value: type(value) in (int, float) and 0 <= value < math.inf
         case origin if origin is dict:
-            return isinstance(value, dict) and all(_fits(each, parts[1]) for each in value.values())
+            fits_value = _check_of(parts[1])
+            return lambda value: type(value) is dict and all(map(fits_value, value.values()))
         case origin if origin is list:
-            return isinstance(value, list) and all(_fits(each, parts[0]) for each in value)
+            fits_each = _check_of(parts[0])
+            return lambda value: type(value) is list and all(map(fits_each, value))
         case origin:
-            return type(value) is origin
+            return lambda value: type(value) is origin
+
+
+_CHECKS = {kind: {name: _check_of(hint) for name, hint in fields.items()} for kind, fields in _FIELDS.items()}
