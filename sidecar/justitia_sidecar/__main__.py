@@ -7,10 +7,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import structlog
-import uvicorn
 import uvloop
 from pydantic import ValidationError
 
@@ -23,22 +22,13 @@ from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.service import Sidecar
+from justitia_sidecar.serving import Server, server_config
 from justitia_sidecar.settings import Settings
 
 SHUTDOWN_SECONDS = 30
 CREDENTIALS_SECONDS = 10.0
-KEEP_ALIVE_SECONDS = 120
-"""Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""
 
 log = structlog.get_logger("justitia.sidecar")
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the process, which runs two of them."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def main() -> None:
@@ -79,14 +69,11 @@ async def serve(
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.poll_documents(config, keys)
         servers = [
-            _Server(_server_config(PublicApp(sidecar), settings)),
-            _Server(_server_config(build_admin(sidecar), settings)),
+            Server(server_config(PublicApp(sidecar))),
+            Server(server_config(build_admin(sidecar))),
         ]
         if credentials is not None:
-            context = credentials.context
-            control = _server_config(build_control(sidecar, credentials), settings)
-            control.ssl_context_factory = lambda config, default: context
-            servers.append(_Server(control))
+            servers.append(Server(server_config(build_control(sidecar, credentials), credentials.context)))
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
@@ -122,18 +109,6 @@ async def _keep_fresh(credentials: ControlCredentials) -> None:
             credentials.refresh()
         except OSError as error:
             log.error("credentials of the control port not renewed, the old ones stay", reason=str(error))
-
-
-def _server_config(app: object, settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,  # type: ignore[arg-type]
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=5,
-    )
 
 
 def _listen(variable: str, host: str, port: int) -> socket.socket:
