@@ -295,6 +295,15 @@ class Engine(Document):
     startup_seconds: Annotated[
         int, Field(ge=60, le=86_400, description="Longest that an engine may take to load its model, in seconds.")
     ] = 3600
+    hang_seconds: Annotated[
+        int,
+        Field(
+            ge=10,
+            le=86_400,
+            description="Longest that an engine with requests may make no step, in seconds, before it is ended and "
+            "started again.",
+        ),
+    ] = 120
     drain_seconds: Annotated[
         int,
         Field(

@@ -32,6 +32,10 @@ PLUGIN_DIRECTORY = "/plugin"
 PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
 ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
 CACHE_DIRECTORY = "/cache"
+HANG_FILE = "/tmp/engine-hangs"
+"""In the folder that scheduler and engine share."""
+HANG_GRACE_SECONDS = 5
+"""Less than a pod that goes waits before it drains: the scheduler, which stays, must not be asked to."""
 
 
 def build_pod(pool: ServingPool, installation: Installation) -> Json:
@@ -135,6 +139,8 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "JUSTITIA_ADMIN_PORT", "value": str(ADMIN_PORT)},
             {"name": "JUSTITIA_CONTROL_PORT", "value": str(CONTROL_PORT)},
             {"name": "JUSTITIA_CONTROL_FOLDER", "value": KEYS_DIRECTORY},
+            {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
+            {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.engine.hang_seconds)},
             *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
         ],
         "ports": [
@@ -182,9 +188,16 @@ def build_engine_container(pool: ServingPoolSpec) -> Json:
             for part, amounts in (("limits", engine.resources.limits), ("requests", engine.resources.requests))
             if amounts
         },
-        # Loopback cannot be probed from outside: the scheduler tells whether the engine answers. No liveness probe:
+        # Loopback cannot be probed from outside: the scheduler tells whether the engine answers, and whether it hangs.
         # vLLM's server ends by itself when its engine dies.
         "startupProbe": _probe("/readyz", failures=engine.startup_seconds // PROBE_SECONDS),
+        "livenessProbe": {
+            "exec": {"command": ["test", "!", "-e", HANG_FILE]},
+            "periodSeconds": PROBE_SECONDS,
+            "timeoutSeconds": 3,
+            "failureThreshold": 1,
+            "terminationGracePeriodSeconds": HANG_GRACE_SECONDS,
+        },
         "lifecycle": {"preStop": {"exec": {"command": _drain_command(engine)}}},
         "securityContext": _restricted(),
         "volumeMounts": [

@@ -18,6 +18,7 @@ from justitia_sidecar.admin import build_admin
 from justitia_sidecar.control import ControlCredentials, build_control
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_channel import EngineChannel, listen
+from justitia_sidecar.hang import HangWatch
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.reload import WatchedDocument
@@ -64,7 +65,8 @@ async def serve(
     loop = asyncio.get_running_loop()
     async with Engine.session() as session:
         channel = None if settings.engine_socket is None else EngineChannel()
-        sidecar = Sidecar(Engine(settings.engine_url, session), Metrics(), time.monotonic, channel)
+        hang_watch = HangWatch(settings.hang_seconds, settings.hang_file)
+        sidecar = Sidecar(Engine(settings.engine_url, session), Metrics(), time.monotonic, channel, hang_watch)
         config = WatchedDocument(settings.config_file, PoolConfig)
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.poll_documents(config, keys)

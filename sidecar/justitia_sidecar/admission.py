@@ -86,13 +86,16 @@ class Ticket:
 
 @dataclass(slots=True)
 class EngineView:
-    """What is known of the engine. `waiting` is its own count, as last told."""
+    """What is known of the engine. `waiting` is its own count, as last told. `progress` is another after each step: the
+    steps that had output, and the KV space in use, which grows with those that read a prompt. None: it tells of none.
+    """
 
     ready: bool = False
     kv_tokens: Tokens | None = None
     block_size: Tokens = 1
     longest: Tokens | None = None
     waiting: int = 0
+    progress: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True)

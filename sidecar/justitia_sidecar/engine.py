@@ -1,7 +1,7 @@
 """The engine behind the sidecar: one vLLM server, reached over HTTP.
 
-Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its count of waiting requests and its
-health; forwards requests. A request is sent once: there is no retry.
+Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its count of waiting requests, whether it
+makes progress, and its health; forwards requests. A request is sent once: there is no retry.
 """
 
 import re
@@ -26,6 +26,8 @@ _NO_AUTO_HEADERS = ("Accept-Encoding", "User-Agent")
 
 _CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+_STEPS = re.compile(r"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_USAGE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _WAITING = re.compile(r"^vllm:num_requests_waiting(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 
 
@@ -43,7 +45,7 @@ class _Models(msgspec.Struct):
 
 
 def read_metrics(text: str, view: EngineView) -> EngineView:
-    """`view` with the KV space and the waiting requests that the engine's metrics tell."""
+    """`view` with the KV space, the waiting requests and the progress that the engine's metrics tell."""
     info = _CACHE_INFO.search(text)
     if info is None:
         raise EngineError("its metrics have no vllm:cache_config_info: is it vLLM?")
@@ -55,7 +57,9 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
     if blocks * size <= 0:
         raise EngineError(f"it tells {blocks} KV blocks of {size} tokens: it is not ready")
     waiting = sum(float(value) for value in _WAITING.findall(text))
-    return replace(view, kv_tokens=blocks * size, block_size=size, waiting=int(waiting))
+    steps, usage = _STEPS.findall(text), _USAGE.findall(text)
+    progress = (*steps, *usage) if steps and usage else None
+    return replace(view, kv_tokens=blocks * size, block_size=size, waiting=int(waiting), progress=progress)
 
 
 def engine_headers(ticket: Ticket, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

@@ -51,6 +51,7 @@ class Metrics:
         self.kv_reserved = Gauge("justitia_kv_reserved_tokens", "KV space reserved by admitted requests", registry=r)
         self.open_runs = Gauge("justitia_open_runs", "Runs that have not ended", registry=r)
         self.engine_ready = Gauge("justitia_engine_ready", "1 if the engine answers", registry=r)
+        self.engine_hangs = Gauge("justitia_engine_hangs", "1 while the engine has work and makes no step", registry=r)
         self.generation = Gauge("justitia_config_generation", "Generation of the configuration in force", registry=r)
         self.reload_failures = Counter(
             "justitia_config_reload_failures", "Documents that were not put in force", ("document",), registry=r

@@ -66,6 +66,7 @@ def set_gauges(sidecar: Sidecar) -> None:
     m.kv_reserved.set(status.kv_reserved_tokens)
     m.open_runs.set(status.open_runs)
     m.engine_ready.set(status.engine_ready)
+    m.engine_hangs.set(sidecar.hang_watch.hangs)
     t = sidecar.in_force.admission.fit.step_time
     m.step_seconds.labels("step").set(t.per_step)
     m.step_seconds.labels("token").set(t.per_token)

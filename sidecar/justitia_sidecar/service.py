@@ -25,6 +25,7 @@ from justitia_sidecar.engine import Engine, EngineError
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics
+from justitia_sidecar.hang import HangWatch
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
 from justitia_sidecar.policy_condition import PolicyCondition
@@ -37,6 +38,7 @@ TICK: Seconds = 1.0
 PROBE_BUSY: Seconds = 0.25
 PROBE_IDLE: Seconds = 1.0
 PROBES_TO_GIVE_UP = 2
+HANG_SECONDS: Seconds = 120.0
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -91,8 +93,10 @@ class Sidecar:
         metrics: Metrics,
         clock: Callable[[], Seconds],
         channel: EngineChannel | None = None,
+        hang_watch: HangWatch | None = None,
     ) -> None:
         self.engine = engine
+        self.hang_watch = hang_watch or HangWatch(HANG_SECONDS)
         self.channel = channel
         self.metrics = metrics
         self.clock = clock
@@ -250,9 +254,12 @@ class Sidecar:
                 try:
                     view = await self.engine.probe(before)
                     failures = 0
+                    self.hang_watch.answered(view.progress, bool(admission.policy.running), self.clock())
+                    view.ready = not self.hang_watch.hangs
                 except EngineError as error:
                     failures += 1
                     view = replace(before, ready=before.ready and failures < PROBES_TO_GIVE_UP)
+                    self.hang_watch.silent(self.clock())
                     if before.ready and not view.ready:
                         log.warning("engine lost", reason=str(error))
                 if view.ready and not before.ready:

@@ -26,4 +26,6 @@ class Settings(BaseSettings):
     control_folder: Path | None = Field(
         default=None, description="Certificate, key and token of the control port; without them there is none"
     )
+    hang_seconds: float = Field(default=120, gt=0, description="How long a busy engine may make no step")
+    hang_file: Path | None = Field(default=None, description="Exists while the engine hangs, for its liveness probe")
     log_level: str = "info"

@@ -167,6 +167,7 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("shared memory that is no amount", "pool", "spec.engine.sharedMemory", "much", "should match"),
     ("an unknown rollout", "pool", "spec.engine.rollout", "BlueGreen", "supported values"),
     ("no time to start", "pool", "spec.engine.startupSeconds", 5, "greater than or equal to 60"),
+    ("no patience with a step", "pool", "spec.engine.hangSeconds", 1, "greater than or equal to 10"),
     ("no time to drain", "pool", "spec.engine.drainSeconds", 0, "greater than or equal to 10"),
     ("a spread over nothing", "pool", "spec.engine.topologySpread", [{"maxSkew": 1}], "topologyKey: Required value"),
     (

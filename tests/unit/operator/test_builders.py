@@ -1,5 +1,6 @@
 """The objects of a pool, one property at a time."""
 
+import re
 from typing import Any
 
 import pytest
@@ -226,6 +227,21 @@ def test_probes_ask_the_scheduler_because_the_engine_cannot_be_reached() -> None
     assert scheduler["startupProbe"]["httpGet"] == {"path": "/healthz", "port": 8002}
     assert scheduler["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
     assert engine["startupProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
+
+
+def test_an_engine_that_hangs_is_ended_by_a_file_that_the_scheduler_makes_where_both_see_it() -> None:
+    spec = pod(engine={"hangSeconds": 33})
+    (scheduler,), (engine,) = spec["initContainers"], spec["containers"]
+    told = {v["name"]: v["value"] for v in scheduler["env"]}
+    assert told["JUSTITIA_HANG_SECONDS"] == "33"
+    file = told["JUSTITIA_HANG_FILE"]
+    assert engine["livenessProbe"]["exec"]["command"] == ["test", "!", "-e", file]
+    shared = [
+        m["name"] for c in (scheduler, engine) for m in c["volumeMounts"] if file.startswith(f"{m['mountPath']}/")
+    ]
+    assert shared == ["tmp", "tmp"]
+    before_draining = int(re.findall(r"sleep\((\d+)\)", str(engine["lifecycle"]["preStop"]))[0])
+    assert engine["livenessProbe"]["terminationGracePeriodSeconds"] < before_draining
 
 
 def test_a_rollout_never_takes_the_last_engine_away() -> None:
