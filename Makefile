@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine test e2e lint format crds lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-operator test e2e lint format crds lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -24,6 +24,9 @@ benchmark: .venv/.synced ## How long each policy takes for a decision, and how f
 
 bench-engine: .venv/.synced engine ## Policies inside a real vLLM and in front of it, into docs/results; QUICK=1 for a look. Leave the machine alone
 	$(PYTHON_BIN) -m justitia_benchmarks.engine $(if $(QUICK),--quick)
+
+bench-operator: .venv/.synced cluster ## The operator with 1,000 applications on simulated nodes, into docs/results; QUICK=1 for a look
+	PYTHONPATH=tests $(PYTHON_BIN) -m justitia_benchmarks.operator $(if $(QUICK),--quick)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test
 

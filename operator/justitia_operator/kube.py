@@ -193,7 +193,8 @@ async def connect() -> AsyncIterator[Kube]:
             load_config(client_configuration=configuration)
         else:
             load_config = config.load_kube_config
-            await load_config(client_configuration=configuration)
+            # The library looks at the variable when it is imported, once.
+            await load_config(config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration)
     except config.ConfigException as error:
         raise Unavailable(f"no cluster to connect to: set KUBECONFIG, or run in a pod ({error})") from error
     async with client.ApiClient(configuration) as api:

@@ -58,6 +58,8 @@ MODULES_TO_BUILD = (
     ),
     Module("helm", "helm.sh/helm/v4/cmd/helm", ("helm",)),
 )
+KWOK = Module("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("kwok",))
+"""Simulates nodes, for a benchmark."""
 
 
 def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Path:
@@ -65,9 +67,18 @@ def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Pat
     given = os.environ.get("KUBEBUILDER_ASSETS")
     if given:
         return _checked(Path(given), needed)
+    return _ensure("cluster", MODULES_TO_BUILD, progress)
+
+
+def ensure_kwok(progress: Progress) -> Path:
+    """The program. Raises BuildError."""
+    return _ensure("kwok", (KWOK,), progress) / "kwok"
+
+
+def _ensure(name: str, modules: Sequence[Module], progress: Progress) -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     cache = (Path(base) if base else Path.home() / ".cache") / "justitia"
-    target = cache / f"cluster-{recipe_digest()}"
+    target = cache / f"{name}-{recipe_digest(modules)}"
     if target.exists():
         return target / "bin"
     cache.mkdir(parents=True, exist_ok=True)
@@ -75,14 +86,14 @@ def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Pat
         if not target.exists():
             unfinished = target.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
-            _build_all(unfinished / "bin", find_go(cache, progress), progress)
+            _build_all(modules, unfinished / "bin", find_go(cache, progress), progress)
             unfinished.replace(target)
     return target / "bin"
 
 
-def recipe_digest() -> str:
-    digest = hashlib.sha256(repr(MODULES_TO_BUILD).encode())
-    for file in sorted(MODULES.rglob("*.*")):
+def recipe_digest(modules: Sequence[Module] = MODULES_TO_BUILD) -> str:
+    digest = hashlib.sha256(repr(modules).encode())
+    for file in sorted(file for module in modules for file in (MODULES / module.folder).iterdir()):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -94,10 +105,10 @@ def _checked(folder: Path, needed: Sequence[str]) -> Path:
     return folder
 
 
-def _build_all(target: Path, go: Path, progress: Progress) -> None:
+def _build_all(modules: Sequence[Module], target: Path, go: Path, progress: Progress) -> None:
     target.mkdir(parents=True)
-    for number, module in enumerate(MODULES_TO_BUILD, start=1):
-        title = f"[{number}/{len(MODULES_TO_BUILD)}] {', '.join(module.names)}"
+    for number, module in enumerate(modules, start=1):
+        title = f"[{number}/{len(modules)}] {', '.join(module.names)}"
         first, *others = module.names
         command = [str(go), "build", "-mod=readonly", "-trimpath", f"-p={PARALLEL_COMPILATIONS}"]
         command += ["-ldflags", f"-s -w{module.link_flags}", "-o", str(target / first), module.package]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,14 +39,18 @@ class ControlPlaneError(Exception):
 class ControlPlane:
     """`with ControlPlane() as plane:` gives `plane.kubeconfig` (an administrator's) and the programs' folder."""
 
-    def __init__(self, progress: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, progress: Callable[[str], None] = lambda line: None, *, api_options: Sequence[str] = ()) -> None:
         self._progress = progress
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._api_options = api_options
+        self._commands: dict[str, list[str | Path]] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._authority: Authority | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.programs = Path()
         self.folder = Path()
         self.kubeconfig = Path()
         self.server = ""
+        self.etcd = ""
 
     def __enter__(self) -> Self:
         self.programs = ensure_programs(self._progress)
@@ -88,10 +92,25 @@ class ControlPlane:
         document: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
         return document
 
+    def issue_kubeconfig(self, user: str) -> Path:
+        """For somebody who may do all that the administrator may, and goes by another name in logs."""
+        assert self._authority is not None
+        pair = self._authority.issue_client(user, "system:masters")
+        return write_kubeconfig(self.folder / f"{user}.kubeconfig", self.server, self._authority, pair)
+
+    def kill(self, program: str) -> None:
+        """End it as a crash does."""
+        self._processes[program].kill()
+        self._processes[program].wait()
+
+    def start_again(self, program: str) -> None:
+        """What was killed, with the same arguments."""
+        self._run(program)
+
     def stop(self) -> None:
         """End all processes, the last started first, and remove the state. Idempotent."""
         while self._processes:
-            process = self._processes.pop()
+            _, process = self._processes.popitem()
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(STOP_SECONDS)
@@ -103,14 +122,15 @@ class ControlPlane:
             self._folder = None
 
     def _start(self) -> None:
-        authority = Authority(self.folder)
+        authority = self._authority = Authority(self.folder)
         etcd, peer, api, manager = free_ports(4)
         self.server = f"https://127.0.0.1:{api}"
-        self._spawn("etcd", *etcd_arguments(self.folder, etcd, peer))
-        self._await_ready("etcd", f"http://127.0.0.1:{etcd}/readyz")
+        self.etcd = f"http://127.0.0.1:{etcd}"
+        self.start("etcd", *etcd_arguments(self.folder, etcd, peer))
+        self.await_ready("etcd", f"{self.etcd}/readyz")
         service_account = write_service_account_key(self.folder / "service-account.key")
         serving = authority.issue_server("apiserver", ["127.0.0.1", "10.0.0.1"], ["localhost", "kubernetes.default"])
-        self._spawn(
+        self.start(
             "kube-apiserver",
             *api_server_arguments(authority, serving, service_account, etcd, api),
             "--bind-address=127.0.0.1",
@@ -118,22 +138,29 @@ class ControlPlane:
             # No pod will ever call the API through its Service, whose endpoint may not be loopback.
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
+            *self._api_options,
         )
         admin = authority.issue_client("justitia-tests-admin", "system:masters")
         self.kubeconfig = write_kubeconfig(self.folder / "admin.kubeconfig", self.server, authority, admin)
-        self._await_ready("kube-apiserver", f"{self.server}/readyz", authority, admin)
+        self.await_ready("kube-apiserver", f"{self.server}/readyz", authority, admin)
         pair = authority.issue_client("system:kube-controller-manager")
         kubeconfig = write_kubeconfig(self.folder / "controller-manager.kubeconfig", self.server, authority, pair)
-        self._spawn(
+        self.start(
             "kube-controller-manager",
             *controller_manager_arguments(self.folder, authority, service_account, kubeconfig, manager),
         )
-        self._await_ready("kube-controller-manager", f"https://127.0.0.1:{manager}/healthz")
+        self.await_ready("kube-controller-manager", f"https://127.0.0.1:{manager}/healthz")
 
-    def _spawn(self, program: str, *arguments: str) -> None:
-        with (self.folder / f"{program}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [self.programs / program, *arguments],
+    def start(self, program: str | Path, *arguments: str) -> None:
+        """One more: of `programs` by its name, or any by its path. It ends before those that were started before it."""
+        name = Path(program).name
+        self._commands[name] = [self.programs / program, *arguments]
+        self._run(name)
+
+    def _run(self, name: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                self._commands[name],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -141,14 +168,14 @@ class ControlPlane:
                 # A Ctrl-C in the terminal reaches the caller, which ends them in order.
                 start_new_session=True,
             )
-        self._processes.append(process)
 
-    def _await_ready(
+    def await_ready(
         self, program: str, url: str, authority: Authority | None = None, client: Pair | None = None
     ) -> None:
+        """Until the URL of the program answers. Raises ControlPlaneError."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
-            if self._processes[-1].poll() is not None:
+            if self._processes[program].poll() is not None:
                 raise ControlPlaneError(f"{program} ended while starting:\n{self._said(program)}")
             if answers(url, authority, client):
                 return

@@ -45,6 +45,8 @@ def test_the_scheduler_starts_first_and_ends_last() -> None:
         "JUSTITIA_ADMIN_PORT": "8002",
         "JUSTITIA_CONTROL_PORT": "8003",
         "JUSTITIA_CONTROL_FOLDER": "/etc/justitia/keys",
+        "JUSTITIA_HANG_FILE": "/tmp/engine-hangs",
+        "JUSTITIA_HANG_SECONDS": "120",
     }
 
 

@@ -1,0 +1,79 @@
+"""The schedulers of simulated pods: to each a real sidecar's control port, at the pod's address."""
+
+import asyncio
+import base64
+import socket
+import time
+from pathlib import Path
+
+import aiohttp
+
+from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.wire import CONTROL_PORT
+from justitia_operator.controller import CHILD_SELECTOR
+from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.kube import Kube
+from justitia_operator.names import children_name
+from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
+from justitia_scheduling.model import TenantId
+from justitia_sidecar.control import ControlCredentials, build_control
+from justitia_sidecar.engine import Engine
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.service import Sidecar
+from justitia_sidecar.serving import Server, server_config
+
+LOOK_SECONDS = 0.2
+
+
+class Schedulers:
+    """`folder` takes what kubelets would have mounted."""
+
+    def __init__(self, kube: Kube, session: aiohttp.ClientSession, folder: Path) -> None:
+        self._kube = kube
+        self._session = session
+        self._folder = folder
+        self._sidecars: dict[str, Sidecar] = {}
+
+    async def follow(self) -> None:
+        """Starts one for each pod that has an address, until it is cancelled."""
+        async with asyncio.TaskGroup() as serving:
+            while True:
+                pods, _ = await self._kube.list(Kind.POD, labels=CHILD_SELECTOR)
+                for pod in pods:
+                    name, address = pod["metadata"]["name"], (pod.get("status") or {}).get("podIP")
+                    if address and name not in self._sidecars:
+                        serving.create_task(self._serve(pod, address))
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def weights(self, tenant: str) -> set[float]:
+        """In force, in all pods that serve the tenant."""
+        name = TenantId(tenant)
+        found = set()
+        for sidecar in self._sidecars.values():
+            in_force = sidecar.in_force
+            if in_force is not None and any(each.name == tenant for each in in_force.config.tenants):
+                found.add(in_force.admission.policy.weight(name))
+        return found
+
+    async def _serve(self, pod: Json, address: str) -> None:
+        name = pod["metadata"]["name"]
+        sidecar = Sidecar(Engine("http://127.0.0.1:1", self._session), Metrics(), time.monotonic, None)
+        self._sidecars[name] = sidecar
+        credentials = await self._mount(pod, sidecar)
+        config = server_config(build_control(sidecar, credentials), credentials.context)
+        await Server(config).serve(sockets=[socket.create_server((address, CONTROL_PORT))])
+
+    async def _mount(self, pod: Json, sidecar: Sidecar) -> ControlCredentials:
+        """What a pod begins with."""
+        namespace, child = pod["metadata"]["namespace"], children_name(pod["metadata"]["labels"][POOL_LABEL])
+        secret = await self._kube.get(Ref(Kind.SECRET, namespace, child))
+        config = await self._kube.get(Ref(Kind.CONFIG_MAP, namespace, child))
+        if secret is None or config is None:
+            raise RuntimeError(f"the pod {pod['metadata']['name']} runs without Secret and ConfigMap")
+        folder = self._folder / pod["metadata"]["name"]
+        folder.mkdir()
+        for name, encoded in secret["data"].items():
+            (folder / name).write_bytes(base64.b64decode(encoded))
+        sidecar.put_keys(KeyTable.model_validate_json((folder / KEYS_FILE).read_bytes()))
+        sidecar.put_config(PoolConfig.model_validate_json(config["data"][CONFIG_FILE]))
+        return ControlCredentials(folder)
