@@ -78,7 +78,7 @@ class Controller:
                 await self._list(kind, labels=CHILD_SELECTOR)
         await self._list(Kind.SECRET, namespace=self._key_namespace)
         self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
-        self._store.forget_rejections()
+        self._store.retry_rejections()
         for kind in OWN_KINDS:
             self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
         log.info("resynchronised")
@@ -89,7 +89,7 @@ class Controller:
             ref = await self._queue.get()
             try:
                 with self._metrics.reconcile_seconds.labels(ref.kind).time():
-                    await self._carry_out(reconcile(self._store.snapshot(), ref, self._clock()))
+                    await self._carry_out(reconcile(self._store.snapshot(), ref, self._clock()), ref)
             except Unavailable as error:
                 delay = self._queue.failed(ref)
                 self._fault(ref, Fault.UNAVAILABLE)
@@ -130,14 +130,18 @@ class Controller:
         if self._store.report(pod, report):
             self._enqueue(affected(self._store.snapshot(), pod))
 
-    async def _carry_out(self, plan: Plan) -> None:
+    async def _carry_out(self, plan: Plan, ref: Ref) -> None:
+        """Where pods are told something, the status comes with the next reconcile, which knows what they answered."""
         for obj in plan.applies:
             await self._apply(obj)
-        for ref in plan.deletes:
-            await self._kube.delete(ref)
-            self._wrote("delete", ref)
-            log.info("deleted", object=str(ref))
-        await asyncio.gather(*(self._tell(push) for push in plan.pushes))
+        for child in plan.deletes:
+            await self._kube.delete(child)
+            self._wrote("delete", child)
+            log.info("deleted", object=str(child))
+        if plan.pushes:
+            await asyncio.gather(*(self._tell(push) for push in plan.pushes))
+            self._enqueue(frozenset({ref}))
+            return
         for patch in plan.statuses:
             answer = await self._kube.apply_status(patch)
             self._wrote("status", patch.ref)
@@ -161,6 +165,7 @@ class Controller:
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return
         self._wrote("apply", ref)
+        self._store.accept(ref)
         self.seen(answer)
         if version_of(answer) != before:
             log.info("applied", object=str(ref), version=version_of(answer))

@@ -43,7 +43,7 @@ from justitia_operator.resolve import (
     pool_of,
     tenant_keys,
 )
-from justitia_operator.snapshot import Installation, Snapshot
+from justitia_operator.snapshot import Installation, Rejection, Snapshot
 from justitia_operator.status import Verdict, accepted, plan_status, resolved, verdict_of
 
 
@@ -150,19 +150,22 @@ def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> t
     if application.spec.pool is None or application.spec.paused:
         return Plan(), None
     desired = build_inline_pool(application, obj["spec"]["pool"])
-    message = rejection(world, desired)
-    refusal = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, message) if message else None
+    rejected = rejection(world, desired)
+    refusal = None
+    if rejected is not None:
+        refusal = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, rejected.message)
     return Plan(applies=(desired,) if _is_due(world, desired) else ()), refusal
 
 
 def _is_due(world: Snapshot, desired: Json) -> bool:
-    return rejection(world, desired) is None and needs_apply(desired, world.get(ref_of(desired)))
+    rejected = rejection(world, desired)
+    return (rejected is None or rejected.retry) and needs_apply(desired, world.get(ref_of(desired)))
 
 
-def rejection(world: Snapshot, desired: Json) -> str | None:
-    """What the API server said when it refused this very object."""
-    hash_, message = world.rejections.get(ref_of(desired), ("", ""))
-    return message if hash_ == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
+def rejection(world: Snapshot, desired: Json) -> Rejection | None:
+    """Of this very object."""
+    found = world.rejections.get(ref_of(desired))
+    return found if found and found.hash == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
 
 
 def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
@@ -204,14 +207,14 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         superfluous = tuple(_superfluous(world, obj, children.keys()))
         if refused is not None:
             del children[Kind.DEPLOYMENT]
-        rejected = [message for child in children.values() if (message := rejection(world, child))]
+        rejected = [found.message for child in children.values() if (found := rejection(world, child))]
         if rejected:
             verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
         applies = tuple(child for child in children.values() if _is_due(world, child))
         told = tuple(pushes(world, pool, config, table))
         plan = Plan(applies=applies, deletes=superfluous, pushes=told)
-    elif written is not None:
-        config = written
+    else:
+        config = written or config.model_copy(update={"generation": last})
     engines = observe_engines(world, pool)
     fields: dict[str, Any] = {
         "replicas": engines.existing,

@@ -22,6 +22,17 @@ class Installation:
 
 
 @dataclass(frozen=True)
+class Rejection:
+    """Of an object by the API server: the hash of what was asked for, and what was said. It holds until the object is
+    taken; `retry` asks for another try meanwhile.
+    """
+
+    hash: str
+    message: str
+    retry: bool = False
+
+
+@dataclass(frozen=True)
 class Report:
     """What a pod said when it was last told its documents, or asked. `instance` is the scheduler's container, `told`
     the generation that was to be in force, `generation` the one that is; None: there was no answer, and `problem` says
@@ -37,13 +48,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`rejections` are objects that the API server refused, with the hash of what was refused and its message;
-    `reports` are the pods' own, by pod.
-    """
+    """`rejections` are the API server's, by object; `reports` the pods' own, by pod."""
 
     objects: Catalog
     installation: Installation
-    rejections: Mapping[Ref, tuple[str, str]] = field(default_factory=dict)
+    rejections: Mapping[Ref, Rejection] = field(default_factory=dict)
     reports: Mapping[Ref, Report] = field(default_factory=dict)
 
     def get(self, ref: Ref) -> Json | None:

@@ -5,10 +5,11 @@ an answer to a later write told.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from justitia_operator.catalog import Catalog
 from justitia_operator.objects import Json, Ref, ref_of
-from justitia_operator.snapshot import Installation, Report, Snapshot
+from justitia_operator.snapshot import Installation, Rejection, Report, Snapshot
 
 
 def version_of(obj: Json) -> int:
@@ -21,7 +22,7 @@ class Store:
     def __init__(self, installation: Installation) -> None:
         self._objects = Catalog()
         self._doubted: dict[Ref, Json] = {}
-        self._rejections: dict[Ref, tuple[str, str]] = {}
+        self._rejections: dict[Ref, Rejection] = {}
         self._reports: dict[Ref, Report] = {}
         self._installation = installation
 
@@ -76,7 +77,11 @@ class Store:
 
     def reject(self, ref: Ref, hash_: str, message: str) -> None:
         """Remembers that the API server refused an object, so that it is not offered again and again."""
-        self._rejections[ref] = (hash_, message)
+        self._rejections[ref] = Rejection(hash_, message)
+
+    def accept(self, ref: Ref) -> None:
+        """It was taken by the API server."""
+        self._rejections.pop(ref, None)
 
     def report(self, pod: Ref, report: Report) -> bool:
         """Takes over what a pod said. Tells whether that is new; of a pod that is gone nothing is."""
@@ -89,5 +94,7 @@ class Store:
         """The pod is told anew."""
         self._reports.pop(pod, None)
 
-    def forget_rejections(self) -> None:
-        self._rejections.clear()
+    def retry_rejections(self) -> None:
+        """Has what was refused tried once more. What nobody has tried since the last time is wanted by nobody."""
+        wanted = {ref: rejection for ref, rejection in self._rejections.items() if not rejection.retry}
+        self._rejections = {ref: replace(rejection, retry=True) for ref, rejection in wanted.items()}

@@ -11,7 +11,7 @@ from justitia_api.config import BoostConfig, PolicyName, key_digest
 from justitia_api.resource import API_VERSION
 from justitia_operator.objects import Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
-from justitia_operator.snapshot import build_snapshot
+from justitia_operator.snapshot import Rejection, build_snapshot
 from support.resources import (
     INSTALLATION,
     LATER,
@@ -368,6 +368,12 @@ def test_a_paused_pool_stays_as_it_is() -> None:
     assert condition(after, Kind.SERVING_POOL, "shared", "Accepted")[:2] == ("True", "Paused")
 
 
+def test_a_pool_that_was_paused_from_the_beginning_comes_to_rest() -> None:
+    paused = settled(put(small_world(), pool(paused=True)))
+    assert not reconcile(paused, POOL, NOW)
+    assert paused.objects[POOL]["status"]["configurationGeneration"] == 0
+
+
 def test_a_paused_application_keeps_its_entry_and_a_new_one_gets_none() -> None:
     running = settled(small_world())
     changed = application(paused=True, run={"idleTimeoutSeconds": 7}) | {"status": running.objects[CHAT]["status"]}
@@ -452,11 +458,15 @@ def test_what_the_api_server_refused_is_not_offered_again_until_it_is_wanted_dif
     snapshot = small_world()
     deployment = next(o for o in reconcile(snapshot, POOL, NOW).applies if o["kind"] == "Deployment")
     hash_ = deployment["metadata"]["annotations"]["justitia.dev/applied-hash"]
-    refused = replace(snapshot, rejections={ref_of(deployment): (hash_, "422: limits")})
+    refused = replace(snapshot, rejections={ref_of(deployment): Rejection(hash_, "422: limits")})
     plan = reconcile(refused, POOL, NOW)
     assert "Deployment" not in [obj["kind"] for obj in plan.applies]
     accepted = plan.statuses[0].status["conditions"][0]
     assert (accepted["type"], accepted["status"], accepted["reason"]) == ("Accepted", "False", "ObjectRefused")
+    again = replace(snapshot, rejections={ref_of(deployment): Rejection(hash_, "422: limits", retry=True)})
+    retried = reconcile(again, POOL, NOW)
+    assert "Deployment" in [obj["kind"] for obj in retried.applies]
+    assert retried.statuses == plan.statuses, "until it is taken, nothing has changed for the user"
     changed = put(refused, pool(replicas=2))
     assert "Deployment" in [obj["kind"] for obj in reconcile(changed, POOL, NOW).applies]
 
@@ -465,7 +475,7 @@ def test_a_refused_inline_pool_is_the_applications_mistake() -> None:
     snapshot = world(tenant(), key(), application(pool={"model": {"uri": "hf://a/b"}}))
     (own,) = reconcile(snapshot, CHAT, NOW).applies
     hash_ = own["metadata"]["annotations"]["justitia.dev/applied-hash"]
-    after = settled(replace(snapshot, rejections={ref_of(own): (hash_, "422: no")}))
+    after = settled(replace(snapshot, rejections={ref_of(own): Rejection(hash_, "422: no")}))
     assert condition(after, Kind.LLM_APPLICATION, "chat", "Accepted")[:2] == ("False", "ObjectRefused")
 
 

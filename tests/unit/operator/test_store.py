@@ -1,6 +1,7 @@
 """What is known of the cluster: the newest wins, whatever the order of news."""
 
 from justitia_operator.objects import Json, Kind, Ref
+from justitia_operator.snapshot import Rejection
 from justitia_operator.store import Store
 from support.resources import INSTALLATION
 
@@ -79,9 +80,21 @@ def test_managed_fields_are_not_kept() -> None:
     assert "managedFields" not in (known(store) or {})["metadata"]
 
 
-def test_rejections_are_remembered_until_forgotten() -> None:
+def test_a_rejection_holds_until_the_object_is_taken() -> None:
     store = Store(INSTALLATION)
     store.reject(REF, "hash", "no")
-    assert store.snapshot().rejections == {REF: ("hash", "no")}
-    store.forget_rejections()
+    assert store.snapshot().rejections == {REF: Rejection("hash", "no")}
+    store.accept(REF)
+    assert store.snapshot().rejections == {}
+
+
+def test_a_rejection_is_tried_again_and_forgotten_where_nobody_tries() -> None:
+    store = Store(INSTALLATION)
+    store.reject(REF, "hash", "no")
+    store.retry_rejections()
+    assert store.snapshot().rejections == {REF: Rejection("hash", "no", retry=True)}
+    store.reject(REF, "hash", "no")
+    store.retry_rejections()
+    assert store.snapshot().rejections == {REF: Rejection("hash", "no", retry=True)}
+    store.retry_rejections()
     assert store.snapshot().rejections == {}

@@ -1,0 +1,170 @@
+"""An operator that dies after any of its writes, and one that comes after it: as if nothing had happened.
+
+Dying is losing all that a process knows, at the moment when the API server has done what was asked and has not
+answered. So it needs no process: the API server and what is written are real.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cluster.control_plane import ControlPlane
+from justitia_operator.control import Control
+from justitia_operator.controller import Controller
+from justitia_operator.kube import Kube, connect
+from justitia_operator.metrics import Metrics
+from justitia_operator.objects import Json, Ref
+from justitia_operator.queue import KeyedQueue
+from justitia_operator.snapshot import Installation
+from justitia_operator.store import Store
+from support.kubectl import CHILDREN, OWN, Kubectl, eventually
+from support.stage import SYSTEM, Stage
+
+PEPPER = "5a" * 32
+LEAST_WRITES = 10
+"""Seven children of a pool, and the statuses of pool, application and tenant."""
+
+
+class MortalKube(Kube):
+    """Dies with the `last` write: it is carried out, and its answer never comes."""
+
+    def __init__(self, kube: Kube, last: int | None) -> None:
+        super().__init__(kube._api)
+        self.writes = 0
+        self.dead = asyncio.Event()
+        self._last = last
+
+    async def _exchange(self, method: str, *args: Any, **kwargs: Any) -> tuple[int, Json]:
+        answer = await super()._exchange(method, *args, **kwargs)
+        self.writes += method != "GET"
+        if self.writes == self._last:
+            self.dead.set()
+            await asyncio.Event().wait()
+        return answer
+
+
+class LookedAtQueue(KeyedQueue[Ref]):
+    @property
+    def idle(self) -> bool:
+        return not (self._dirty or self._working)
+
+
+@asynccontextmanager
+async def operator(last: int | None = None) -> AsyncIterator[tuple[Controller, LookedAtQueue, MortalKube]]:
+    """One that knows nothing yet. It does not watch: it sees what it lists, and what its writes are answered."""
+    async with connect() as kube, aiohttp.ClientSession() as session:
+        mortal = MortalKube(kube, last)
+        queue = LookedAtQueue(asyncio.get_running_loop().call_later)
+        store = Store(Installation(SYSTEM, "justitia:test", PEPPER))
+        controller = Controller(
+            mortal,
+            Control(session, PEPPER, lambda: datetime.now(UTC)),
+            store,
+            queue,
+            clock=lambda: datetime.now(UTC),
+            key_namespace=SYSTEM,
+            metrics=Metrics(),
+        )
+        yield controller, queue, mortal
+
+
+async def live(last: int | None = None) -> int:
+    """Works until nothing is left to do, or until it dies. How many writes it made."""
+    async with operator(last) as (controller, queue, kube):
+        worker = asyncio.create_task(_work(controller, queue))
+        death = asyncio.create_task(kube.dead.wait())
+        done, pending = await asyncio.wait([worker, death], return_when=asyncio.FIRST_COMPLETED, timeout=60)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        assert done, "it neither ended nor died"
+        if worker in done:
+            worker.result()
+        return kube.writes
+
+
+async def _work(controller: Controller, queue: LookedAtQueue) -> None:
+    await controller.resync()
+    worker = asyncio.create_task(controller.work())
+    while not queue.idle:  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.01)
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+
+
+@pytest.fixture(scope="module")
+def own_kubectl() -> Iterator[Kubectl]:
+    """Of a control plane where nobody else writes."""
+    with ControlPlane() as plane:
+        plane.kubectl("apply", "--server-side", "-f", "crds")
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "crds")
+        plane.kubectl("create", "namespace", SYSTEM)
+        yield Kubectl(str(plane.programs / "kubectl"), str(plane.kubeconfig))
+
+
+def apply(kubectl: Kubectl, namespace: str) -> Stage:
+    kubectl("create", "namespace", namespace)
+    stage = Stage(kubectl, namespace)
+    stage.set()
+    return stage
+
+
+def remove(stage: Stage) -> None:
+    stage.kubectl("delete", "tenant", stage.tenant)
+    stage.kubectl("delete", "namespace", stage.namespace, "--wait=false")
+    eventually(lambda: not stage.kubectl("-n", stage.namespace, "get", "spool,llmapp", "-o", "name"))
+
+
+def found(stage: Stage) -> dict[str, str]:
+    """All objects, by kind and name, without what differs from one namespace to the next."""
+    children = stage.kubectl("-n", stage.namespace, "get", CHILDREN, "-l", "justitia.dev/pool", "-o", "json")
+    own = stage.kubectl("-n", stage.namespace, "get", OWN, "-o", "json")
+    known = {}
+    for item in [*json.loads(children)["items"], *json.loads(own)["items"]]:
+        kept = {"generation": item["metadata"].get("generation"), "spec": item.get("spec")}
+        if item["apiVersion"].startswith("justitia.dev/"):
+            kept["status"] = item.get("status")
+        elif "data" in item:
+            kept["data"] = sorted(item["data"]) if item["kind"] == "Secret" else item["data"]
+        text = json.dumps(kept, sort_keys=True)
+        text = re.sub(r'"lastTransitionTime": "[^"]*"|"clusterIPs?": (\[[^]]*\]|"[^"]*")|keyDigests\W*\w+', "", text)
+        name = f"{item['kind']} {item['metadata']['name']}"
+        known[name.replace(stage.namespace, "NAMESPACE")] = text.replace(stage.namespace, "NAMESPACE")
+    return known
+
+
+def settle(stage: Stage) -> None:
+    """The controllers of Kubernetes have done what the operator's Deployment asks for, and the operator has seen it."""
+    stage.pods()
+    eventually(lambda: stage.child("deployment").get("status", {}).get("observedGeneration") == 1)
+    asyncio.run(live())
+
+
+def test_whatever_write_was_its_last_the_next_operator_makes_the_same_of_it(
+    own_kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", own_kubectl.kubeconfig)
+    stage = apply(own_kubectl, "whole")
+    writes = asyncio.run(live())
+    assert writes >= LEAST_WRITES
+    settle(stage)
+    wanted = found(stage)
+    assert asyncio.run(live()) == 1, "all is as it should be: applied again is the Secret, which it may not read"
+    remove(stage)
+    differed = 0
+    for last in range(1, writes + 1):
+        stage = apply(own_kubectl, f"dies-{last}")
+        assert asyncio.run(live(last)) == last
+        differed += found(stage) != wanted
+        asyncio.run(live())
+        settle(stage)
+        assert found(stage) == wanted, f"after a death with write {last} of {writes}"
+        remove(stage)
+    assert differed >= LEAST_WRITES - 2, "it died before there was something left to do"
