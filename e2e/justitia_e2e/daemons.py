@@ -31,7 +31,17 @@ class Daemons:
     def start(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] = {}) -> None:
         for folder in (self._records, self._logs):
             folder.mkdir(exist_ok=True)
-        with (self._logs / f"{name}.log").open("wb") as log:
+        number = len(list(self._records.iterdir()))
+        self._start(self._records / f"{number:02}-{name}.json", [str(part) for part in command], dict(environment))
+
+    def start_again(self, name: str) -> None:
+        """One that was ended, as it was started."""
+        (path,) = (path for path in self._paths() if _name(path) == name)
+        record = json.loads(path.read_text())
+        self._start(path, record["command"], record["environment"])
+
+    def _start(self, path: Path, command: list[str], environment: dict[str, str]) -> None:
+        with (self._logs / f"{_name(path)}.log").open("ab") as log:
             process = subprocess.Popen(
                 ["sh", "-c", _JOIN_AND_BECOME, "sh", cgroups.ensure(), *command],
                 cwd=self._logs,
@@ -41,9 +51,8 @@ class Daemons:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        number = len(list(self._records.iterdir()))
-        record = {"pid": process.pid, "started": _started(process.pid)}
-        (self._records / f"{number:02}-{name}.json").write_text(json.dumps(record))
+        record = {"pid": process.pid, "started": _started(process.pid), "command": command, "environment": environment}
+        path.write_text(json.dumps(record))
 
     def await_ready(self, name: str, ready: Callable[[], bool]) -> None:
         """Raises ClusterError with the end of its log if it ends or does not become ready."""
@@ -61,7 +70,7 @@ class Daemons:
 
     def known(self) -> list[str]:
         """Names of all that were started."""
-        return [path.stem.partition("-")[2] for path in self._paths()]
+        return [_name(path) for path in self._paths()]
 
     def running(self) -> dict[str, int]:
         """Process numbers of those that run."""
@@ -69,7 +78,7 @@ class Daemons:
         for path in self._paths():
             record = json.loads(path.read_text())
             if _started(record["pid"]) == record["started"] is not None:
-                found[path.stem.partition("-")[2]] = record["pid"]
+                found[_name(path)] = record["pid"]
         return found
 
     def stop(self, name: str) -> None:
@@ -86,6 +95,10 @@ class Daemons:
 
     def _paths(self) -> list[Path]:
         return sorted(self._records.glob("*.json"))
+
+
+def _name(record: Path) -> str:
+    return record.stem.partition("-")[2]
 
 
 def _started(process: int) -> str | None:

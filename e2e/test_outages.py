@@ -1,0 +1,204 @@
+"""Parts of the machine that die, stop or go away under an engine that serves, and how long until all is as before.
+
+The seconds are told at the end of the run.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import openai
+import pytest
+
+from justitia_e2e.daemons import Daemons
+from justitia_e2e.example import (
+    CHANGE_SECONDS,
+    ENGINE_SECONDS,
+    NAMESPACE,
+    POOL,
+    SECRET,
+    TENANT,
+    User,
+    answered,
+    complete,
+    generation_in_force,
+    pods,
+    processes,
+    restarts,
+    serves,
+    stream_long,
+)
+from justitia_e2e.install import NAMESPACE as SYSTEM
+from justitia_e2e.machine import State
+from support.kubectl import Kubectl, eventually
+
+AWAY_SECONDS = 60.0
+KEY_SECONDS = 5.0
+STREAMS = 4
+Record = Callable[[str, object], None]
+
+
+@contextmanager
+def timed(record: Record, what: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    record(what, f"{time.monotonic() - began:.1f} s")
+
+
+def kill(pod: dict[str, Any], part: str, number: signal.Signals = signal.SIGKILL) -> None:
+    """The process of the pod whose command line says so."""
+    (process,) = (process for process, line in processes(pod).items() if part in line)
+    os.kill(process, number)
+
+
+def test_a_killed_scheduler_comes_back_and_the_engine_goes_on(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    (pod,) = pods(user)
+    before = restarts(pod)
+    kill(pod, "justitia_sidecar")
+    with timed(record_property, "scheduler killed, until answers come again"):
+        eventually(lambda: not answered(client), CHANGE_SECONDS)
+        eventually(lambda: answered(client), CHANGE_SECONDS)
+    (pod,) = pods(user)
+    assert restarts(pod) == before | {"scheduler": before["scheduler"] + 1}
+
+
+def test_a_killed_engine_fails_what_it_had_begun_and_comes_back(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    (pod,) = pods(user)
+    before, begun = restarts(pod), threading.Barrier(2)
+    with ThreadPoolExecutor(1) as thread:
+        stream = thread.submit(stream_long, client, begun)
+        begun.wait(60)
+        kill(pod, "VLLM::EngineCore")
+        told = timed(record_property, "engine killed, until who streams is told")
+        with told, pytest.raises(openai.APIError):
+            stream.result(CHANGE_SECONDS)
+        with timed(record_property, "engine killed, until the pool is not ready"):
+            eventually(lambda: not serves(user), CHANGE_SECONDS)
+    with timed(record_property, "engine killed, until answers come again"):
+        eventually(lambda: answered(client), ENGINE_SECONDS)
+    eventually(lambda: serves(user), CHANGE_SECONDS)
+    (pod,) = pods(user)
+    assert restarts(pod) == before | {"engine": before["engine"] + 1}
+
+
+def test_an_engine_that_hangs_is_ended_and_comes_back(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    """Its server answers health checks all the while."""
+    (pod,) = pods(user)
+    before, begun = restarts(pod), threading.Barrier(2)
+    with ThreadPoolExecutor(1) as thread:
+        stream = thread.submit(stream_long, client, begun)
+        begun.wait(60)
+        kill(pod, "VLLM::EngineCore", signal.SIGSTOP)
+        told = timed(record_property, "engine hangs, until who streams is told")
+        with told, pytest.raises(openai.APIError):
+            stream.result(CHANGE_SECONDS)
+    with timed(record_property, "engine hung and ended, until answers come again"):
+        eventually(lambda: answered(client), ENGINE_SECONDS)
+    eventually(lambda: serves(user), CHANGE_SECONDS)
+    (pod,) = pods(user)
+    assert restarts(pod) == before | {"engine": before["engine"] + 1}
+
+
+def test_a_key_that_is_deleted_opens_nothing_until_it_is_back(
+    administrator: Kubectl, client: openai.OpenAI, record_property: Record
+) -> None:
+    secret = administrator.get("secret", SECRET, SYSTEM)
+    administrator("-n", SYSTEM, "delete", "secret", SECRET)
+    with timed(record_property, "key deleted, until it is refused"):
+        eventually(lambda: refused(client), KEY_SECONDS)
+    kept = {name: secret["metadata"][name] for name in ("name", "namespace")}
+    administrator.apply({**secret, "metadata": kept})
+    with timed(record_property, "key back, until it is taken"):
+        eventually(lambda: not refused(client), KEY_SECONDS)
+
+
+def refused(client: openai.OpenAI) -> bool:
+    try:
+        complete(client)
+    except openai.AuthenticationError:
+        return True
+    return False
+
+
+def test_engines_serve_on_while_the_api_server_is_away(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    daemons = Daemons(State())
+    (pod,) = pods(user)
+    before, generation = restarts(pod), generation_in_force(pod["status"]["podIP"])
+    daemons.stop("kube-apiserver")
+    try:
+        until = time.monotonic() + AWAY_SECONDS
+        answers = 0
+        while time.monotonic() < until:
+            answers += complete(client) == 8
+        record_property("answers while the API server was away for a minute", answers)
+    finally:
+        daemons.start_again("kube-apiserver")
+    eventually(lambda: user.run("get", "--raw", "/readyz").stdout == "ok", CHANGE_SECONDS)
+    with timed(record_property, "API server back, until a changed weight is in force"):
+        user.patch("tenant", TENANT, "", {"spec": {"weight": "4"}})
+        eventually(lambda: generation_in_force(pod["status"]["podIP"]) > generation, CHANGE_SECONDS)
+    user.patch("tenant", TENANT, "", {"spec": {"weight": "3"}})
+    eventually(lambda: serves(user), CHANGE_SECONDS)
+    (after,) = pods(user)
+    assert restarts(after) == before
+
+
+def test_an_engine_serves_on_while_the_kubelet_stands_still(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    """The node is taken for lost and its endpoints out of the Service, but nothing is ended."""
+    kubelet = Daemons(State()).running()["kubelet"]
+    (pod,) = pods(user)
+    os.kill(kubelet, signal.SIGSTOP)
+    try:
+        with timed(record_property, "kubelet stands still, until the pool is not ready"):
+            eventually(lambda: not serves(user), CHANGE_SECONDS)
+        directly = client.with_options(
+            base_url=str(client.base_url).replace(client.base_url.host, pod["status"]["podIP"] + ":8000")
+        )
+        assert complete(directly) == 8
+    finally:
+        os.kill(kubelet, signal.SIGCONT)
+    with timed(record_property, "kubelet goes on, until the pool is ready"):
+        eventually(lambda: serves(user), CHANGE_SECONDS)
+    eventually(lambda: answered(client), CHANGE_SECONDS)
+    (after,) = pods(user)
+    assert (after["metadata"]["uid"], restarts(after)) == (pod["metadata"]["uid"], restarts(pod))
+
+
+def test_a_drained_node_finishes_what_it_has_begun_and_serves_again_when_it_may(
+    administrator: Kubectl, user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    (pod,) = pods(user)
+    node, begun = pod["spec"]["nodeName"], threading.Barrier(STREAMS + 1)
+    with ThreadPoolExecutor(STREAMS) as threads:
+        streams = [threads.submit(stream_long, client, begun) for _ in range(STREAMS)]
+        begun.wait(60)
+        administrator("cordon", node)
+        try:
+            administrator(
+                "drain", node, f"--pod-selector=justitia.dev/pool={POOL}", "--delete-emptydir-data", "--timeout=50s"
+            )
+        finally:
+            administrator("uncordon", node)
+        assert [stream.result() for stream in streams] == ["length"] * STREAMS
+    with timed(record_property, "node drained and back, until answers come again"):
+        eventually(
+            lambda: serves(user) and [p["metadata"]["uid"] for p in pods(user)] != [pod["metadata"]["uid"]],
+            ENGINE_SECONDS,
+        )
+        eventually(lambda: answered(client), ENGINE_SECONDS)
+    assert user.exists("servingpool", POOL, NAMESPACE)

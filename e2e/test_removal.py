@@ -1,0 +1,51 @@
+"""What goes while it is used: a pool, and a namespace with all that is in it."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import openai
+import pytest
+
+from justitia_e2e.example import (
+    APPLICATION,
+    CHANGE_SECONDS,
+    ENGINE_SECONDS,
+    EXAMPLE,
+    NAMESPACE,
+    POOL,
+    User,
+    complete,
+    pods,
+    serves,
+    stream_long,
+)
+from support.kubectl import eventually
+
+LEAVE_SECONDS = 10.0
+"""What a pod that goes waits for, before it drains, so that no new request is on its way."""
+STREAMS = 8
+"""So many that they take longer than that."""
+GONE_SECONDS = 180.0
+
+
+def test_a_pool_that_is_deleted_while_it_serves_finishes_what_it_has_begun(user: User, client: openai.OpenAI) -> None:
+    begun = threading.Barrier(STREAMS + 1)
+    with ThreadPoolExecutor(STREAMS) as threads:
+        streams = [threads.submit(stream_long, client, begun) for _ in range(STREAMS)]
+        begun.wait(60)
+        user("-n", NAMESPACE, "delete", "servingpool", POOL, "--wait=false")
+        deleted = time.monotonic()
+        assert [stream.result() for stream in streams] == ["length"] * STREAMS
+    assert time.monotonic() - deleted > LEAVE_SECONDS, "it was over before the engine was asked to go"
+    with pytest.raises(openai.APIConnectionError):
+        complete(client.with_options(timeout=5))
+    eventually(lambda: not pods(user), CHANGE_SECONDS)
+    assert user.condition("llmapplication", APPLICATION, NAMESPACE, "Ready")[0] == "False"
+
+
+def test_a_namespace_is_deleted_with_a_pool_that_serves(user: User) -> None:
+    user("apply", "-f", str(EXAMPLE))
+    eventually(lambda: serves(user), ENGINE_SECONDS)
+    user("delete", "namespace", NAMESPACE, "--wait=false")
+    eventually(lambda: not user.exists("namespace", NAMESPACE), GONE_SECONDS)
