@@ -63,7 +63,8 @@ def build_control(sidecar: Sidecar, credentials: ControlCredentials) -> FastAPI:
     @control.put(DOCUMENTS_PATH)
     async def put(request: Request) -> PoolStatus:
         """Puts them in force unless newer ones are, and answers what is."""
-        if int(request.headers.get("content-length", LONGEST_DOCUMENTS + 1)) > LONGEST_DOCUMENTS:
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > LONGEST_DOCUMENTS:
             raise HTTPException(413, f"documents must have a content-length of at most {LONGEST_DOCUMENTS} bytes")
         try:
             documents = PoolDocuments.model_validate_json(await request.body())
