@@ -5,7 +5,6 @@ that another process that was given the same number later is not taken for it.
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ STOP_SECONDS = 20.0
 POLL_SECONDS = 0.1
 
 # Joins the group before it becomes the daemon: what the daemon starts is in the group too.
-_JOIN_AND_BECOME = 'echo $$ >"$1"; shift; exec "$@"'
+_JOIN_AND_BECOME = 'echo $$ >"$1"; cd "$2"; shift 2; exec "$@"'
 
 
 class Daemons:
@@ -42,16 +41,18 @@ class Daemons:
 
     def _start(self, path: Path, command: list[str], environment: dict[str, str]) -> None:
         with (self._logs / f"{_name(path)}.log").open("ab") as log:
-            process = subprocess.Popen(
-                ["sh", "-c", _JOIN_AND_BECOME, "sh", cgroups.ensure(), *command],
-                cwd=self._logs,
-                env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            process = os.posix_spawnp(
+                "sh",
+                ["sh", "-c", _JOIN_AND_BECOME, "sh", str(cgroups.ensure()), str(self._logs), *command],
+                {**os.environ, **environment},
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 1),
+                    (os.POSIX_SPAWN_DUP2, log.fileno(), 2),
+                ],
+                setsid=True,
             )
-        record = {"pid": process.pid, "started": _started(process.pid), "command": command, "environment": environment}
+        record = {"pid": process, "started": _started(process), "command": command, "environment": environment}
         path.write_text(json.dumps(record))
 
     def await_ready(self, name: str, ready: Callable[[], bool]) -> None:

@@ -164,10 +164,10 @@ class Controller:
             self._fault(ref, Fault.REJECTED)
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return
-        self._wrote("apply", ref)
         self._store.accept(ref)
         self.seen(answer)
         if version_of(answer) != before:
+            self._wrote("apply", ref)
             log.info("applied", object=str(ref), version=version_of(answer))
 
     async def _list(self, kind: Kind, namespace: str = "", labels: str = "") -> None:

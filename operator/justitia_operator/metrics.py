@@ -34,7 +34,7 @@ class Metrics:
             "justitia_operator_faults", "What kept a plan from being carried out", ("kind", "fault"), registry=r
         )
         self.writes = Counter(
-            "justitia_operator_api_writes", "Objects written to the API server", ("verb", "kind"), registry=r
+            "justitia_operator_api_writes", "Objects changed at the API server", ("verb", "kind"), registry=r
         )
         self.queued = Gauge("justitia_operator_queued", "Resources that wait to be reconciled", registry=r)
         self.pods_behind = Gauge(

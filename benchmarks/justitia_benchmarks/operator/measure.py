@@ -27,7 +27,8 @@ AT_ONCE = 32
 """Objects on their way to the API server."""
 CHANGES = 10
 PATIENCE: Seconds = 300.0
-LOOK: Seconds = 0.5
+LOOK: Seconds = 1.0
+"""Each look lists everything, at the expense of what is measured."""
 LOOK_AT_WEIGHT: Seconds = 0.01
 SETTLE: Seconds = 30.0
 

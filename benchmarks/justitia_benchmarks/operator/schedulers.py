@@ -22,7 +22,7 @@ from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from justitia_sidecar.serving import Server, server_config
 
-LOOK_SECONDS = 0.2
+LOOK_SECONDS = 0.5
 
 
 class Schedulers:
