@@ -15,8 +15,8 @@ MIB = 2**20
 HOW = """Written by `make bench-operator`. etcd, API server, controller manager, kube-scheduler and operator are real
 and share the machine with the benchmark itself; nodes and pods are simulated by kwok, and each pod has the control port
 of a real sidecar at its address. Tenants have ten applications in a namespace of their own, on ten pools of the
-platform's. Each repetition has a cluster of its own: mean and, in brackets, the least and the largest. What an operator writes that
-is started anew are the pools' Secrets, which it may not read: applying them changes nothing."""
+platform's. Each repetition has a cluster of its own: mean and, in brackets, the least and the largest. What an operator
+writes that is started anew are the pools' Secrets, which it may not read: applying them changes nothing."""
 
 HEADS = ("what", "measured", "wanted", "reached")
 
