@@ -61,7 +61,19 @@ def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     options = [f"{option}={port}" for option, port in ports.items()]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "justitia_cli", "local", "up", "-f", str(file), *options],
+            # As from a terminal: what a shell runs in the background has its interrupts ignored.
+            [
+                "env",
+                "--default-signal=INT",
+                sys.executable,
+                "-m",
+                "justitia_cli",
+                "local",
+                "up",
+                "-f",
+                str(file),
+                *options,
+            ],
             env=os.environ | {"XDG_STATE_HOME": str(directory / "state")},
             stdout=output,
             stderr=subprocess.STDOUT,
