@@ -5,10 +5,8 @@ The seconds are told at the end of the run.
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +29,7 @@ from justitia_e2e.example import (
     processes,
     restarts,
     serves,
-    stream_long,
+    streams,
 )
 from justitia_e2e.install import NAMESPACE as SYSTEM
 from justitia_e2e.machine import State
@@ -56,6 +54,19 @@ def kill(pod: dict[str, Any], part: str, number: signal.Signals = signal.SIGKILL
     os.kill(process, number)
 
 
+@contextmanager
+def engine_starts_again(user: User, client: openai.OpenAI, record: Record, after: str) -> Iterator[dict[str, Any]]:
+    """With the pod of an engine that is ended meanwhile, and nothing beside it."""
+    (pod,) = pods(user)
+    before = restarts(pod)
+    yield pod
+    with timed(record, f"{after}, until answers come again"):
+        eventually(lambda: answered(client), ENGINE_SECONDS)
+    eventually(lambda: serves(user), CHANGE_SECONDS)
+    (pod,) = pods(user)
+    assert restarts(pod) == before | {"engine": before["engine"] + 1}
+
+
 def test_a_killed_scheduler_comes_back_and_the_engine_goes_on(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
@@ -72,42 +83,25 @@ def test_a_killed_scheduler_comes_back_and_the_engine_goes_on(
 def test_a_killed_engine_fails_what_it_had_begun_and_comes_back(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
-    (pod,) = pods(user)
-    before, begun = restarts(pod), threading.Barrier(2)
-    with ThreadPoolExecutor(1) as thread:
-        stream = thread.submit(stream_long, client, begun)
-        begun.wait(60)
+    with engine_starts_again(user, client, record_property, "engine killed") as pod, streams(client, 1) as (stream,):
         kill(pod, "VLLM::EngineCore")
         told = timed(record_property, "engine killed, until who streams is told")
         with told, pytest.raises(openai.APIError):
             stream.result(CHANGE_SECONDS)
         with timed(record_property, "engine killed, until the pool is not ready"):
             eventually(lambda: not serves(user), CHANGE_SECONDS)
-    with timed(record_property, "engine killed, until answers come again"):
-        eventually(lambda: answered(client), ENGINE_SECONDS)
-    eventually(lambda: serves(user), CHANGE_SECONDS)
-    (pod,) = pods(user)
-    assert restarts(pod) == before | {"engine": before["engine"] + 1}
 
 
 def test_an_engine_that_hangs_is_ended_and_comes_back(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
     """Its server answers health checks all the while."""
-    (pod,) = pods(user)
-    before, begun = restarts(pod), threading.Barrier(2)
-    with ThreadPoolExecutor(1) as thread:
-        stream = thread.submit(stream_long, client, begun)
-        begun.wait(60)
+    hung = "engine hung and ended"
+    with engine_starts_again(user, client, record_property, hung) as pod, streams(client, 1) as (stream,):
         kill(pod, "VLLM::EngineCore", signal.SIGSTOP)
         told = timed(record_property, "engine hangs, until who streams is told")
         with told, pytest.raises(openai.APIError):
             stream.result(CHANGE_SECONDS)
-    with timed(record_property, "engine hung and ended, until answers come again"):
-        eventually(lambda: answered(client), ENGINE_SECONDS)
-    eventually(lambda: serves(user), CHANGE_SECONDS)
-    (pod,) = pods(user)
-    assert restarts(pod) == before | {"engine": before["engine"] + 1}
 
 
 def test_a_key_that_is_deleted_opens_nothing_until_it_is_back(
@@ -183,10 +177,8 @@ def test_a_drained_node_finishes_what_it_has_begun_and_serves_again_when_it_may(
     administrator: Kubectl, user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
     (pod,) = pods(user)
-    node, begun = pod["spec"]["nodeName"], threading.Barrier(STREAMS + 1)
-    with ThreadPoolExecutor(STREAMS) as threads:
-        streams = [threads.submit(stream_long, client, begun) for _ in range(STREAMS)]
-        begun.wait(60)
+    node = pod["spec"]["nodeName"]
+    with streams(client, STREAMS) as begun:
         administrator("cordon", node)
         try:
             administrator(
@@ -194,7 +186,7 @@ def test_a_drained_node_finishes_what_it_has_begun_and_serves_again_when_it_may(
             )
         finally:
             administrator("uncordon", node)
-        assert [stream.result() for stream in streams] == ["length"] * STREAMS
+        assert [stream.result() for stream in begun] == ["length"] * STREAMS
     with timed(record_property, "node drained and back, until answers come again"):
         eventually(
             lambda: serves(user) and [p["metadata"]["uid"] for p in pods(user)] != [pod["metadata"]["uid"]],

@@ -1,8 +1,6 @@
 """What goes while it is used: a pool, and a namespace with all that is in it."""
 
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
@@ -18,7 +16,7 @@ from justitia_e2e.example import (
     complete,
     pods,
     serves,
-    stream_long,
+    streams,
 )
 from support.kubectl import eventually
 
@@ -30,13 +28,10 @@ GONE_SECONDS = 180.0
 
 
 def test_a_pool_that_is_deleted_while_it_serves_finishes_what_it_has_begun(user: User, client: openai.OpenAI) -> None:
-    begun = threading.Barrier(STREAMS + 1)
-    with ThreadPoolExecutor(STREAMS) as threads:
-        streams = [threads.submit(stream_long, client, begun) for _ in range(STREAMS)]
-        begun.wait(60)
+    with streams(client, STREAMS) as begun:
         user("-n", NAMESPACE, "delete", "servingpool", POOL, "--wait=false")
         deleted = time.monotonic()
-        assert [stream.result() for stream in streams] == ["length"] * STREAMS
+        assert [stream.result() for stream in begun] == ["length"] * STREAMS
     assert time.monotonic() - deleted > LEAVE_SECONDS, "it was over before the engine was asked to go"
     with pytest.raises(openai.APIConnectionError):
         complete(client.with_options(timeout=5))

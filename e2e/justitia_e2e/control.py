@@ -10,6 +10,7 @@ from cluster.components import (
     controller_manager_arguments,
     etcd_arguments,
     free_ports,
+    scheduler_arguments,
     write_kubeconfig,
 )
 from justitia_e2e.daemons import Daemons
@@ -48,10 +49,8 @@ def start_control_plane(state: State, programs: Path, daemons: Daemons) -> Contr
     _start_api_server(plane, daemons, service_account, etcd, admin)
     _start_controllers(plane, daemons, service_account, manager)
     kubeconfig = plane.client("system:kube-scheduler")
-    options = ["--bind-address=127.0.0.1", f"--secure-port={scheduler}", f"--cert-dir={folder / 'scheduler'}"]
-    daemons.start(
-        "kube-scheduler", [programs / "kube-scheduler", f"--kubeconfig={kubeconfig}", "--leader-elect=false", *options]
-    )
+    arguments = scheduler_arguments(folder, kubeconfig, scheduler)
+    daemons.start("kube-scheduler", [programs / "kube-scheduler", *arguments])
     daemons.await_ready("kube-scheduler", lambda: answers(f"https://127.0.0.1:{scheduler}/healthz"))
     return plane
 

@@ -4,6 +4,9 @@ import json
 import subprocess
 import threading
 import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +90,21 @@ def answered(client: openai.OpenAI) -> bool:
         return False
 
 
-def stream_long(client: openai.OpenAI, begun: threading.Barrier) -> str | None:
-    """Why it ended. Waits after the first token until all have begun."""
+@contextmanager
+def streams(client: openai.OpenAI, count: int) -> Iterator[list[Future[str | None]]]:
+    """Long completions that have all begun. Each gives the reason why it ended."""
+    begun = threading.Barrier(count + 1)
+    with ThreadPoolExecutor(count) as threads:
+        started = [threads.submit(_stream, client, begun) for _ in range(count)]
+        begun.wait(60)
+        yield started
+
+
+def _stream(client: openai.OpenAI, begun: threading.Barrier) -> str | None:
     reason = None
     with client.completions.create(
         model="tiny", prompt="Hello", max_tokens=4000, stream=True, extra_body={"ignore_eos": True}
-    ) as stream:
-        chunks = iter(stream)
+    ) as chunks:
         next(chunks)
         begun.wait(60)
         for chunk in chunks:

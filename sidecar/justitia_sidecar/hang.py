@@ -12,13 +12,15 @@ import structlog
 
 from justitia_scheduling.model import Seconds
 
+HANG_SECONDS: Seconds = 120.0
+
 log = structlog.get_logger("justitia.sidecar")
 
 
 class HangWatch:
     """Told after each probe. `patience` is how long an engine may make no step; `file` exists while it hangs."""
 
-    def __init__(self, patience: Seconds, file: Path | None = None) -> None:
+    def __init__(self, patience: Seconds = HANG_SECONDS, file: Path | None = None) -> None:
         self.hangs = False
         self._patience = patience
         self._file = file

@@ -38,7 +38,6 @@ TICK: Seconds = 1.0
 PROBE_BUSY: Seconds = 0.25
 PROBE_IDLE: Seconds = 1.0
 PROBES_TO_GIVE_UP = 2
-HANG_SECONDS: Seconds = 120.0
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -96,7 +95,7 @@ class Sidecar:
         hang_watch: HangWatch | None = None,
     ) -> None:
         self.engine = engine
-        self.hang_watch = hang_watch or HangWatch(HANG_SECONDS)
+        self.hang_watch = hang_watch or HangWatch()
         self.channel = channel
         self.metrics = metrics
         self.clock = clock

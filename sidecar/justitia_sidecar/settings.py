@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from justitia_api import wire
+from justitia_sidecar.hang import HANG_SECONDS
 
 
 class Settings(BaseSettings):
@@ -26,6 +27,6 @@ class Settings(BaseSettings):
     control_folder: Path | None = Field(
         default=None, description="Certificate, key and token of the control port; without them there is none"
     )
-    hang_seconds: float = Field(default=120, gt=0, description="How long a busy engine may make no step")
+    hang_seconds: float = Field(default=HANG_SECONDS, gt=0, description="How long a busy engine may make no step")
     hang_file: Path | None = Field(default=None, description="Exists while the engine hangs, for its liveness probe")
     log_level: str = "info"

@@ -11,16 +11,13 @@ from cluster.control_plane import ControlPlane
 from support.kubectl import Kubectl, OperatorProcess
 from support.stage import SYSTEM, Stage
 
-CRDS = Path(__file__).parents[2] / "crds"
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     with ControlPlane() as plane:
-        if CRDS.is_dir():
-            plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-            plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+        plane.define_resources()
         yield plane
 
 

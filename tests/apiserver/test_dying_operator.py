@@ -103,8 +103,7 @@ async def _work(controller: Controller, queue: LookedAtQueue) -> None:
 def own_kubectl() -> Iterator[Kubectl]:
     """Of a control plane where nobody else writes."""
     with ControlPlane() as plane:
-        plane.kubectl("apply", "--server-side", "-f", "crds")
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "crds")
+        plane.define_resources()
         plane.kubectl("create", "namespace", SYSTEM)
         yield Kubectl(str(plane.programs / "kubectl"), str(plane.kubeconfig))
 

@@ -56,6 +56,16 @@ def controller_manager_arguments(
     ]
 
 
+def scheduler_arguments(folder: Path, kubeconfig: Path, port: int) -> list[str]:
+    return [
+        f"--kubeconfig={kubeconfig}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'scheduler'}",
+        "--leader-elect=false",
+    ]
+
+
 def write_kubeconfig(path: Path, server: str, authority: Authority, client: Pair) -> Path:
     document = {
         "apiVersion": "v1",

@@ -26,6 +26,7 @@ from cluster.components import (
     write_kubeconfig,
 )
 
+DEFINITIONS = Path(__file__).parents[2] / "crds"
 READY_SECONDS = 90.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.1
@@ -91,6 +92,11 @@ class ControlPlane:
         """`kubectl get … -o json`, parsed."""
         document: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
         return document
+
+    def define_resources(self) -> None:
+        """The project's own kinds, which can be used from then on."""
+        self.kubectl("apply", "--server-side", "-f", str(DEFINITIONS))
+        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(DEFINITIONS))
 
     def issue_kubeconfig(self, user: str) -> Path:
         """For somebody who may do all that the administrator may, and goes by another name in logs."""

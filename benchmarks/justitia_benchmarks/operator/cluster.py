@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.build import ensure_kwok
-from cluster.components import free_ports
+from cluster.components import free_ports, scheduler_arguments
 from cluster.control_plane import ControlPlane
 
-ROOT = Path(__file__).resolve().parents[3]
 STAGES = Path(__file__).with_name("kwok.yaml")
 PODS = "127.77.0.0/16"
 NODES = 10
@@ -23,17 +22,9 @@ def simulated_cluster(progress: Callable[[str], None]) -> Iterator[ControlPlane]
     kwok = ensure_kwok(progress)
     with ControlPlane(progress) as plane:
         (port,) = free_ports(1)
-        plane.start(
-            "kube-scheduler",
-            f"--kubeconfig={plane.kubeconfig}",
-            "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-            f"--cert-dir={plane.folder / 'scheduler'}",
-        )
+        plane.start("kube-scheduler", *scheduler_arguments(plane.folder, plane.kubeconfig, port))
         plane.await_ready("kube-scheduler", f"https://127.0.0.1:{port}/healthz")
-        plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(ROOT / "crds"))
+        plane.define_resources()
         nodes = {"apiVersion": "v1", "kind": "List", "items": [_node(number) for number in range(NODES)]}
         plane.kubectl("create", "-f", "-", input=json.dumps(nodes))
         plane.start(
