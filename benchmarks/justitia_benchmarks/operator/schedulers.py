@@ -61,7 +61,8 @@ class Schedulers:
         self._sidecars[name] = sidecar
         credentials = await self._mount(pod, sidecar)
         config = server_config(build_control(sidecar, credentials), credentials.context)
-        await Server(config).serve(sockets=[socket.create_server((address, CONTROL_PORT))])
+        with socket.create_server((address, CONTROL_PORT)) as listener:
+            await Server(config).serve(sockets=[listener])
 
     async def _mount(self, pod: Json, sidecar: Sidecar) -> ControlCredentials:
         """What a pod begins with."""
