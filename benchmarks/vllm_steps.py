@@ -1,11 +1,11 @@
 """What a step of vLLM's scheduler costs with our scheduler inside and without, in microseconds. JSON on the last line.
 
-Run by the interpreter that has vLLM: `python vllm_steps.py MODEL STEPS`, with the packages of `engine/` and
+Run by the interpreter that has vLLM: `python vllm_steps.py MODEL STEPS LAYOUTS`, with the packages of `engine/` and
 `scheduling/` on PYTHONPATH. A step is `schedule()` and `update_from_output()`; the model between them is left out,
 every request is given a token. All schedulers have the same running requests, a seat for each, and as many waiting
 ones that find none; they take turns of `TURN` steps, so that a machine whose speed drifts does not look like a
-scheduler. Where objects happen to lie in memory makes one scheduler faster than its like: so each is made `LAYOUTS`
-times.
+scheduler. Where objects happen to lie in memory makes one scheduler faster than its like: so each is made LAYOUTS
+times, and makes its part of the steps each time.
 """
 
 import json
@@ -34,7 +34,6 @@ WAITING = (0, 1000)
 RUNNING = (1, 16, 64, 256)
 POLICIES = ("fcfs", "tiered-justitia", "vtc", "uniboost")
 TURN = 20
-LAYOUTS = 5
 BLOCK = 16
 PROMPT = 32
 TENANTS = 8
@@ -98,10 +97,10 @@ def steps(of: Scheduler, count: int) -> Iterator[float]:
         yield between + time.perf_counter() - began
 
 
-def measure(model: str, running: int, waiting: int, count: int) -> dict[str, Any]:
+def measure(model: str, running: int, waiting: int, count: int, layouts: int) -> dict[str, Any]:
     """Mean of a step of each scheduler, for each of some layouts."""
-    layouts = [_measure_layout(model, running, waiting, count // LAYOUTS, seed) for seed in range(LAYOUTS)]
-    return {"running": running, "waiting": waiting, "means": layouts}
+    means = [_measure_layout(model, running, waiting, count // layouts, seed) for seed in range(layouts)]
+    return {"running": running, "waiting": waiting, "means": means}
 
 
 def _measure_layout(model: str, running: int, waiting: int, count: int, seed: int) -> dict[str, float]:
@@ -129,8 +128,8 @@ def _middle_mean(taken: list[float]) -> float:
 
 
 def main() -> None:
-    model, count = sys.argv[1], int(sys.argv[2])
-    rows = [measure(model, running, waiting, count) for waiting in WAITING for running in RUNNING]
+    model, count, layouts = sys.argv[1], *map(int, sys.argv[2:])
+    rows = [measure(model, running, waiting, count, layouts) for waiting in WAITING for running in RUNNING]
     print(json.dumps(rows))  # noqa: T201
 
 

@@ -29,8 +29,9 @@ FILLING_RUNS = 40
 ONE_CORE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 """The engine computes on one core and leaves the others to servers and clients; its threads would spin on theirs."""
 FULL_STEP, STEPS, SATURATED = "full-step", "steps", "saturated"
-QUICK_STEPS, WHOLE_STEPS = 100, 1000
-QUICK_ROUNDS, WHOLE_ROUNDS = 4, 30
+QUICK_STEPS, WHOLE_STEPS = (80, 2), (1000, 5)
+"""Steps, and in how many layouts in memory."""
+QUICK_ROUNDS, WHOLE_ROUNDS = 2, 30
 
 
 def bench(
@@ -67,7 +68,7 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
         directory = Path(scratch)
         model = make_tiny_model(directory / "model")
         if store.read_once(STEPS) is None:
-            store.write_once(STEPS, measure_steps(runtime, model, QUICK_STEPS if quick else WHOLE_STEPS))
+            store.write_once(STEPS, measure_steps(runtime, model, *(QUICK_STEPS if quick else WHOLE_STEPS)))
         if store.read_once(SATURATED) is None:
             rounds = QUICK_ROUNDS if quick else WHOLE_ROUNDS
             found = {str(b): asyncio.run(measure_saturated(runtime, model, b, rounds)) for b in SATURATED_BLOCKS}

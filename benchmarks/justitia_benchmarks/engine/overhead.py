@@ -14,11 +14,11 @@ PACKAGES = {"PYTHONPATH": f"{ROOT / 'engine'}:{ROOT / 'scheduling'}"}
 SCRIPT = ROOT / "benchmarks" / "vllm_steps.py"
 
 
-def measure_steps(runtime: EngineRuntime, model: Path, steps: int) -> list[dict[str, Any]]:
+def measure_steps(runtime: EngineRuntime, model: Path, steps: int, layouts: int) -> list[dict[str, Any]]:
     """Rows of running, waiting and microseconds by scheduler. Raises RuntimeError with what the script said."""
     packages = PACKAGES | {"JUSTITIA_SOCKET": str(model / "no.sock")}
     done = subprocess.run(
-        [str(runtime.python), str(SCRIPT), str(model), str(steps)],
+        [str(runtime.python), str(SCRIPT), str(model), str(steps), str(layouts)],
         env=os.environ | dict(runtime.environment) | packages,
         capture_output=True,
         text=True,

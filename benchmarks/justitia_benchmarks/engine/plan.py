@@ -47,7 +47,7 @@ WHOLE = Plan(
         Scenario(0.5, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
     ),
 )
-QUICK = Plan(seeds=2, scenarios=(Scenario(2.5, 40, (STOCK, RUN_VTC, TRUE, MEAN, PRODUCT, SIDECAR)),))
+QUICK = Plan(seeds=2, scenarios=(Scenario(2.5, 24, (STOCK, RUN_VTC, TRUE, MEAN, PRODUCT, SIDECAR)),))
 
 
 @dataclass(frozen=True)
