@@ -127,6 +127,12 @@ class Reason(StrEnum):
     ENGINE_NOT_STARTING = "EngineNotStarting"
     """An engine does not start, or ends again and again; the message says where its log is. Those that serve go on."""
 
+    ENGINE_OUT_OF_MEMORY = "EngineOutOfMemory"
+    """An engine wanted more memory than its limit, and was ended. Those that serve go on."""
+
+    ENGINE_STARTING = "EngineStarting"
+    """An engine loads its model; the message says for how long, and how long it may. Those that serve go on."""
+
     SINGLE_REPLICA = "SingleReplica"
     """One engine serves the pool, so its shares are the pool's."""
 

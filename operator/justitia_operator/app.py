@@ -164,6 +164,7 @@ async def _ask_pods(controller: Controller) -> None:
 def configure_logging(level: str) -> None:
     """One JSON object a line, from our modules and from the libraries."""
     shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from justitia_operator.control import Control
+from justitia_operator.engines import starting
 from justitia_operator.kube import Kube, Rejected, Unavailable
 from justitia_operator.metrics import Fault, Metrics
 from justitia_operator.objects import (
@@ -87,9 +89,14 @@ class Controller:
         """Reconciles one key after the other, for ever. What fails passingly comes again; a bug ends the process."""
         while True:
             ref = await self._queue.get()
+            world = self._store.snapshot()
+            generation = (world.get(ref) or {}).get("metadata", {}).get("generation")
             try:
-                with self._metrics.reconcile_seconds.labels(ref.kind).time():
-                    await self._carry_out(reconcile(self._store.snapshot(), ref, self._clock()), ref)
+                with (
+                    self._metrics.reconcile_seconds.labels(ref.kind).time(),
+                    bound_contextvars(reconciled=str(ref), generation=generation),
+                ):
+                    await self._carry_out(reconcile(world, ref, self._clock()), ref)
             except Unavailable as error:
                 delay = self._queue.failed(ref)
                 self._fault(ref, Fault.UNAVAILABLE)
@@ -98,10 +105,14 @@ class Controller:
                 self._queue.succeeded(ref)
 
     async def ask_pods(self) -> None:
-        """What is in force in the pods: heals what they did not take, and tells what happens to their policies."""
+        """What is in force in the pods: heals what they did not take, and tells what happens to their policies. Pools
+        whose engines start are looked at again: only the time tells how far they are.
+        """
         world = self._store.snapshot()
         asked: list[Push] = []
         for obj in world.of(Kind.SERVING_POOL):
+            if starting(world, ref_of(obj)):
+                self._queue.add(ref_of(obj))
             for pod in scheduler_pods(world, ref_of(obj)):
                 report = world.reports.get(pod.ref)
                 if report is not None and report.instance == pod.instance:

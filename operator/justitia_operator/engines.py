@@ -1,12 +1,14 @@
 """What a pool's Deployment and pods tell of its engines: how many serve, and what keeps another from coming."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_operator.names import child_ref
 from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
+from justitia_operator.pods import ENGINE_CONTAINER
 from justitia_operator.snapshot import Snapshot
 from justitia_operator.status import Verdict
 
@@ -33,12 +35,13 @@ class Engines:
 
 def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
     """The pool's engines as its Deployment and pods show them."""
+    pool_ref = Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)
     status = (world.get(child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
-    obstacles = [*_of_pods(world, pool), *_of_deployment(status)]
+    obstacles = [*_of_pods(_pods_of(world, pool_ref), pool), *_of_deployment(status)]
     return Engines(status.get("replicas", 0), status.get("readyReplicas", 0), obstacles[0] if obstacles else None)
 
 
-def engines_verdict(pool: ServingPool, engines: Engines) -> Verdict:
+def engines_verdict(world: Snapshot, pool: ServingPool, engines: Engines, now: datetime) -> Verdict:
     """The condition EnginesAvailable."""
     wanted, obstacle = pool.spec.replicas, engines.obstacle
     message = f"{engines.ready} of {wanted} engines take requests"
@@ -46,12 +49,38 @@ def engines_verdict(pool: ServingPool, engines: Engines) -> Verdict:
         if obstacle is None:
             return Verdict(ConditionType.ENGINES_AVAILABLE, True, Reason.ALL_AVAILABLE, message)
         message = f"{message}, and one that is to take another's place does not come"
+    elif obstacle is None:
+        obstacle = _progress(world, pool, now)
     if obstacle is None:
         look = f"kubectl -n {pool.metadata.namespace} describe pods -l {POOL_LABEL}={pool.metadata.name}"
         obstacle = Obstacle(Reason.SOME_AVAILABLE if engines.ready else Reason.NONE_AVAILABLE, f"see `{look}`")
     return Verdict(
         ConditionType.ENGINES_AVAILABLE, engines.ready > 0, obstacle.reason, f"{message}: {obstacle.message}"
     )
+
+
+def starting(world: Snapshot, pool: Ref) -> dict[str, datetime]:
+    """Since when the engines run that load their model still, by the pod's name."""
+    found = {}
+    for pod in _pods_of(world, pool):
+        for container in pod.get("status", {}).get("containerStatuses") or ():
+            running = (container.get("state") or {}).get("running") or {}
+            if container["name"] == ENGINE_CONTAINER and container.get("started") is False and "startedAt" in running:
+                found[pod["metadata"]["name"]] = datetime.fromisoformat(running["startedAt"])
+    return found
+
+
+def _progress(world: Snapshot, pool: ServingPool, now: datetime) -> Obstacle | None:
+    """How far the one is that has been starting longest. In minutes: a status that is written each second is noise."""
+    since = starting(world, Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name))
+    if not since:
+        return None
+    name = min(since, key=lambda each: (since[each], each))
+    minutes = max(now - since[name], timedelta()) // timedelta(minutes=1)
+    most = -(-pool.spec.engine.startup_seconds // 60)
+    look = f"kubectl -n {pool.metadata.namespace} logs {name} -c {ENGINE_CONTAINER}"
+    message = f"that of pod {name} has been starting for {minutes} of at most {most} minutes; see `{look}`"
+    return Obstacle(Reason.ENGINE_STARTING, message)
 
 
 def _of_deployment(status: Json) -> Iterator[Obstacle]:
@@ -61,15 +90,17 @@ def _of_deployment(status: Json) -> Iterator[Obstacle]:
             yield Obstacle(Reason.ENGINE_NOT_STARTING, condition.get("message", ""))
 
 
-def _of_pods(world: Snapshot, pool: ServingPool) -> Iterator[Obstacle]:
+def _pods_of(world: Snapshot, pool: Ref) -> list[Json]:
+    every = (world.objects[ref] for ref in world.objects.referrers(pool, Kind.POD))
+    return [pod for pod in every if not pod["metadata"].get("deletionTimestamp")]
+
+
+def _of_pods(pods: Sequence[Json], pool: ServingPool) -> Iterator[Obstacle]:
     """Worst first: without a place, without an image, ending again and again."""
-    here = Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)
-    every = (world.objects[ref] for ref in world.objects.referrers(here, Kind.POD))
-    pods = [pod for pod in every if not pod["metadata"].get("deletionTimestamp")]
     for pod in pods:
         yield from _without_place(pod, pool)
     for pod in pods:
-        yield from _not_starting(pod)
+        yield from _not_starting(pod, pool)
 
 
 def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
@@ -91,14 +122,19 @@ def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
         yield Obstacle(Reason.INSUFFICIENT_ACCELERATORS, f"{what}: {advice} ({message})")
 
 
-def _not_starting(pod: Json) -> Iterator[Obstacle]:
+def _not_starting(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
     """A container that has ended does not start until it is ready: between two attempts and during them."""
     status, name = pod.get("status", {}), pod["metadata"]["name"]
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = container.get("state", {}).get("waiting") or {}
         where, why = f"container {container['name']} of pod {name}", waiting.get("reason")
-        ended = (container.get("lastState", {}).get("terminated") or {}).get("exitCode")
-        if why in _NO_IMAGE:
+        last = container.get("lastState", {}).get("terminated") or {}
+        ended = last.get("exitCode")
+        if last.get("reason") == "OOMKilled" and not container.get("ready"):
+            limit = pool.spec.engine.resources.limits.get("memory", "the node's")
+            advice = "raise engine.resources.limits.memory, or have it keep less"
+            yield Obstacle(Reason.ENGINE_OUT_OF_MEMORY, f"{where} was ended for its memory (limit {limit}): {advice}")
+        elif why in _NO_IMAGE:
             told = waiting.get("message", why)
             yield Obstacle(Reason.IMAGE_NOT_AVAILABLE, f"{where} has no image: {told}")
         elif why in _NO_START or (ended and not container.get("ready")):

@@ -19,7 +19,7 @@ from justitia_operator.catalog import Catalog, key_secret, refers_to
 from justitia_operator.compare import needs_apply
 from justitia_operator.credentials import make_credentials, period_at
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
-from justitia_operator.engines import Engines, engines_verdict, observe_engines
+from justitia_operator.engines import engines_verdict, observe_engines
 from justitia_operator.names import child_ref, children_name, pools_of_child, selector_of, service_host
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
@@ -175,7 +175,8 @@ def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
         return _not_accepted()
     engines = observe_engines(world, pool)
     if not engines.ready:
-        message = f"ServingPool {pool.metadata.name} is not ready: {engines_verdict(pool, engines).message}"
+        why = engines.obstacle.message if engines.obstacle else "no engine takes requests yet"
+        message = f"ServingPool {pool.metadata.name} is not ready: {why}"
         return Verdict(ConditionType.READY, False, Reason.POOL_NOT_READY, message)
     config = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     if config is None or (namespace, name) not in {(a.namespace, a.name) for a in config.applications}:
@@ -226,7 +227,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     }
     verdicts = (
         verdict,
-        *_pool_verdicts(pool, engines, verdict),
+        *_pool_verdicts(pool, engines_verdict(world, pool, engines, now), verdict),
         *_told_verdicts(world, ref_of(obj), config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
@@ -247,8 +248,7 @@ def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | 
     return None
 
 
-def _pool_verdicts(pool: ServingPool, engines: Engines, accepted_: Verdict) -> Iterator[Verdict]:
-    available = engines_verdict(pool, engines)
+def _pool_verdicts(pool: ServingPool, available: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
     yield available
     if pool.spec.replicas > 1:
         message = f"each of {pool.spec.replicas} replicas shares its own engine: use 1 where shares must be exact"
@@ -256,7 +256,7 @@ def _pool_verdicts(pool: ServingPool, engines: Engines, accepted_: Verdict) -> I
     else:
         message = "one engine serves the pool"
         yield Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, message)
-    if engines.ready:
+    if available.holds:
         yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
     elif not accepted_.holds:
         yield _not_accepted()

@@ -1,10 +1,12 @@
 """What the pool's condition EnginesAvailable says of pods that do not come."""
 
+from datetime import timedelta
+
 import pytest
 
 from justitia_operator.objects import Json, Kind, Ref
 from justitia_operator.reconcile import affected
-from support.resources import application, condition, key, pool, put, settled, tenant, with_ready_engines, world
+from support.resources import NOW, application, condition, key, pool, put, settled, tenant, with_ready_engines, world
 
 GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 
@@ -77,6 +79,49 @@ def test_an_engine_that_ended_and_is_tried_again_is_told_of_alike_until_it_is_re
     status: Json = {"name": "engine", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 2}}}
     assert available(pod(containerStatuses=[status | {"ready": False}]), ready=1) == between
     assert available(pod(containerStatuses=[status | {"ready": True}]), ready=1)[1] == "AllAvailable"
+
+
+def test_an_engine_that_ended_for_its_memory_says_what_to_raise() -> None:
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    status: Json = {"name": "engine", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": last}
+    limits = {"limits": {"memory": "6Gi"}}
+    holds, reason, message = available(pod(containerStatuses=[status]), ready=0, resources=limits)
+    assert (holds, reason) == ("False", "EngineOutOfMemory")
+    assert "limit 6Gi" in message
+    assert "raise engine.resources.limits.memory" in message
+
+
+def starting(seconds: float, started: bool = False) -> Json:
+    since = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return pod(
+        containerStatuses=[
+            {"name": "engine", "ready": started, "started": started, "state": {"running": {"startedAt": since}}}
+        ]
+    )
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-5, "0 of at most 2"), (59, "0 of"), (60, "1 of"), (185, "3 of")])
+def test_an_engine_that_starts_tells_for_how_many_minutes(seconds: float, told: str) -> None:
+    holds, reason, message = available(starting(seconds), ready=0, startupSeconds=61)
+    assert (holds, reason) == ("False", "EngineStarting")
+    assert f"justitia-shared-7 has been starting for {told}" in message
+    assert "kubectl -n apps logs justitia-shared-7 -c engine" in message
+
+
+def test_an_engine_that_has_started_and_one_beside_enough_others_tell_no_progress() -> None:
+    assert available(starting(90, started=True), ready=0)[1] == "NoneAvailable"
+    assert available(starting(90), ready=1)[1] == "AllAvailable"
+
+
+def test_an_application_does_not_count_the_minutes_of_its_pools_engine() -> None:
+    begun = world(tenant(), key(), pool(), application())
+    early, late = (settled(put(begun, starting(seconds))) for seconds in (30, 300))
+    for name, kind, type_ in (
+        ("shared", Kind.SERVING_POOL, "EnginesAvailable"),
+        ("chat", Kind.LLM_APPLICATION, "Ready"),
+    ):
+        alike = condition(early, kind, name, type_) == condition(late, kind, name, type_)
+        assert alike == (kind is Kind.LLM_APPLICATION)
 
 
 def test_a_secret_that_is_missing_is_named() -> None:
