@@ -251,7 +251,7 @@ class PolicyMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("name", POLICIES)
 def test_policy_conforms(name: str, cost: str) -> None:
     machine = type(f"{name} {cost}", (PolicyMachine,), {"policy_name": name, "cost_model": COSTS[cost]})
-    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40))
 
 
 def policy_with_one_request(name: str) -> Policy:

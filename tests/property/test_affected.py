@@ -93,7 +93,7 @@ def missed(
 
 
 @given(objects=st.lists(OBJECTS, max_size=12), change=OBJECTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_change_names_all_whose_plan_it_alters(objects: list[Json], change: Json) -> None:
     before = settled(Snapshot(Catalog(objects), INSTALLATION))
     if before.get(ref_of(change)) is not None and ref_of(change).kind in OWN_KINDS:

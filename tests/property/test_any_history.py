@@ -206,7 +206,7 @@ class Engine(RuleBasedStateMachine):
 @pytest.mark.parametrize("name", POLICIES)
 def test_any_history_is_served(name: str) -> None:
     machine = type(f"{name} engine", (Engine,), {"policy_name": name})
-    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40))
 
 
 ORDERED_BY_WHAT_IS_CARRIED = {"fcfs", "sarathi", "parrot", "mlfq", "srpt", "sjf"}
@@ -269,7 +269,7 @@ class ChangingEngine(Engine):
 @pytest.mark.parametrize("name", POLICIES)
 def test_whatever_the_policy_is_changed_to_nothing_is_lost_or_charged_twice(name: str) -> None:
     machine = type(f"changing {name} engine", (ChangingEngine,), {"policy_name": name})
-    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=30, stateful_step_count=40))
 
 
 def test_a_policy_that_keeps_its_head_back_is_found_out() -> None:

@@ -117,7 +117,7 @@ cheating_runs = st.lists(
 
 
 @given(honest=honest_runs, cheats=cheating_runs)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_run_that_arrived_before_overtakes_by_no_more_than_its_estimate_however_old_it_is(
     honest: list[UnitRun], cheats: list[UnitRun]
 ) -> None:

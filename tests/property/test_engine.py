@@ -152,7 +152,7 @@ def serve(
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(runs=workloads())
 def test_everything_is_served_once_in_the_space_there_is(
     name: str, profile: EngineProfile, runs: list[WorkloadRun]
@@ -192,7 +192,7 @@ def test_the_witness_sees_an_engine_that_holds_more_than_it_may(profile: str, ou
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=list(PROFILES))
 @pytest.mark.parametrize("name", sorted(POLICIES))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(runs=workloads())
 def test_jumping_over_decode_steps_is_the_same_as_taking_them(
     name: str, profile: EngineProfile, runs: list[WorkloadRun]

@@ -145,7 +145,7 @@ def test_no_request_makes_way_in_the_quantum_after_its_admission() -> None:
 
 
 @given(workload=calls)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_request_makes_way_at_most_once_for_each_quantum_of_its_tokens(workload: list[Call]) -> None:
     engine = DisplacingEngine(MLFQ(COST), CAPACITY, workload).run()
     assert all(engine.gave_way[request] <= call.size // 256 for request, call in engine.calls.items())
@@ -153,7 +153,7 @@ def test_a_request_makes_way_at_most_once_for_each_quantum_of_its_tokens(workloa
 
 @pytest.mark.parametrize("kind", [MLFQ, SRPT, LTR])
 @given(workload=calls)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_all_are_served_to_the_end(kind: type[Policy], workload: list[Call]) -> None:
     assert len(DisplacingEngine(kind(COST), CAPACITY, workload).run().finished) == len(workload)
 
@@ -191,7 +191,7 @@ def test_a_long_request_waits_through_its_patience_and_one_service_whatever_come
 
 
 @given(workload=calls, patience=st.sampled_from([1.0, 20.0, 200.0]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_who_has_waited_out_its_patience_is_overtaken_by_none_that_has_waited_less(
     workload: list[Call], patience: float
 ) -> None:
@@ -287,7 +287,7 @@ def test_hosts_that_tell_of_each_request_by_itself_count_the_same_steps() -> Non
 
 
 @given(workload=calls)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_sarathi_admits_in_the_order_of_first_come_first_served(workload: list[Call]) -> None:
     engines = [DisplacingEngine(kind(COST), CAPACITY, workload).run() for kind in (Sarathi, FCFS)]
     assert engines[0].admissions == engines[1].admissions

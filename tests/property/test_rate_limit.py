@@ -46,7 +46,7 @@ def over_limit(times: dict[RequestId, int], workload: list[Job], limit: int) -> 
 
 
 @given(workload=bursts, limit=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_minute_has_more_than_the_limit_and_nothing_is_lost_or_held_without_need(
     workload: list[Job], limit: int
 ) -> None:
@@ -61,7 +61,7 @@ def test_no_minute_has_more_than_the_limit_and_nothing_is_lost_or_held_without_n
 
 
 @given(workload=bursts.filter(bool), limit=st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_sixty_seconds_have_at_most_twice_the_limit(workload: list[Job], limit: int) -> None:
     times = admission_times(RPM(WeightedTokens(), limit=limit), workload)
     for tenant in TENANTS:

@@ -64,7 +64,7 @@ def excess(
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_vtc_keeps_waiting_tenants_within_its_bound(
     cost: CostModel, workload: list[Job], weight: dict[TenantId, float]
 ) -> None:
@@ -74,7 +74,7 @@ def test_vtc_keeps_waiting_tenants_within_its_bound(
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights, burst=st.floats(0, 2000), beta=st.sampled_from([0.0, 3.0, math.inf]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_gate_keeps_waiting_tenants_within_its_bound_whatever_is_predicted(
     cost: CostModel, workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_gate_keeps_waiting_tenants_within_its_bound_whatever_is_predicted(
 
 
 @given(workload=jobs, weight=weights, burst=st.floats(0, 500), beta=st.sampled_from([0.0, 3.0, math.inf]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_gate_keeps_its_bound_under_preemption_because_the_preempted_pass_it_again(
     workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
 ) -> None:

@@ -147,7 +147,7 @@ def test_a_thousand_rows_fit_into_a_message() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "admit", "preempt", "late", "close"]), st.integers(0, 5))))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_requests_that_wait_are_counted_whatever_happens(events: list[tuple[str, int]]) -> None:
     on = host()
     for event, number in events:

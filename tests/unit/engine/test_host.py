@@ -307,7 +307,7 @@ def test_a_configuration_that_is_not_valid_changes_nothing(told: Configure) -> N
         st.tuples(st.sampled_from(["ticket", "queue", "admit", "step", "preempt", "close"]), st.integers(0, 3))
     )
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_the_order_of_tickets_and_events_every_token_is_charged_once(events: list[tuple[str, int]]) -> None:
     on, produced, state = host("tiered-justitia"), [0] * 4, ["new"] * 4
     total = 0.0

@@ -79,7 +79,7 @@ def served(seed: int, most: int, steps: int) -> BusyEngine:
 
 
 @given(seed=st.integers(0, 2**32), most=st.integers(1, 100))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_all_time_and_every_token_is_told(seed: int, most: int) -> None:
     engine = served(seed, most, 60)
     policy = engine.host.policy

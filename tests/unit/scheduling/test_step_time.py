@@ -25,7 +25,7 @@ def observe(fit: StepTimeFit, truth: StepTime, n: int, rng: random.Random, stall
 TYPICAL = [(1, 100), (16, 4000), (64, 10_000), (512, 15_000)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.floats(0.0005, 0.05), st.floats(0.00001, 0.001), st.floats(0, 0.00001), st.integers(0, 2**32))
 def test_finds_the_step_time_of_a_synthetic_engine(c0: float, c_tok: float, c_kv: float, seed: int) -> None:
     truth = StepTime(c0, c_tok, c_kv)

@@ -326,5 +326,5 @@ class Sidecar(RuleBasedStateMachine):
             assert reasons(self.admission, self.now)[head] is not WaitingReason.BEHIND_OTHERS
 
 
-Sidecar.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Sidecar.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestSidecar = Sidecar.TestCase

@@ -276,7 +276,7 @@ def test_a_refused_wait_is_no_beginning() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "begin", "count", "leave"]), st.integers(0, 5)), max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
     admission, engine = room(running_requests=3)
     tickets: dict[int, Ticket] = {}

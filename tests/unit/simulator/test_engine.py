@@ -139,7 +139,7 @@ DRAWN = st.tuples(
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(drawn=st.lists(DRAWN, min_size=1, max_size=12))
 def test_every_request_is_served_once_in_the_right_order_within_the_kv_space(policy: str, drawn: list[tuple]) -> None:  # type: ignore[type-arg]
     runs = [
