@@ -46,6 +46,7 @@ async def run(settings: Settings) -> None:
                 pepper,
                 settings.node_cache_path,
                 settings.metrics_namespace,
+                settings.sidecar_rollout,
             )
         )
         loop = asyncio.get_running_loop()

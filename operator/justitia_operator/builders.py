@@ -1,7 +1,7 @@
 """The objects that a ServingPool is made of. Each function builds one, whole; nothing here looks at a cluster."""
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from justitia_api.application import LLMApplication
 from justitia_api.config import KeyTable, PoolConfig
@@ -15,11 +15,11 @@ from justitia_api.wire import (
     PUBLIC_PORT,
     TOKEN_FILE,
 )
-from justitia_operator.compare import sealed
+from justitia_operator.compare import content_hash, sealed
 from justitia_operator.credentials import Credentials
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
-from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, Json, Kind
+from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, POD_HASH_ANNOTATION, Json, Kind
 from justitia_operator.pods import ENGINE_CONTAINER, build_pod
 from justitia_operator.snapshot import Installation
 
@@ -116,6 +116,7 @@ def build_deployment(pool: ServingPool, installation: Installation) -> Json:
     taken away.
     """
     selector, engine = selector_of(pool.metadata.name), pool.spec.engine
+    pod = build_pod(pool, installation)
     surge = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     spec = {
         "replicas": pool.spec.replicas,
@@ -127,10 +128,10 @@ def build_deployment(pool: ServingPool, installation: Installation) -> Json:
                 "labels": selector | {MANAGED_BY_LABEL: MANAGER},
                 "annotations": {"kubectl.kubernetes.io/default-container": ENGINE_CONTAINER},
             },
-            "spec": build_pod(pool, installation),
+            "spec": pod,
         },
     }
-    return _child(pool, Kind.DEPLOYMENT, {"spec": spec})
+    return _child(pool, Kind.DEPLOYMENT, {"spec": spec}, {POD_HASH_ANNOTATION: content_hash(pod)})
 
 
 def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
@@ -167,7 +168,7 @@ def build_inline_pool(application: LLMApplication, spec: Json) -> Json:
     )
 
 
-def _child(pool: ServingPool, kind: Kind, content: Json) -> Json:
+def _child(pool: ServingPool, kind: Kind, content: Json, annotations: Mapping[str, str] | None = None) -> Json:
     metadata = pool.metadata
     return sealed(
         {
@@ -178,6 +179,7 @@ def _child(pool: ServingPool, kind: Kind, content: Json) -> Json:
                 "namespace": metadata.namespace,
                 "labels": selector_of(metadata.name) | {MANAGED_BY_LABEL: MANAGER},
                 "ownerReferences": [_owner(Kind.SERVING_POOL, metadata.name, metadata.uid)],
+                **({"annotations": dict(annotations)} if annotations else {}),
             },
             **content,
         }

@@ -13,12 +13,15 @@ from typing import Any
 from justitia_operator.objects import APPLIED_HASH_ANNOTATION, Json
 
 
+def content_hash(content: Json) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def sealed(desired: Json) -> Json:
     """The object with the hash of its own content as an annotation."""
-    text = json.dumps(desired, sort_keys=True, separators=(",", ":"))
     out = deepcopy(desired)
-    annotations = out["metadata"].setdefault("annotations", {})
-    annotations[APPLIED_HASH_ANNOTATION] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    out["metadata"].setdefault("annotations", {})[APPLIED_HASH_ANNOTATION] = content_hash(desired)
     return out
 
 

@@ -82,6 +82,7 @@ MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"
 POOL_LABEL = f"{GROUP}/pool"
 APPLIED_HASH_ANNOTATION = f"{GROUP}/applied-hash"
+POD_HASH_ANNOTATION = f"{GROUP}/pod-hash"
 
 
 class Ref(NamedTuple):

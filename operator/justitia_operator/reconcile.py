@@ -43,6 +43,7 @@ from justitia_operator.resolve import (
     pool_of,
     tenant_keys,
 )
+from justitia_operator.sidecars import installation_of
 from justitia_operator.snapshot import Installation, Rejection, Snapshot
 from justitia_operator.status import Verdict, accepted, plan_status, resolved, verdict_of
 
@@ -204,7 +205,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         pepper, uid = world.installation.pepper, pool.metadata.uid
         table = build_key_table(pepper, config, keys)
         credentials = make_credentials(pepper, uid, period_at(uid, now))
-        children = build_children(pool, config, table, credentials, world.installation)
+        children = build_children(pool, config, table, credentials, installation_of(world, pool))
         superfluous = tuple(_superfluous(world, obj, children.keys()))
         if refused is not None:
             del children[Kind.DEPLOYMENT]

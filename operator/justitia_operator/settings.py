@@ -16,6 +16,9 @@ class Settings(BaseSettings):
         description="Where key Secrets are read, and where the pepper and the Lease are",
     )
     sidecar_image: str = Field(default="justitia:0.1.0", description="Image of the scheduler beside each engine")
+    sidecar_rollout: Literal["WithEngines", "AtOnce"] = Field(
+        default="WithEngines", description="When a new sidecar image comes to engines that run"
+    )
     node_cache_path: str | None = Field(
         default=None, description="Folder of every node for models, offered to pools as modelCache.type Node"
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from justitia_api.conditions import Condition
 from justitia_operator.catalog import Catalog
@@ -12,6 +13,7 @@ from justitia_operator.objects import Json, Kind, Ref, ref_of
 class Installation:
     """What holds for the whole installation. `pepper` is a secret, hex, that API keys are digested with;
     `node_cache_path` a folder that every node has for models, if any; `metrics_namespace` where Prometheus runs.
+    `sidecar_rollout` tells when a new sidecar image comes to engines that run: with their next change, or at once.
     """
 
     namespace: str
@@ -19,6 +21,7 @@ class Installation:
     pepper: str = field(repr=False)
     node_cache_path: str | None = None
     metrics_namespace: str | None = None
+    sidecar_rollout: Literal["WithEngines", "AtOnce"] = "WithEngines"
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,15 @@ def kubectl(control_plane: ControlPlane) -> Kubectl:
 
 
 @pytest.fixture(scope="module")
-def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], OperatorProcess]]:
+def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., OperatorProcess]]:
     """Starts operators; all are ended with the module."""
     if not kubectl.exists("namespace", SYSTEM):
         kubectl("create", "namespace", SYSTEM)
     started: list[OperatorProcess] = []
 
-    def begin() -> OperatorProcess:
+    def begin(**environment: str) -> OperatorProcess:
         log = tmp_path_factory.mktemp("operator") / "log"
-        started.append(OperatorProcess(kubectl.kubeconfig, SYSTEM, log))
+        started.append(OperatorProcess(kubectl.kubeconfig, SYSTEM, log, **environment))
         return started[-1]
 
     yield begin

@@ -307,15 +307,16 @@ def test_nothing_is_written_while_nothing_changes(stage: Stage, operator: Operat
     assert {f"ConfigMap {stage.namespace}/justitia-shared", f"Tenant /{stage.tenant}"} < before.keys()
 
 
-def test_a_successor_waits_then_writes_nothing_and_catches_up_what_changed_meanwhile(
-    kubectl: Kubectl, namespace: str, start: Callable[[], OperatorProcess], operator: OperatorProcess
+def test_a_later_version_waits_then_writes_nothing_and_catches_up_what_changed_meanwhile(
+    kubectl: Kubectl, namespace: str, start: Callable[..., OperatorProcess], operator: OperatorProcess
 ) -> None:
+    """Its sidecar is another image, which restarts no engine that is not changed otherwise."""
     stage = Stage(kubectl, namespace)
     stage.set()
     stage.settle()
     operator.wait_for_resyncs(2)
     before = stage.versions()
-    successor = start()
+    successor = start(JUSTITIA_SIDECAR_IMAGE="justitia:next")
     eventually(lambda: successor.entries("watching"))
     operator.wait_for_resyncs(2)
     assert successor.entries("leading") == 0
@@ -328,9 +329,17 @@ def test_a_successor_waits_then_writes_nothing_and_catches_up_what_changed_meanw
     assert successor.stop() == 0
     stage.set(tenant={"weight": "7"})
     kubectl("-n", namespace, "delete", "service", "justitia-shared")
-    start()
+    start(JUSTITIA_SIDECAR_IMAGE="justitia:next")
     eventually(lambda: stage.config().tenants[0].weight == 7.0)
     eventually(lambda: kubectl.exists("service", "justitia-shared", namespace))
+
+    def sidecar() -> str:
+        image: str = stage.child("deployment")["spec"]["template"]["spec"]["initContainers"][0]["image"]
+        return image
+
+    assert sidecar() == "justitia:test"
+    stage.set(pool={"engine": {"args": ["--max-num-seqs=8"]}})
+    eventually(lambda: sidecar() == "justitia:next")
 
 
 def test_a_setting_that_cannot_be_used_is_one_line_and_an_exit_code(kubectl: Kubectl, tmp_path: Path) -> None:

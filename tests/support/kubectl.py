@@ -110,13 +110,13 @@ class OperatorProcess:
         self._log = log
         environment = (
             os.environ
-            | environment
             | {
                 "KUBECONFIG": kubeconfig,
                 "JUSTITIA_NAMESPACE": namespace,
                 "JUSTITIA_SIDECAR_IMAGE": "justitia:test",
                 "JUSTITIA_RESYNC_SECONDS": str(self.RESYNC_SECONDS),
             }
+            | environment
         )
         with log.open("w") as output:
             command = [sys.executable, "-W", "error", "-m", "justitia_operator"]

@@ -1,0 +1,28 @@
+"""Which sidecar image a pool's pods have: a new one restarts no engine that is not changed otherwise."""
+
+from dataclasses import replace
+
+from justitia_api.pool import ServingPool
+from justitia_operator.compare import content_hash
+from justitia_operator.names import child_ref
+from justitia_operator.objects import POD_HASH_ANNOTATION, Kind
+from justitia_operator.pods import SCHEDULER_CONTAINER, build_pod
+from justitia_operator.snapshot import Installation, Snapshot
+
+
+def installation_of(world: Snapshot, pool: ServingPool) -> Installation:
+    """The installation, with the sidecar image that runs as long as the pods were made with it and are to be as they
+    are. An image that somebody else wrote there was not: it is put right like everything.
+    """
+    installation = world.installation
+    deployment = world.get(child_ref(pool, Kind.DEPLOYMENT))
+    if deployment is None or installation.sidecar_rollout == "AtOnce":
+        return installation
+    containers = deployment["spec"]["template"]["spec"].get("initContainers") or ()
+    images = [container["image"] for container in containers if container["name"] == SCHEDULER_CONTAINER]
+    made_with = (deployment["metadata"].get("annotations") or {}).get(POD_HASH_ANNOTATION)
+    for image in images:
+        with_it = replace(installation, sidecar_image=image)
+        if content_hash(build_pod(pool, with_it)) == made_with:
+            return with_it
+    return installation
