@@ -29,7 +29,7 @@ from justitia_operator.snapshot import Installation
 from justitia_operator.store import Store
 
 LEASE = "justitia-operator"
-ASK_SECONDS = 10.0
+ASK_SECONDS = 20.0
 """Between two times that pods are asked what is in force there."""
 
 log = structlog.get_logger()

@@ -7,7 +7,6 @@ it). What others added is theirs.
 
 import hashlib
 import json
-from copy import deepcopy
 from typing import Any
 
 from justitia_operator.objects import APPLIED_HASH_ANNOTATION, Json
@@ -20,9 +19,9 @@ def content_hash(content: Json) -> str:
 
 def sealed(desired: Json) -> Json:
     """The object with the hash of its own content as an annotation."""
-    out = deepcopy(desired)
-    out["metadata"].setdefault("annotations", {})[APPLIED_HASH_ANNOTATION] = content_hash(desired)
-    return out
+    metadata = desired["metadata"]
+    annotations = metadata.get("annotations", {}) | {APPLIED_HASH_ANNOTATION: content_hash(desired)}
+    return desired | {"metadata": metadata | {"annotations": annotations}}
 
 
 def needs_apply(desired: Json, observed: Json | None) -> bool:
