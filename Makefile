@@ -33,8 +33,10 @@ test: pytest ## All checks: format, lint, types, import contracts, every test
 pytest: lint cluster engine
 	$(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
 
-e2e: .venv/.synced ## What users do, on a real Kubernetes node on this machine (Debian, as root, 20 GB of disk); E2E_ARGS= for pytest
-	$(PYTHON_BIN) -m pytest e2e $(E2E_ARGS)
+# E2E_ARGS= for pytest. A KUBECONFIG of the environment is not meant: whose cluster it is has to be said.
+e2e: .venv/.synced ## What users do, on a real Kubernetes node on this machine (Debian, as root, 20 GB of disk); KUBECONFIG= CONTEXT= for a cluster of yours
+	$(PYTHON_BIN) -m pytest e2e $(if $(filter command,$(origin KUBECONFIG)),--kubeconfig='$(KUBECONFIG)') \
+		$(if $(CONTEXT),--context='$(CONTEXT)') $(E2E_ARGS)
 
 lint: .venv/.synced ## The quick checks: format, lint, types, import contracts
 	.venv/bin/ruff format --check .

@@ -1,60 +1,137 @@
-"""A cluster for the tests: the one that is up, or one for as long as they take; a user, and the example applied."""
+"""A cluster for the tests: one that is given, the node that is up, or one for as long as they take; a user, and the
+example applied.
+"""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import openai
 import pytest
 
+from cluster.build import BuildError, ensure_programs
 from justitia_e2e.cluster import kubectl_of, look
 from justitia_e2e.example import (
+    APPLICATION,
     ENGINE_SECONDS,
     EXAMPLE,
-    KEY,
     NAMESPACE,
     User,
-    base_url,
+    client_of,
     give_rights,
     serves,
+    service_address,
+    take_rights,
 )
-from justitia_e2e.machine import State
+from justitia_e2e.given import check_given, forwarded, kubectl_of_given
+from justitia_e2e.machine import ClusterError, State
 from support.kubectl import Kubectl, eventually
 
 PROGRAM = Path(__file__).parent / "cluster"
 GONE_SECONDS = 240.0
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """`reach` gives the address of the pool's Service for clients on this machine."""
+
+    administrator: Kubectl
+    reach: Callable[[], AbstractContextManager[str]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup(
+        "cluster", "a cluster of your own, with the operator installed, in place of a node made here"
+    )
+    group.addoption("--kubeconfig", help="its kubeconfig; what kills parts of the node is left out then")
+    group.addoption("--context", help="the context in it, which must be named")
+    group.addoption(
+        "--example", type=Path, default=EXAMPLE, help="what is applied, with the names of examples/cpu.yaml"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "node: breaks parts of the node, which must be this machine")
+    if config.getoption("--context") and not config.getoption("--kubeconfig"):
+        raise pytest.UsageError("CONTEXT= is for a cluster of your own: give its kubeconfig too, with KUBECONFIG=")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--kubeconfig"):
+        of_node = [item for item in items if item.get_closest_marker("node")]
+        config.hook.pytest_deselected(items=of_node)
+        items[:] = [item for item in items if item not in of_node]
+
+
 @pytest.fixture(scope="session")
-def administrator() -> Iterator[Kubectl]:
-    """kubectl of the cluster's administrator, with what is here installed."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """What is here is installed."""
+    if request.config.getoption("--kubeconfig"):
+        try:
+            given = _given(request.config, tmp_path_factory.mktemp("given"))
+        except (ClusterError, BuildError) as error:
+            pytest.exit(f"{error}", returncode=2)
+        yield Cluster(given, lambda: forwarded(given))
+        return
     state = State()
     ours = not any(part.works for part in look(state))
     subprocess.run([PROGRAM, "up"], check=True)
-    yield kubectl_of(state)
+    administrator = kubectl_of(state)
+    yield Cluster(administrator, lambda: nullcontext(service_address(administrator)))
     if ours:
         subprocess.run([PROGRAM, "down"], check=True)
 
 
+def _given(config: pytest.Config, folder: Path) -> Kubectl:
+    programs = ensure_programs(print, ("kubectl",))
+    kubeconfig, context = config.getoption("--kubeconfig"), config.getoption("--context")
+    kubectl = kubectl_of_given(programs / "kubectl", kubeconfig, context, folder)
+    check_given(kubectl, config.getoption("--example"))
+    return kubectl
+
+
 @pytest.fixture(scope="session")
-def user(administrator: Kubectl) -> Iterator[User]:
+def administrator(cluster: Cluster) -> Kubectl:
+    """kubectl of the cluster's administrator."""
+    return cluster.administrator
+
+
+@pytest.fixture(scope="session")
+def user(administrator: Kubectl, manifest: Path) -> Iterator[User]:
     give_rights(administrator)
     yield User(administrator.program, administrator.kubeconfig)
-    administrator("delete", "-f", str(EXAMPLE), "--ignore-not-found", "--wait=false")
+    administrator("delete", "-f", str(manifest), "--ignore-not-found", "--wait=false")
     eventually(lambda: not administrator.exists("namespace", NAMESPACE), GONE_SECONDS)
+    take_rights(administrator)
 
 
 @pytest.fixture(scope="session")
-def example(user: User) -> None:
+def manifest(request: pytest.FixtureRequest) -> Path:
+    """The file with the example."""
+    found: Path = request.config.getoption("--example")
+    return found
+
+
+@pytest.fixture(scope="session")
+def example(user: User, manifest: Path) -> None:
     """The example is applied."""
-    user("apply", "-f", str(EXAMPLE))
+    user("apply", "-f", str(manifest))
 
 
 @pytest.fixture
-def client(user: User, example: None) -> Iterator[openai.OpenAI]:
-    """An OpenAI client of an application whose pool serves."""
+def address(cluster: Cluster, user: User, example: None) -> Iterator[str]:
+    """Where the pool answers, which serves."""
     eventually(lambda: serves(user), ENGINE_SECONDS)
-    with openai.OpenAI(base_url=base_url(user), api_key=KEY, timeout=120, max_retries=0) as client:
+    with cluster.reach() as address:
+        yield address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[openai.OpenAI]:
+    """An OpenAI client of an application."""
+    with client_of(APPLICATION, address) as client:
         yield client
 
 

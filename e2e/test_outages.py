@@ -6,7 +6,7 @@ The seconds are told at the end of the run.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +19,8 @@ from justitia_e2e.example import (
     ENGINE_SECONDS,
     NAMESPACE,
     POOL,
-    SECRET,
     TENANT,
+    Record,
     User,
     answered,
     complete,
@@ -30,28 +30,26 @@ from justitia_e2e.example import (
     restarts,
     serves,
     streams,
+    timed,
 )
-from justitia_e2e.install import NAMESPACE as SYSTEM
 from justitia_e2e.machine import State
+from justitia_e2e.memory import exhausted
 from support.kubectl import Kubectl, eventually
 
+pytestmark = pytest.mark.node
+
 AWAY_SECONDS = 60.0
-KEY_SECONDS = 5.0
 STREAMS = 4
-Record = Callable[[str, object], None]
-
-
-@contextmanager
-def timed(record: Record, what: str) -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    record(what, f"{time.monotonic() - began:.1f} s")
 
 
 def kill(pod: dict[str, Any], part: str, number: signal.Signals = signal.SIGKILL) -> None:
+    os.kill(process_of(pod, part), number)
+
+
+def process_of(pod: dict[str, Any], part: str) -> int:
     """The process of the pod whose command line says so."""
     (process,) = (process for process, line in processes(pod).items() if part in line)
-    os.kill(process, number)
+    return process
 
 
 @contextmanager
@@ -92,6 +90,25 @@ def test_a_killed_engine_fails_what_it_had_begun_and_comes_back(
             eventually(lambda: not serves(user), CHANGE_SECONDS)
 
 
+def test_an_engine_that_ran_out_of_memory_comes_back_and_the_pool_says_what_to_raise(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    def told() -> bool:
+        conditions = user.get("servingpool", POOL, NAMESPACE)["status"]["conditions"]
+        available = next(c for c in conditions if c["type"] == "EnginesAvailable")
+        return (
+            available["reason"] == "EngineOutOfMemory"
+            and "raise engine.resources.limits.memory" in available["message"]
+        )
+
+    spent = "engine out of memory"
+    with engine_starts_again(user, client, record_property, spent) as pod, streams(client, 1) as (stream,):
+        with exhausted(process_of(pod, "VLLM::EngineCore")), pytest.raises(openai.APIError):
+            stream.result(CHANGE_SECONDS)
+        with timed(record_property, f"{spent}, until the pool says so"):
+            eventually(told, CHANGE_SECONDS)
+
+
 def test_an_engine_that_hangs_is_ended_and_comes_back(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
@@ -102,27 +119,6 @@ def test_an_engine_that_hangs_is_ended_and_comes_back(
         told = timed(record_property, "engine hangs, until who streams is told")
         with told, pytest.raises(openai.APIError):
             stream.result(CHANGE_SECONDS)
-
-
-def test_a_key_that_is_deleted_opens_nothing_until_it_is_back(
-    administrator: Kubectl, client: openai.OpenAI, record_property: Record
-) -> None:
-    secret = administrator.get("secret", SECRET, SYSTEM)
-    administrator("-n", SYSTEM, "delete", "secret", SECRET)
-    with timed(record_property, "key deleted, until it is refused"):
-        eventually(lambda: refused(client), KEY_SECONDS)
-    kept = {name: secret["metadata"][name] for name in ("name", "namespace")}
-    administrator.apply({**secret, "metadata": kept})
-    with timed(record_property, "key back, until it is taken"):
-        eventually(lambda: not refused(client), KEY_SECONDS)
-
-
-def refused(client: openai.OpenAI) -> bool:
-    try:
-        complete(client)
-    except openai.AuthenticationError:
-        return True
-    return False
 
 
 def test_engines_serve_on_while_the_api_server_is_away(

@@ -1,6 +1,7 @@
 """What goes while it is used: a pool, and a namespace with all that is in it."""
 
 import time
+from pathlib import Path
 
 import openai
 import pytest
@@ -9,7 +10,6 @@ from justitia_e2e.example import (
     APPLICATION,
     CHANGE_SECONDS,
     ENGINE_SECONDS,
-    EXAMPLE,
     NAMESPACE,
     POOL,
     User,
@@ -39,8 +39,8 @@ def test_a_pool_that_is_deleted_while_it_serves_finishes_what_it_has_begun(user:
     assert user.condition("llmapplication", APPLICATION, NAMESPACE, "Ready")[0] == "False"
 
 
-def test_a_namespace_is_deleted_with_a_pool_that_serves(user: User) -> None:
-    user("apply", "-f", str(EXAMPLE))
+def test_a_namespace_is_deleted_with_a_pool_that_serves(user: User, manifest: Path) -> None:
+    user("apply", "-f", str(manifest))
     eventually(lambda: serves(user), ENGINE_SECONDS)
     user("delete", "namespace", NAMESPACE, "--wait=false")
     eventually(lambda: not user.exists("namespace", NAMESPACE), GONE_SECONDS)

@@ -3,8 +3,9 @@
 import json
 import subprocess
 import threading
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +21,17 @@ EXAMPLE = ROOT / "examples" / "cpu.yaml"
 NAMESPACE, POOL, APPLICATION = "cpu", "shared", "chat"
 TENANT, SECRET = "cpu-support", "cpu-support-key"
 TENANTS = ("cpu-research", TENANT)
-KEY = "example-only-support-0123456789abcdef"
+KEYS = {
+    APPLICATION: "example-only-support-0123456789abcdef",
+    "summaries": "example-only-research-0123456789abcdef",
+}
+"""Of the tenant of each application."""
 
 USER = "alice"
 RIGHTS = ("edit", "justitia-tenants", "namespace-makers")
+
+Record = Callable[[str, object], None]
+"""Of a figure, by what it is, for the end of the run."""
 
 ENGINE_SECONDS = 420.0
 """In which an engine starts, beside other work on two cores."""
@@ -36,6 +44,12 @@ class User(Kubectl):
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return super().run(f"--as={USER}", *arguments, stdin=stdin)
+
+
+def take_rights(administrator: Kubectl) -> None:
+    """What was given."""
+    bindings = [f"clusterrolebinding/{USER}-{role}" for role in RIGHTS]
+    administrator("delete", "--ignore-not-found", "clusterrole/namespace-makers", *bindings)
 
 
 def give_rights(administrator: Kubectl) -> None:
@@ -53,10 +67,16 @@ def serves(kubectl: Kubectl) -> bool:
     return kubectl.condition("llmapplication", APPLICATION, NAMESPACE, "Ready") == READY
 
 
-def base_url(kubectl: Kubectl) -> str:
-    """Of the application, through the pool's Service: the node has no DNS of the cluster."""
-    address = kubectl.get("service", f"justitia-{POOL}", NAMESPACE)["spec"]["clusterIP"]
-    return f"http://{address}/applications/{NAMESPACE}/{APPLICATION}/v1"
+def service_address(kubectl: Kubectl) -> str:
+    """Of the pool, for those on the node: it has no DNS of the cluster."""
+    address: str = kubectl.get("service", f"justitia-{POOL}", NAMESPACE)["spec"]["clusterIP"]
+    return address
+
+
+def client_of(application: str, address: str) -> openai.OpenAI:
+    """A client of that application's tenant."""
+    url = f"http://{address}/applications/{NAMESPACE}/{application}/v1"
+    return openai.OpenAI(base_url=url, api_key=KEYS[application], timeout=120, max_retries=0)
 
 
 def pods(kubectl: Kubectl) -> list[dict[str, Any]]:
@@ -72,11 +92,15 @@ def restarts(pod: dict[str, Any]) -> dict[str, int]:
     return {c["name"]: c["restartCount"] for c in status["containerStatuses"] + status["initContainerStatuses"]}
 
 
-def complete(client: openai.OpenAI) -> int:
+def complete(client: openai.OpenAI, tokens: int = 8, run: str | None = None) -> int:
     """How many tokens an answer has."""
     messages: Any = [{"role": "user", "content": "Hello"}]
     answer = client.chat.completions.create(
-        model="tiny", messages=messages, max_tokens=8, extra_body={"ignore_eos": True}
+        model="tiny",
+        messages=messages,
+        max_tokens=tokens,
+        extra_body={"ignore_eos": True},
+        extra_headers={"x-justitia-run": run} if run else {},
     )
     assert answer.usage is not None
     return answer.usage.completion_tokens
@@ -88,6 +112,13 @@ def answered(client: openai.OpenAI) -> bool:
         return complete(client.with_options(timeout=10)) > 0
     except openai.OpenAIError:
         return False
+
+
+@contextmanager
+def timed(record: Record, what: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    record(what, f"{time.monotonic() - began:.1f} s")
 
 
 @contextmanager

@@ -1,0 +1,45 @@
+"""A container that runs out of memory: something in its control group takes all that it may have."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOM = 256 << 20
+"""Bytes that are left to it at first: taking all of its limit would take long."""
+TAKE = """
+import sys
+from pathlib import Path
+Path("/proc/self/oom_score_adj").write_text("-1000")
+Path(sys.argv[1]).write_text("0")
+taken = []
+while True:
+    taken.append(b"x" * (1 << 20))
+"""
+"""What takes it is spared: the kernel ends another process of the group."""
+
+
+@contextmanager
+def exhausted(process: int) -> Iterator[None]:
+    """As long as this lasts, the container of the process has no memory left."""
+    group, limit, usage = _group_of(process)
+    limit.write_text(str(int(usage.read_text()) + ROOM))
+    with subprocess.Popen([sys.executable, "-c", TAKE, group / "cgroup.procs"]) as taker:
+        try:
+            yield
+        finally:
+            taker.kill()
+
+
+def _group_of(process: int) -> tuple[Path, Path, Path]:
+    """Its folder, and the files with its limit and with what it uses, of either version of control groups."""
+    root = Path("/sys/fs/cgroup")
+    lines = Path(f"/proc/{process}/cgroup").read_text().splitlines()
+    for controllers, path in (line.split(":", 2)[1:] for line in lines):
+        if controllers == "memory":
+            group = root / "memory" / path.lstrip("/")
+            return group, group / "memory.limit_in_bytes", group / "memory.usage_in_bytes"
+    group = root / os.path.relpath(next(line.split("::", 1)[1] for line in lines if line.startswith("0::")), "/")
+    return group, group / "memory.max", group / "memory.current"

@@ -1,0 +1,117 @@
+"""What it is all for, on a real node: tenants that flood get what their weights are worth, and small runs end early."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import openai
+import pytest
+
+from justitia_api.status import QueuedRequest, QueueStatus
+from justitia_api.wire import ADMIN_PORT
+from justitia_e2e.example import APPLICATION, CHANGE_SECONDS, NAMESPACE, POOL, Record, User, client_of, complete, pods
+from support.kubectl import eventually
+
+WEIGHTS = {APPLICATION: 3.0, "summaries": 1.0}
+"""Of the applications' tenants in the example."""
+AT_ONCE = 24
+"""Requests of each tenant that floods: more than the engine serves together."""
+WARM_SECONDS, SECONDS = 10.0, 40.0
+TOKENS = 64
+LARGE, SMALL = 60, 3
+"""Requests of a run."""
+
+
+@contextmanager
+def flood(client: openai.OpenAI) -> Iterator[list[tuple[float, int]]]:
+    """As many requests at once as long as this lasts. When each answer came, and how many tokens it had."""
+    answers: list[tuple[float, int]] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            tokens = complete(client, TOKENS)
+            answers.append((time.monotonic(), tokens))
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        asking = [threads.submit(ask) for _ in range(AT_ONCE)]
+        try:
+            yield answers
+        finally:
+            over.set()
+    for each in asking:
+        each.result()
+
+
+def test_two_tenants_that_flood_are_served_by_their_weights(address: str, record_property: Record) -> None:
+    heavy, light = (client_of(application, address) for application in WEIGHTS)
+    with heavy, light, flood(heavy) as of_heavy, flood(light) as of_light:
+        time.sleep(WARM_SECONDS + SECONDS)
+        until = time.monotonic()
+    served = [sum(n for at, n in answers if until - SECONDS <= at < until) for answers in (of_heavy, of_light)]
+    record_property("tokens a second of two tenants that flood", [round(n / SECONDS) for n in served])
+    record_property("their ratio, due 3", f"{served[0] / served[1]:.2f}")
+    due = WEIGHTS[APPLICATION] / WEIGHTS["summaries"]
+    assert served[0] / served[1] == pytest.approx(due, rel=0.15)
+
+
+def test_requests_that_wait_say_behind_whom(user: User, address: str) -> None:
+    (pod,) = pods(user)
+    ask = f"from urllib.request import urlopen; print(urlopen('http://127.0.0.1:{ADMIN_PORT}/internal/queue').read().decode())"
+    inside = ("-n", NAMESPACE, "exec", pod["metadata"]["name"], "-c", "scheduler", "--", "python", "-c", ask)
+    heavy, light = (client_of(application, address) for application in WEIGHTS)
+
+    def both_wait() -> list[QueuedRequest]:
+        waiting = QueueStatus.model_validate_json(user(*inside)).requests
+        return list(waiting) if len({request.tenant for request in waiting}) == len(WEIGHTS) else []
+
+    with heavy, light, flood(heavy), flood(light):
+        waiting = eventually(both_wait, CHANGE_SECONDS)
+    assert [request.position for request in waiting] == list(range(1, len(waiting) + 1))
+    assert all(request.reason for request in waiting)
+
+
+def run_of(threads: ThreadPoolExecutor, client: openai.OpenAI, name: str, requests: int) -> list[Future[float]]:
+    def ask() -> float:
+        complete(client, TOKENS, run=name)
+        return time.monotonic()
+
+    return [threads.submit(ask) for _ in range(requests)]
+
+
+def large_and_small(client: openai.OpenAI) -> tuple[float, float]:
+    """How long a run of many requests took, and how long one of few that came when the first of those were answered."""
+    with ThreadPoolExecutor(LARGE + SMALL) as threads:
+        began = time.monotonic()
+        large = run_of(threads, client, f"large-{began}", LARGE)
+        eventually(lambda: any(each.done() for each in large), CHANGE_SECONDS)
+        came = time.monotonic()
+        small = run_of(threads, client, f"small-{began}", SMALL)
+        return max(each.result() for each in large) - began, max(each.result() for each in small) - came
+
+
+def test_a_small_run_ends_long_before_a_large_one_that_came_first(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    """And under FCFS, which comes into force without a restart, it does not."""
+    large, small = large_and_small(client)
+    user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": "FCFS"}}})
+    eventually(lambda: in_force(user, "FCFS"), CHANGE_SECONDS)
+    large_fcfs, small_fcfs = large_and_small(client)
+    user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": None}}})
+    eventually(lambda: in_force(user, "TieredJustitia"), CHANGE_SECONDS)
+    told = {"TieredJustitia": (large, small), "FCFS": (large_fcfs, small_fcfs)}
+    for policy, (whole, part) in told.items():
+        record_property(
+            f"a run of {LARGE} and one of {SMALL} that came later, {policy}", f"{whole:.1f} s, {part:.1f} s"
+        )
+    assert small < 0.5 * small_fcfs
+    assert large < 1.5 * large_fcfs
+
+
+def in_force(user: User, policy: str) -> bool:
+    pool = user.get("servingpool", POOL, NAMESPACE)
+    programmed = user.condition("servingpool", POOL, NAMESPACE, "Programmed") == ("True", "Programmed")
+    return pool["spec"]["scheduling"]["policy"] == policy and programmed
