@@ -30,7 +30,7 @@ def needs_apply(desired: Json, observed: Json | None) -> bool:
 
 
 def covers(observed: Any, desired: Any) -> bool:
-    """Whether every wanted value is there; lists of named items are matched by name, others by position."""
+    """Whether every wanted value is there; lists whose items have each a name are matched by it, others by position."""
     match desired:
         case dict():
             return isinstance(observed, dict) and all(covers(observed.get(k), v) for k, v in desired.items())
@@ -41,7 +41,8 @@ def covers(observed: Any, desired: Any) -> bool:
 
 
 def _covers_list(observed: list[Any], desired: list[Any]) -> bool:
-    if desired and all(isinstance(item, dict) and "name" in item for item in desired):
+    names = [item["name"] for item in desired if isinstance(item, dict) and "name" in item]
+    if desired and len(set(names)) == len(desired):
         by_name = {item.get("name"): item for item in observed if isinstance(item, dict)}
         return all(covers(by_name.get(item["name"]), item) for item in desired)
     return len(observed) == len(desired) and all(map(covers, observed, desired))
