@@ -93,6 +93,10 @@ class Reason(StrEnum):
     DUPLICATE_KEY = "DuplicateKey"
     """The API key already belongs to an older Tenant: it is not used for this one."""
 
+    KIND_NOT_INSTALLED = "KindNotInstalled"
+    """The cluster lacks a kind of another project that the pool asks for. That object alone is left out; it is made
+    once the kind is installed."""
+
     SERVING = "Serving"
     """Ready: requests are served."""
 

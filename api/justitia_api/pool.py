@@ -15,6 +15,7 @@ from justitia_api.config import (
     fault_of_policy,
 )
 from justitia_api.engine import Engine, Model
+from justitia_api.gateway import Gateway
 from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
@@ -33,6 +34,10 @@ from justitia_api.resource import (
 )
 
 REPLICAS_CROSSED = "minimumReplicas must not be greater than maximumReplicas"
+PROMETHEUS_NEEDED = (
+    "prometheusAddress must be set with scaler KEDA: give the URL of the Prometheus that scrapes the pool's pods, or "
+    "use scaler HPA"
+)
 
 
 class Tier(Document):
@@ -173,8 +178,25 @@ SCHEDULING_RULES = rules(
 
 
 class Autoscaling(Document):
-    """A HorizontalPodAutoscaler for the pool's number of engines, by how many requests wait."""
+    """An autoscaler for the pool's number of engines, by how many requests wait."""
 
+    scaler: Annotated[
+        Literal["HPA", "KEDA"],
+        Field(
+            description="HPA: a HorizontalPodAutoscaler, for which the cluster must serve the pods' metric "
+            "justitia_queued_requests under custom.metrics.k8s.io, for example by prometheus-adapter. KEDA: a "
+            "ScaledObject of KEDA, which asks Prometheus itself."
+        ),
+    ] = "HPA"
+    prometheus_address: Annotated[
+        str | None,
+        Field(
+            max_length=1024,
+            pattern=r"^https?://[^\s]+$",
+            description="URL of the Prometheus that scrapes the pool's pods, with scaler KEDA. It must know them by "
+            "the labels namespace and justitia_dev_pool, as through the chart's PodMonitor (metrics.podMonitors).",
+        ),
+    ] = None
     minimum_replicas: Annotated[int, Field(ge=1, le=1000, description="Fewest engines.")] = 1
     maximum_replicas: Annotated[int, Field(ge=1, le=1000, description="Most engines, at least minimumReplicas.")]
     queued_requests: Annotated[
@@ -196,6 +218,12 @@ class Autoscaling(Document):
             raise ValueError(REPLICAS_CROSSED)
         return self
 
+    @model_validator(mode="after")
+    def _measurable(self) -> "Autoscaling":
+        if self.scaler == "KEDA" and self.prometheus_address is None:
+            raise ValueError(PROMETHEUS_NEEDED)
+        return self
+
 
 class ServingPoolSpec(Document):
     """What is served, by how many engines, in which order."""
@@ -214,10 +242,16 @@ class ServingPoolSpec(Document):
     autoscaling: Annotated[
         Autoscaling | None,
         Field(
-            json_schema_extra=rules(("self.minimumReplicas <= self.maximumReplicas", REPLICAS_CROSSED)),
-            description="Lets the number of engines follow the waiting requests. The cluster must serve the pods' "
-            "metric justitia_queued_requests under custom.metrics.k8s.io, for example by prometheus-adapter.",
+            json_schema_extra=rules(
+                ("self.minimumReplicas <= self.maximumReplicas", REPLICAS_CROSSED),
+                ("self.scaler != 'KEDA' || has(self.prometheusAddress)", PROMETHEUS_NEEDED),
+            ),
+            description="Lets the number of engines follow the waiting requests.",
         ),
+    ] = None
+    gateway: Annotated[
+        Gateway | None,
+        Field(description="Lets requests come to the pool through a gateway as well, by the model that they ask for."),
     ] = None
     scheduling: Annotated[
         Scheduling,

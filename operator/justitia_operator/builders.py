@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from justitia_api.application import LLMApplication
 from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.gateway import EndpointPicker, Gateway
 from justitia_api.pool import Autoscaling, ServingPool
 from justitia_api.resource import API_VERSION
 from justitia_api.wire import (
@@ -25,6 +26,12 @@ from justitia_operator.snapshot import Installation
 
 SERVICE_PORT = 80
 QUEUE_METRIC = "justitia_queued_requests"
+MODEL_HEADER = "X-Gateway-Model-Name"
+"""Set by the body-based router of the Gateway API Inference Extension, from the request's model."""
+MATCHES_OF_A_RULE = 64
+"""Most that an HTTPRoute takes: a pool's model and its adapters are one more."""
+UNLIMITED = {"request": "0s", "backendRequest": "0s"}
+"""A gateway's own limits would cut long answers; the scheduler has limits."""
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SCHEDULING_SECONDS = 600
 """What a new pod may take until its engine starts: a place, images. Beyond that and the model's time a rollout is told
@@ -44,8 +51,21 @@ def build_children(
         Kind.POD_DISRUPTION_BUDGET: build_disruption_budget(pool),
         Kind.NETWORK_POLICY: build_network_policy(pool, installation),
     }
-    if pool.spec.autoscaling is not None:
+    if pool.spec.autoscaling is not None and pool.spec.autoscaling.scaler == "HPA":
         children[Kind.HORIZONTAL_POD_AUTOSCALER] = build_autoscaler(pool, pool.spec.autoscaling)
+    return children | build_optional_children(pool)
+
+
+def build_optional_children(pool: ServingPool) -> dict[Kind, Json]:
+    """Those of other projects' kinds, whether the cluster has them or not."""
+    children: dict[Kind, Json] = {}
+    autoscaling, gateway = pool.spec.autoscaling, pool.spec.gateway
+    if autoscaling is not None and autoscaling.scaler == "KEDA":
+        children[Kind.SCALED_OBJECT] = build_scaled_object(pool, autoscaling)
+    if gateway is not None:
+        if gateway.endpoint_picker is not None:
+            children[Kind.INFERENCE_POOL] = build_inference_pool(pool, gateway.endpoint_picker)
+        children[Kind.HTTP_ROUTE] = build_route(pool, gateway)
     return children
 
 
@@ -138,17 +158,73 @@ def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
     """It writes the pool's own `scale`, from which the Deployment follows: one writer for each field."""
     waiting = {"type": "AverageValue", "averageValue": str(autoscaling.queued_requests)}
     spec = {
-        "scaleTargetRef": {
-            "apiVersion": API_VERSION,
-            "kind": str(Kind.SERVING_POOL),
-            "name": pool.metadata.name,
-        },
+        "scaleTargetRef": _scale_of(pool),
         "minReplicas": autoscaling.minimum_replicas,
         "maxReplicas": autoscaling.maximum_replicas,
         "metrics": [{"type": "Pods", "pods": {"metric": {"name": QUEUE_METRIC}, "target": waiting}}],
-        "behavior": {"scaleDown": {"stabilizationWindowSeconds": autoscaling.stabilization_seconds}},
+        "behavior": _scaling_behavior(autoscaling),
     }
-    return _child(pool, Kind.HORIZONTAL_POD_AUTOSCALER, {"spec": spec})
+    # Without this KEDA refuses the ScaledObject that is to follow, as long as this one is there.
+    return _child(pool, Kind.HORIZONTAL_POD_AUTOSCALER, {"spec": spec}, {"validations.keda.sh/hpa-ownership": "false"})
+
+
+def build_scaled_object(pool: ServingPool, autoscaling: Autoscaling) -> Json:
+    """What the autoscaler does, by KEDA: the sum that Prometheus tells is divided by the number of engines."""
+    own = f'namespace="{pool.metadata.namespace}",justitia_dev_pool="{pool.metadata.name}"'
+    trigger = {
+        "type": "prometheus",
+        "metricType": "AverageValue",
+        "metadata": {
+            "serverAddress": autoscaling.prometheus_address,
+            "query": f"sum({QUEUE_METRIC}{{{own}}})",
+            "threshold": str(autoscaling.queued_requests),
+        },
+    }
+    spec = {
+        "scaleTargetRef": _scale_of(pool),
+        "minReplicaCount": autoscaling.minimum_replicas,
+        "maxReplicaCount": autoscaling.maximum_replicas,
+        "triggers": [trigger],
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _scaling_behavior(autoscaling)}},
+    }
+    return _child(pool, Kind.SCALED_OBJECT, {"spec": spec})
+
+
+def _scale_of(pool: ServingPool) -> Json:
+    return {"apiVersion": API_VERSION, "kind": str(Kind.SERVING_POOL), "name": pool.metadata.name}
+
+
+def _scaling_behavior(autoscaling: Autoscaling) -> Json:
+    return {"scaleDown": {"stabilizationWindowSeconds": autoscaling.stabilization_seconds}}
+
+
+def build_route(pool: ServingPool, gateway: Gateway) -> Json:
+    """Requests for one of the pool's models, whatever their path, to its Service or InferencePool."""
+    name, model = children_name(pool.metadata.name), pool.spec.model
+    backend: Json = {"name": name, "port": SERVICE_PORT}
+    if gateway.endpoint_picker is not None:
+        backend = {"name": name, "group": "inference.networking.k8s.io", "kind": str(Kind.INFERENCE_POOL)}
+    models = [model.served_name, *(adapter.name for adapter in model.adapters)]
+    matches = [{"headers": [{"name": MODEL_HEADER, "value": each}]} for each in models]
+    spec: Json = {
+        "parentRefs": [parent.model_dump(by_alias=True, exclude_none=True) for parent in gateway.parent_refs],
+        "rules": [
+            {"matches": matches[first : first + MATCHES_OF_A_RULE], "backendRefs": [backend], "timeouts": UNLIMITED}
+            for first in range(0, len(matches), MATCHES_OF_A_RULE)
+        ],
+    }
+    hostnames = {"hostnames": list(gateway.hostnames)} if gateway.hostnames else {}
+    return _child(pool, Kind.HTTP_ROUTE, {"spec": spec | hostnames})
+
+
+def build_inference_pool(pool: ServingPool, picker: EndpointPicker) -> Json:
+    """Its endpoints are the schedulers: there is no other way to an engine."""
+    spec = {
+        "selector": {"matchLabels": selector_of(pool.metadata.name)},
+        "targetPorts": [{"number": PUBLIC_PORT}],
+        "endpointPickerRef": {"name": picker.name, "port": {"number": picker.port}},
+    }
+    return _child(pool, Kind.INFERENCE_POOL, {"spec": spec})
 
 
 def build_inline_pool(application: LLMApplication, spec: Json) -> Json:

@@ -15,6 +15,7 @@ from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     MANAGED_BY_LABEL,
     MANAGER,
+    OPTIONAL_KINDS,
     OWN_KINDS,
     WATCHED_KINDS,
     Json,
@@ -78,6 +79,7 @@ class Controller:
         for kind in WATCHED_KINDS:
             if kind is not Kind.SECRET:
                 await self._list(kind, labels=CHILD_SELECTOR)
+        await self._list_installed()
         await self._list(Kind.SECRET, namespace=self._key_namespace)
         self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
         self._store.retry_rejections()
@@ -186,6 +188,19 @@ class Controller:
         self._store.replace(
             listed, version, lambda ref: ref.kind is kind and (not namespace or ref.namespace == namespace)
         )
+
+    async def _list_installed(self) -> None:
+        """Of the optional kinds. One that just comes or goes may not answer: it stays as it was until the next time."""
+        before = self._store.snapshot().installed
+        installed: set[Kind] = set()
+        for kind in await self._kube.installed(OPTIONAL_KINDS):
+            try:
+                await self._list(kind, labels=CHILD_SELECTOR)
+            except Unavailable:
+                installed |= before & {kind}
+            else:
+                installed.add(kind)
+        self._store.set_installed(frozenset(installed))
 
     def _wrote(self, verb: str, ref: Ref) -> None:
         self._metrics.writes.labels(verb, ref.kind).inc()

@@ -6,7 +6,7 @@ them: :class:`Unavailable` passes and is tried again, :class:`Rejected` will not
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
@@ -37,12 +37,24 @@ class Kube:
     def __init__(self, api: client.ApiClient) -> None:
         self._api = api
 
+    async def installed(self, kinds: Iterable[Kind]) -> frozenset[Kind]:
+        """Of which of these kinds the cluster takes objects. While a kind is being taken away it takes none."""
+        taken: set[tuple[str, str]] = set()
+        for version in {kind.api_version for kind in kinds}:
+            status, body = await self._exchange("GET", _root(version))
+            resources = () if status == HTTPStatus.NOT_FOUND else _checked(status, body)["resources"]
+            taken.update((version, resource["name"]) for resource in resources if "create" in resource["verbs"])
+        return frozenset(kind for kind in kinds if (kind.api_version, kind.plural) in taken)
+
     async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> tuple[list[Json], int]:
         """All objects of a kind and the resource version of the list. An empty namespace is all of them."""
         items: list[Json] = []
         query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
         while True:
-            page = await self._request("GET", _path(kind, namespace), query)
+            status, page = await self._exchange("GET", _path(kind, namespace), query)
+            if status == HTTPStatus.NOT_FOUND:
+                raise Unavailable(f"the cluster has no {kind} ({kind.api_version})")
+            _checked(status, page)
             items += ({"apiVersion": kind.api_version, "kind": str(kind)} | item for item in page["items"])
             if not page["metadata"].get("continue"):
                 return items, int(page["metadata"]["resourceVersion"])
@@ -148,10 +160,13 @@ class Kube:
             return response.status, {"message": text[:200].decode(errors="replace")}
 
 
+def _root(api_version: str) -> str:
+    return f"/{'apis' if '/' in api_version else 'api'}/{api_version}"
+
+
 def _path(kind: Kind, namespace: str = "", name: str = "") -> str:
-    root = "/api" if "/" not in kind.api_version else "/apis"
     inside = f"/namespaces/{namespace}" if kind.namespaced and namespace else ""
-    return f"{root}/{kind.api_version}{inside}/{kind.plural}" + (f"/{name}" if name else "")
+    return f"{_root(kind.api_version)}{inside}/{kind.plural}" + (f"/{name}" if name else "")
 
 
 _PASSING = {

@@ -28,6 +28,9 @@ class Kind(StrEnum):
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
     NETWORK_POLICY = "NetworkPolicy"
     HORIZONTAL_POD_AUTOSCALER = "HorizontalPodAutoscaler"
+    SCALED_OBJECT = "ScaledObject"
+    INFERENCE_POOL = "InferencePool"
+    HTTP_ROUTE = "HTTPRoute"
     POD = "Pod"
     EVENT = "Event"
     LEASE = "Lease"
@@ -58,6 +61,9 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
     Kind.NETWORK_POLICY: ("networking.k8s.io/v1", "networkpolicies"),
     Kind.HORIZONTAL_POD_AUTOSCALER: ("autoscaling/v2", "horizontalpodautoscalers"),
+    Kind.SCALED_OBJECT: ("keda.sh/v1alpha1", "scaledobjects"),
+    Kind.INFERENCE_POOL: ("inference.networking.k8s.io/v1", "inferencepools"),
+    Kind.HTTP_ROUTE: ("gateway.networking.k8s.io/v1", "httproutes"),
     Kind.POD: ("v1", "pods"),
     Kind.EVENT: ("events.k8s.io/v1", "events"),
     Kind.LEASE: ("coordination.k8s.io/v1", "leases"),
@@ -74,6 +80,9 @@ CHILD_KINDS = (
     Kind.NETWORK_POLICY,
     Kind.HORIZONTAL_POD_AUTOSCALER,
 )
+
+OPTIONAL_KINDS = (Kind.SCALED_OBJECT, Kind.INFERENCE_POOL, Kind.HTTP_ROUTE)
+"""Children too, of other projects' kinds, which a cluster need not have. They are listed and not watched."""
 
 WATCHED_KINDS = (*CHILD_KINDS, Kind.POD)
 """By label. Pods are their Deployment's, and only looked at."""

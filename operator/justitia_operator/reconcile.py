@@ -14,7 +14,7 @@ from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.arguments import refused_argument
-from justitia_operator.builders import build_children, build_inline_pool
+from justitia_operator.builders import build_children, build_inline_pool, build_optional_children
 from justitia_operator.catalog import Catalog, key_secret, refers_to
 from justitia_operator.compare import needs_apply
 from justitia_operator.credentials import make_credentials, period_at
@@ -24,6 +24,7 @@ from justitia_operator.names import child_ref, children_name, pools_of_child, se
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     CHILD_KINDS,
+    OPTIONAL_KINDS,
     OWN_KINDS,
     Json,
     Kind,
@@ -45,7 +46,7 @@ from justitia_operator.resolve import (
 )
 from justitia_operator.sidecars import installation_of
 from justitia_operator.snapshot import Installation, Rejection, Snapshot
-from justitia_operator.status import Verdict, accepted, plan_status, resolved, verdict_of
+from justitia_operator.status import Verdict, accepted, not_installed, plan_status, resolved, verdict_of
 
 
 def reconcile(world: Snapshot, ref: Ref, now: datetime) -> Plan:
@@ -189,7 +190,9 @@ def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
 
 
 def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
-    """Its objects and status. What is refused of the engine withholds the Deployment alone: keys and weights go on."""
+    """Its objects and status. What is refused of the engine withholds the Deployment alone: keys and weights go on. So
+    does a kind that the cluster lacks with the object of that kind.
+    """
     pool = parse(ServingPool, obj)
     if isinstance(pool, Refused):
         return plan_status(obj, (verdict_of(pool), _not_accepted()), {}, now)
@@ -200,6 +203,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     config = build_pool_config(pool, admitted, keys, written, last)
     refused = _refused_engine(pool, world.installation)
     verdict = refused or accepted(pool.spec.paused)
+    missing = build_optional_children(pool).keys() - world.installed
     plan = Plan()
     if not pool.spec.paused:
         pepper, uid = world.installation.pepper, pool.metadata.uid
@@ -209,6 +213,8 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         superfluous = tuple(_superfluous(world, obj, children.keys()))
         if refused is not None:
             del children[Kind.DEPLOYMENT]
+        for kind in missing:
+            del children[kind]
         rejected = [found.message for child in children.values() if (found := rejection(world, child))]
         if rejected:
             verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
@@ -228,6 +234,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     }
     verdicts = (
         verdict,
+        not_installed(missing) if missing else resolved(),
         *_pool_verdicts(pool, engines_verdict(world, pool, engines, now), verdict),
         *_told_verdicts(world, ref_of(obj), config.generation),
     )
@@ -275,9 +282,11 @@ def _told_verdicts(world: Snapshot, pool: Ref, generation: int) -> Iterator[Verd
 def _superfluous(world: Snapshot, pool: Json, parts: Container[Kind]) -> Iterator[Ref]:
     """What was made for the pool and is no part of it: of a kind that is not asked for any more, or of another name."""
     part = children_name(pool["metadata"]["name"])
-    for kind in CHILD_KINDS:
+    for kind in (*CHILD_KINDS, *OPTIONAL_KINDS):
         for ref in world.objects.referrers(ref_of(pool), kind):
-            if (ref.name != part or kind not in parts) and is_controlled_by(world.objects[ref], pool):
+            found = world.objects[ref]
+            going = found["metadata"].get("deletionTimestamp")
+            if (ref.name != part or kind not in parts) and is_controlled_by(found, pool) and not going:
                 yield ref
 
 

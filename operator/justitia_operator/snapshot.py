@@ -6,7 +6,7 @@ from typing import Literal
 
 from justitia_api.conditions import Condition
 from justitia_operator.catalog import Catalog
-from justitia_operator.objects import Json, Kind, Ref, ref_of
+from justitia_operator.objects import OPTIONAL_KINDS, Json, Kind, Ref, ref_of
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`rejections` are the API server's, by object; `reports` the pods' own, by pod."""
+    """`rejections` are the API server's, by object; `reports` the pods' own, by pod; `installed` those of the optional
+    kinds that the cluster has.
+    """
 
     objects: Catalog
     installation: Installation
     rejections: Mapping[Ref, Rejection] = field(default_factory=dict)
     reports: Mapping[Ref, Report] = field(default_factory=dict)
+    installed: frozenset[Kind] = frozenset(OPTIONAL_KINDS)
 
     def get(self, ref: Ref) -> Json | None:
         return self.objects.get(ref)

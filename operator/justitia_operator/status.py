@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from justitia_api.conditions import Condition, ConditionType, Reason
-from justitia_operator.objects import EventType, Json, Note, Plan, StatusPatch, ref_of
+from justitia_operator.objects import EventType, Json, Kind, Note, Plan, StatusPatch, ref_of
 from justitia_operator.resolve import Refused
 
 LONGEST_MESSAGE = 1024
@@ -37,6 +37,19 @@ def accepted(paused: bool) -> Verdict:
 
 def resolved() -> Verdict:
     return Verdict(ConditionType.RESOLVED_REFS, True, Reason.RESOLVED_REFS, "all references are resolved")
+
+
+_REMEDIES = {
+    Kind.SCALED_OBJECT: "install KEDA, or set spec.autoscaling.scaler to HPA",
+    Kind.INFERENCE_POOL: "install the Gateway API Inference Extension, or remove spec.gateway.endpointPicker",
+    Kind.HTTP_ROUTE: "install the Gateway API, or remove spec.gateway",
+}
+
+
+def not_installed(kinds: Iterable[Kind]) -> Verdict:
+    """What of other projects' kinds a pool asks for in vain."""
+    told = (f"the cluster has no {kind} ({kind.api_version}): {_REMEDIES[kind]}" for kind in sorted(kinds))
+    return Verdict(ConditionType.RESOLVED_REFS, False, Reason.KIND_NOT_INSTALLED, "; ".join(told))
 
 
 def plan_status(obj: Json, verdicts: Iterable[Verdict], fields: dict[str, Any], now: datetime) -> Plan:

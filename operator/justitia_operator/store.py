@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from justitia_operator.catalog import Catalog
-from justitia_operator.objects import Json, Ref, ref_of
+from justitia_operator.objects import Json, Kind, Ref, ref_of
 from justitia_operator.snapshot import Installation, Rejection, Report, Snapshot
 
 
@@ -24,11 +24,12 @@ class Store:
         self._doubted: dict[Ref, Json] = {}
         self._rejections: dict[Ref, Rejection] = {}
         self._reports: dict[Ref, Report] = {}
+        self._installed: frozenset[Kind] = frozenset()
         self._installation = installation
 
     def snapshot(self) -> Snapshot:
         """The cluster as known at this moment. Valid until control returns to the event loop."""
-        return Snapshot(self._objects, self._installation, self._rejections, self._reports)
+        return Snapshot(self._objects, self._installation, self._rejections, self._reports, self._installed)
 
     def version(self, ref: Ref) -> int | None:
         """The version last seen of an object, also of one that is doubted."""
@@ -68,6 +69,12 @@ class Store:
             if version_of(self._objects[ref]) <= version:
                 self._objects.discard(ref)
                 self._reports.pop(ref, None)
+
+    def set_installed(self, kinds: frozenset[Kind]) -> None:
+        """The optional kinds that the cluster has. Objects of one that it has no longer went with it."""
+        for ref in [ref for kind in self._installed - kinds for ref in self._objects.of(kind)]:
+            self._objects.discard(ref)
+        self._installed = kinds
 
     def doubt(self, covers: Callable[[Ref], bool]) -> None:
         """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""

@@ -21,6 +21,12 @@ WRITTEN = (
     "networkpolicies.networking.k8s.io",
     "horizontalpodautoscalers.autoscaling",
 )
+OF_OTHERS = (
+    "scaledobjects.keda.sh",
+    "inferencepools.inference.networking.k8s.io",
+    "httproutes.gateway.networking.k8s.io",
+)
+"""Written where they are installed; not watched."""
 LEASE = "leases.coordination.k8s.io"
 
 
@@ -100,6 +106,26 @@ def test_the_service_account_may_do_nothing_else(control_plane: ControlPlane, re
         ("impersonate", "users"),
     ]
     assert [check for check in refused if may(control_plane, release, *check)] == []
+
+
+def test_the_service_account_may_write_other_projects_kinds_which_nobody_has_installed(
+    control_plane: ControlPlane, release: str
+) -> None:
+    """Asked in so many words: `kubectl auth can-i` looks the resource up."""
+
+    def may_here(verb: str, name: str, group: str) -> bool:
+        attributes = {"verb": verb, "group": group, "resource": name, "namespace": "default"}
+        spec = {"user": f"system:serviceaccount:{release}:justitia", "resourceAttributes": attributes}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = control_plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(review))
+        return bool(json.loads(answer)["status"]["allowed"])
+
+    verbs = ("get", "list", "watch", "create", "patch", "update", "delete", "deletecollection")
+    for resource in OF_OTHERS:
+        name, _, group = resource.partition(".")
+        assert {verb for verb in verbs if may_here(verb, name, group)} == {"get", "list", "create", "patch", "delete"}
+        assert not may_here("patch", f"{name}/status", group)
+    assert not may_here("list", "gateways", "gateway.networking.k8s.io")
 
 
 def test_uninstalling_keeps_the_definitions_unless_told_otherwise(control_plane: ControlPlane, namespace: str) -> None:

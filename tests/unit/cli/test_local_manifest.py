@@ -37,6 +37,16 @@ def test_the_generation_rises_with_a_change_and_stays_without_one(tmp_path: Path
     assert other.generation == first.generation + 1
 
 
+def test_a_pool_behind_a_gateway_that_keda_scales_runs_without_either(tmp_path: Path) -> None:
+    line = "  model: {uri:"
+    asked = """  gateway: {parentRefs: [{name: inference}], endpointPicker: {name: picker, port: 9002}}
+  autoscaling: {scaler: KEDA, prometheusAddress: "http://prometheus:9090", maximumReplicas: 2}
+"""
+    plain = converge(load_manifest([EXAMPLE]), None, PEPPER)
+    pool = converge(load_manifest([changed(tmp_path, line, asked + line)]), None, PEPPER)
+    assert (pool.deployment["spec"], pool.config) == (plain.deployment["spec"], plain.config)
+
+
 def test_an_inline_pool_is_made_too(tmp_path: Path) -> None:
     documents = load_manifest([EXAMPLE])
     kept = [d for d in documents if d["metadata"]["name"] in {"research", "research-key"}]

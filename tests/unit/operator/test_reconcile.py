@@ -307,6 +307,7 @@ AFFECTED: list[Any] = [
     pytest.param(CHAT, id="the application"),
     pytest.param(POOL, id="the pool"),
     pytest.param(Ref(Kind.DEPLOYMENT, "apps", "justitia-shared"), id="a child"),
+    pytest.param(Ref(Kind.HTTP_ROUTE, "apps", "justitia-shared"), id="a child of another project's kind"),
 ]
 
 

@@ -98,3 +98,15 @@ def test_a_rejection_is_tried_again_and_forgotten_where_nobody_tries() -> None:
     assert store.snapshot().rejections == {REF: Rejection("hash", "no", retry=True)}
     store.retry_rejections()
     assert store.snapshot().rejections == {}
+
+
+def test_with_a_kind_that_the_cluster_has_no_longer_its_objects_are_gone() -> None:
+    store = Store(INSTALLATION)
+    store.set_installed(frozenset({Kind.HTTP_ROUTE, Kind.INFERENCE_POOL}))
+    route = obj(10) | {"apiVersion": Kind.HTTP_ROUTE.api_version, "kind": "HTTPRoute"}
+    store.put(route)
+    store.put(obj(10))
+    store.set_installed(frozenset({Kind.INFERENCE_POOL}))
+    snapshot = store.snapshot()
+    assert snapshot.installed == {Kind.INFERENCE_POOL}
+    assert list(snapshot.objects) == [REF]

@@ -1,0 +1,166 @@
+"""Children of other projects' kinds: what they are, and what becomes of a pool where the cluster lacks the kind."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from justitia_operator.objects import OPTIONAL_KINDS, Json, Kind, Ref
+from justitia_operator.reconcile import reconcile
+from justitia_operator.snapshot import Snapshot
+from support.resources import NOW, applied, child, condition, pool, put, settled, small_world, with_ready_engines
+
+POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
+PARENT = {"name": "inference", "namespace": "gateways", "sectionName": "http"}
+GATEWAY: Json = {"parentRefs": [PARENT]}
+PICKED = GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}
+KEDA: Json = {"scaler": "KEDA", "prometheusAddress": "http://prometheus:9090", "maximumReplicas": 7}
+EVERYTHING: Json = {"gateway": PICKED, "autoscaling": KEDA}
+
+
+def asking(**spec: Any) -> Snapshot:
+    return put(small_world(), pool(**spec))
+
+
+def lacking(snapshot: Snapshot, *kinds: Kind) -> Snapshot:
+    return replace(snapshot, installed=snapshot.installed - set(kinds))
+
+
+def route(**spec: Any) -> Json:
+    found: Json = child(settled(asking(**spec)), Kind.HTTP_ROUTE)["spec"]
+    return found
+
+
+def models(rule: Json) -> list[str]:
+    headers = [header for match in rule["matches"] for header in match["headers"]]
+    assert {header["name"] for header in headers} == {"X-Gateway-Model-Name"}
+    return [header["value"] for header in headers]
+
+
+def test_a_route_leads_requests_for_each_of_the_pools_models_to_its_service() -> None:
+    adapters = [{"name": "sql", "uri": "hf://acme/sql"}, {"name": "law", "uri": "hf://acme/law"}]
+    spec = route(gateway=GATEWAY, model={"uri": "hf://acme/model", "adapters": adapters})
+    (rule,) = spec["rules"]
+    assert models(rule) == ["acme/model", "sql", "law"]
+    assert rule["backendRefs"] == [{"name": "justitia-shared", "port": 80}]
+    assert rule["timeouts"] == {"request": "0s", "backendRequest": "0s"}
+    assert spec["parentRefs"] == [PARENT]
+    assert "hostnames" not in spec
+    assert route(gateway=GATEWAY | {"hostnames": ["llm.example.com"]})["hostnames"] == ["llm.example.com"]
+
+
+def test_more_models_than_a_rule_may_match_are_in_a_further_one() -> None:
+    adapters = [{"name": f"a{number}", "uri": "hf://acme/a"} for number in range(64)]
+    first, second = route(gateway=GATEWAY, model={"uri": "hf://acme/model", "adapters": adapters})["rules"]
+    assert [len(first["matches"]), models(second)] == [64, ["a63"]]
+    assert first["backendRefs"] == second["backendRefs"]
+
+
+def test_with_an_endpoint_picker_the_route_leads_to_an_inference_pool_of_the_schedulers() -> None:
+    snapshot = settled(asking(gateway=PICKED))
+    spec = child(snapshot, Kind.INFERENCE_POOL)["spec"]
+    labels = child(snapshot, Kind.DEPLOYMENT)["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+    assert spec["targetPorts"] == [{"number": 8000}]
+    assert spec["endpointPickerRef"] == {"name": "picker", "port": {"number": 9002}}
+    (rule,) = child(snapshot, Kind.HTTP_ROUTE)["spec"]["rules"]
+    backend = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "justitia-shared"}
+    assert rule["backendRefs"] == [backend]
+
+
+def test_keda_scales_by_the_same_measure_and_the_same_scale() -> None:
+    limits = {"minimumReplicas": 2, "queuedRequests": 30, "stabilizationSeconds": 60}
+    spec = child(settled(asking(autoscaling=KEDA | limits)), Kind.SCALED_OBJECT)["spec"]
+    assert spec["scaleTargetRef"] == {"apiVersion": "justitia.dev/v1alpha1", "kind": "ServingPool", "name": "shared"}
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (2, 7)
+    (trigger,) = spec["triggers"]
+    assert (trigger["type"], trigger["metricType"]) == ("prometheus", "AverageValue")
+    assert trigger["metadata"] == {
+        "serverAddress": "http://prometheus:9090",
+        "query": 'sum(justitia_queued_requests{namespace="apps",justitia_dev_pool="shared"})',
+        "threshold": "30",
+    }
+    behavior = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior == {"scaleDown": {"stabilizationWindowSeconds": 60}}
+
+
+HPA = {"maximumReplicas": 7}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made", "gone"),
+    [
+        pytest.param(HPA, KEDA, Kind.SCALED_OBJECT, Kind.HORIZONTAL_POD_AUTOSCALER, id="to KEDA"),
+        pytest.param(KEDA, HPA, Kind.HORIZONTAL_POD_AUTOSCALER, Kind.SCALED_OBJECT, id="from KEDA"),
+    ],
+)
+def test_one_autoscaler_takes_the_others_place(before: Json, after: Json, made: Kind, gone: Kind) -> None:
+    scaled = settled(asking(autoscaling=before))
+    assert child(scaled, gone)
+    plan = reconcile(put(scaled, pool(autoscaling=after)), POOL, NOW)
+    assert [obj["kind"] for obj in plan.applies] == [made]
+    assert plan.deletes == (Ref(gone, "apps", "justitia-shared"),)
+
+
+def test_what_is_not_asked_for_any_more_is_deleted_once() -> None:
+    everything = settled(asking(**EVERYTHING))
+    plain = put(everything, pool())
+    assert {ref.kind for ref in reconcile(plain, POOL, NOW).deletes} == set(OPTIONAL_KINDS)
+    scaled = child(plain, Kind.SCALED_OBJECT)
+    going = scaled | {"metadata": scaled["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    deletes = reconcile(put(plain, going), POOL, NOW).deletes
+    assert {ref.kind for ref in deletes} == {Kind.HTTP_ROUTE, Kind.INFERENCE_POOL}
+
+
+@pytest.mark.parametrize("kind", OPTIONAL_KINDS)
+def test_an_object_whose_kind_the_cluster_lacks_is_left_out_and_nothing_else(kind: Kind) -> None:
+    whole = settled(asking(**EVERYTHING))
+    partial = settled(lacking(asking(**EVERYTHING), kind))
+    assert {ref.kind for ref in whole.objects.keys() - partial.objects.keys()} == {kind}
+    status, reason, message = condition(partial, Kind.SERVING_POOL, "shared", "ResolvedRefs")
+    assert (status, reason) == ("False", "KindNotInstalled")
+    assert message.startswith(f"the cluster has no {kind} ({kind.api_version}): install ")
+    assert ";" not in message
+    serving = settled(with_ready_engines(partial))
+    assert condition(serving, Kind.SERVING_POOL, "shared", "Ready")[:2] == ("True", "Serving")
+    assert condition(serving, Kind.LLM_APPLICATION, "chat", "Ready")[:2] == ("True", "Serving")
+
+
+def test_every_kind_that_is_lacking_is_named_with_what_to_do() -> None:
+    _, _, message = condition(
+        settled(lacking(asking(**EVERYTHING), *OPTIONAL_KINDS)), Kind.SERVING_POOL, "shared", "ResolvedRefs"
+    )
+    assert message.split("; ") == [
+        "the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, or remove spec.gateway",
+        "the cluster has no InferencePool (inference.networking.k8s.io/v1): install the Gateway API Inference "
+        "Extension, or remove spec.gateway.endpointPicker",
+        "the cluster has no ScaledObject (keda.sh/v1alpha1): install KEDA, or set spec.autoscaling.scaler to HPA",
+    ]
+
+
+def test_a_kind_that_is_installed_later_is_used_from_then_on() -> None:
+    before = settled(lacking(asking(**EVERYTHING), *OPTIONAL_KINDS))
+    after = replace(before, installed=frozenset(OPTIONAL_KINDS))
+    plan = reconcile(after, POOL, NOW)
+    assert {obj["kind"] for obj in plan.applies} == {str(kind) for kind in OPTIONAL_KINDS}
+    assert [(note.type, note.reason) for note in plan.events] == [("Normal", "ResolvedRefs")]
+    assert not reconcile(applied(after, plan), POOL, NOW)
+
+
+def test_a_kind_that_nobody_asks_for_may_be_missing() -> None:
+    snapshot = settled(lacking(small_world(), *OPTIONAL_KINDS))
+    assert condition(snapshot, Kind.SERVING_POOL, "shared", "ResolvedRefs")[:2] == ("True", "ResolvedRefs")
+
+
+def test_a_paused_pool_goes_on_saying_what_is_missing() -> None:
+    snapshot = settled(lacking(asking(**EVERYTHING, paused=True), Kind.HTTP_ROUTE))
+    assert condition(snapshot, Kind.SERVING_POOL, "shared", "ResolvedRefs")[:2] == ("False", "KindNotInstalled")
+
+
+def test_two_listeners_of_one_gateway_are_told_apart_when_looking_for_drift() -> None:
+    parents = [PARENT, PARENT | {"sectionName": "https"}]
+    snapshot = settled(asking(gateway={"parentRefs": parents}))
+    assert child(snapshot, Kind.HTTP_ROUTE)["spec"]["parentRefs"] == parents
+    found = child(snapshot, Kind.HTTP_ROUTE)
+    moved = found | {"spec": found["spec"] | {"parentRefs": [PARENT, PARENT]}}
+    assert [obj["kind"] for obj in reconcile(put(snapshot, moved), POOL, NOW).applies] == ["HTTPRoute"]
