@@ -60,6 +60,9 @@ def inside(policy: str, **more: Any) -> Json:
     return {"policy": policy, "enforcement": "Engine", **more}
 
 
+KEDA: Json = {"scaler": "KEDA", "prometheusAddress": "https://prometheus.example:9090/a", "maximumReplicas": 2}
+GATEWAY: Json = {"parentRefs": [{"name": "inference", "namespace": "gateways", "sectionName": "http"}]}
+
 # What is changed, in which object, to what, and words that the user must read.
 REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("a weight beside a tier", "tenant", "spec.weight", "2", "tier and weight cannot both be set"),
@@ -136,6 +139,26 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("fewest more than most", "pool", "spec.autoscaling", {"minimumReplicas": 3, "maximumReplicas": 2}, "greater than"),
     ("no engine at night", "pool", "spec.autoscaling", {"minimumReplicas": 0, "maximumReplicas": 2}, "equal to 1"),
     ("scaling at no request", "pool", "spec.autoscaling", {"maximumReplicas": 2, "queuedRequests": 0}, "equal to 1"),
+    ("an unknown scaler", "pool", "spec.autoscaling", {"scaler": "VPA", "maximumReplicas": 2}, "supported values"),
+    (
+        "KEDA without Prometheus",
+        "pool",
+        "spec.autoscaling",
+        {"scaler": "KEDA", "maximumReplicas": 2},
+        "prometheusAddress must be set with scaler KEDA: give the URL",
+    ),
+    ("a Prometheus that is no URL", "pool", "spec.autoscaling", KEDA | {"prometheusAddress": "p:9090"}, "should match"),
+    ("a gateway without a name", "pool", "spec.gateway", {"parentRefs": [{"sectionName": "http"}]}, "Required value"),
+    ("no gateway", "pool", "spec.gateway", {"parentRefs": []}, "at least 1"),
+    ("a host that is no name", "pool", "spec.gateway", GATEWAY | {"hostnames": ["LLM.example"]}, "should match"),
+    ("a host twice", "pool", "spec.gateway", GATEWAY | {"hostnames": ["a.b", "a.b"]}, "Duplicate value"),
+    (
+        "an endpoint picker without a port",
+        "pool",
+        "spec.gateway",
+        GATEWAY | {"endpointPicker": {"name": "picker"}},
+        "port: Required value",
+    ),
     ("no replica", "pool", "spec.replicas", 0, "greater than or equal to 1"),
     ("an empty argument", "pool", "spec.engine.args", [""], "at least 1"),
     ("a model on a claim without a name", "pool", "spec.model.uri", "pvc://models/a", "name must be set with a pvc://"),
@@ -249,6 +272,9 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("SJF inside vLLM", "pool", "spec.scheduling", inside("SJF")),
     ("another model", "pool", "spec.model.uri", "file:///models/other"),
     ("an amount as a number", "pool", "spec.engine.resources.requests", {"cpu": 2}),
+    ("KEDA", "pool", "spec.autoscaling", KEDA),
+    ("a gateway", "pool", "spec.gateway", GATEWAY | {"hostnames": ["*.example.com"]}),
+    ("an endpoint picker", "pool", "spec.gateway", GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}),
     ("another pool", "application", "spec.poolRef.name", "q"),
     ("a longer run", "application", "spec.run", {"idleTimeoutSeconds": 90, "maximumCost": 1000000}),
     ("another tier", "tenant", "spec.tier", "silver"),
@@ -287,6 +313,7 @@ def test_defaults_never_change_an_object_that_is_applied_again(
         ("spool.spec.scheduling.policy", "UniBoost, for the tail of response times"),
         ("spool.spec.scheduling.boost.minimumGamma", "Smallest gamma, in 1/s"),
         ("spool.spec.engine.resources", "GPUs included"),
+        ("spool.spec.gateway.parentRefs", "X-Gateway-Model-Name"),
         ("llmapp.spec.run", "When runs end"),
         ("llmapp.spec.pool.scheduling.tiers.weight", "Share of service"),
         ("llmapp.status.endpoint", "Base URL for OpenAI clients"),
@@ -302,7 +329,8 @@ def test_kubectl_explain_has_no_field_without_a_description(kubectl: Kubectl) ->
         assert "<no description>" not in kubectl("explain", f"{name}.spec")
 
 
-def test_the_example_is_valid(kubectl: Kubectl, schema_namespace: str) -> None:
-    documents = list(yaml.safe_load_all((ROOT / "examples" / "llmapp.yaml").read_text()))
+@pytest.mark.parametrize("example", ["llmapp.yaml", "gateway.yaml"])
+def test_the_example_is_valid(kubectl: Kubectl, schema_namespace: str, example: str) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "examples" / example).read_text()))
     ours = [d | {"metadata": d["metadata"] | {"namespace": schema_namespace}} for d in documents if "spec" in d]
     kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(ours))
