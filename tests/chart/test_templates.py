@@ -1,18 +1,12 @@
 """What the chart becomes, without a cluster."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
 
 from chart.helm import CHART, helm, rendered
-from justitia_operator.metrics import Metrics as OperatorMetrics
-from justitia_sidecar.engine_channel import EngineChannel
-from justitia_sidecar.engine_metrics import EngineMetrics
-from justitia_sidecar.metrics import Metrics
 
 CRDS = Path(__file__).parents[2] / "crds"
 KEEP = {"helm.sh/resource-policy": "keep"}
@@ -135,29 +129,6 @@ def test_the_clusters_roles_include_pools_and_applications_and_nobody_tenants() 
     for name in ("justitia-view", "justitia-edit"):
         assert not any("tenants" in rule["resources"] for rule in roles[name]["rules"])
     assert {verb for rule in roles["justitia-view"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
-
-
-def test_monitors_and_alerts_are_there_when_asked_for() -> None:
-    plain = {document["kind"] for document in rendered()}
-    asked = rendered("--set", "metrics.podMonitors=true", "--set", "metrics.alertRules=true")
-    assert {document["kind"] for document in asked} - plain == {"PodMonitor", "PrometheusRule"}
-    ports = {d["spec"]["podMetricsEndpoints"][0]["port"] for d in asked if d["kind"] == "PodMonitor"}
-    (operator,) = (d for d in asked if d["kind"] == "Deployment")
-    assert "http" in {p["name"] for p in operator["spec"]["template"]["spec"]["containers"][0]["ports"]}
-    assert ports == {"http", "admin"}
-
-
-def test_alerts_ask_for_metrics_that_there_are() -> None:
-    """Of the operator and of a sidecar whose engine keeps the order."""
-    sidecar = Metrics()
-    sidecar.registry.register(EngineMetrics(EngineChannel()))
-    exposed = generate_latest(sidecar.registry).decode() + generate_latest(OperatorMetrics().registry).decode()
-    there = set(re.findall(r"^# TYPE (\S+)", exposed, re.MULTILINE))
-    rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
-    asked = {name for rule in rules for name in re.findall(r"justitia_\w+", rule["expr"])}
-    assert asked
-    assert asked <= there
-    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
 
 
 def test_the_test_pod_asks_the_operators_service_and_is_not_behind_it() -> None:

@@ -1,0 +1,76 @@
+"""What PromQL asks for, held against what the operator and the schedulers expose."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import promql_parser
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from justitia_operator.metrics import Metrics as OperatorMetrics
+from justitia_scheduling.channel import VERSION, Hello, Snapshot, encode
+from justitia_sidecar import engine_metrics
+from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.metrics import Metrics as SchedulerMetrics
+
+TARGET_LABELS = {"namespace", "pod"}
+"""Every series that a PodMonitor has scraped is of a pod."""
+POOL_LABELS = TARGET_LABELS | {"justitia_dev_pool"}
+"""By podTargetLabels of the pools' PodMonitor."""
+
+Labels = Mapping[str, set[str]]
+"""By the name of a series."""
+
+
+def exposed() -> Labels:
+    """The labels of every series that is scraped: of the operator, and of a scheduler whose engine keeps the order."""
+    operator, scheduler = OperatorMetrics(), SchedulerMetrics()
+    channel = EngineChannel()
+    scheduler.registry.register(engine_metrics.EngineMetrics(channel))
+    words = (*engine_metrics._COUNTERS, *engine_metrics._GAUGES, *engine_metrics._OTHER_COUNTERS)
+    state = dict.fromkeys(words, 1.0) | {"kvTokenTime": {"tenant": 1.0}}
+    channel._engine = object()  # type: ignore[assignment]
+    for message in (Hello(VERSION, "engine", {}), Snapshot(state)):
+        channel._receive(encode(message).rstrip())
+    _touch(operator)
+    _touch(scheduler)
+    return _series(operator.registry, TARGET_LABELS) | _series(scheduler.registry, POOL_LABELS)
+
+
+def _touch(metrics: object) -> None:
+    """A metric with labels has series once some labels were counted."""
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase) and metric._labelnames:
+            metric.labels(*metric._labelnames)
+
+
+def _series(registry: CollectorRegistry, target: set[str]) -> dict[str, set[str]]:
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for sample in (sample for family in registry.collect() for sample in family.samples):
+        found[sample.name] |= target | sample.labels.keys()
+    return dict(found)
+
+
+def unknown(expression: str, there: Labels) -> set[str]:
+    """Series that the expression asks for and that are not there, and labels that those it asks for do not have. Raises
+    ValueError where it is no PromQL.
+    """
+    selectors: list[promql_parser.VectorSelector] = []
+    grouped: set[str] = set()
+
+    def see(part: promql_parser.Expr) -> None:
+        match part:
+            case promql_parser.VectorSelector():
+                selectors.append(part)
+            case promql_parser.MatrixSelector():
+                selectors.append(part.vector_selector)
+            case promql_parser.AggregateExpr() if part.modifier is not None:
+                grouped.update(part.modifier.labels)
+            case promql_parser.BinaryExpr() if part.modifier is not None and part.modifier.matching is not None:
+                grouped.update(part.modifier.matching.labels)
+
+    promql_parser.walk(promql_parser.parse(expression), see)
+    found = {selector.name or "": {matcher.name for matcher in selector.matchers.matchers} for selector in selectors}
+    missing = {f"{name}{{{label}}}" for name, asked in found.items() for label in asked - there.get(name, asked)}
+    known = set().union(*(there.get(name, set()) for name in found))
+    return missing | found.keys() - there.keys() | grouped - known
