@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from justitia_operator.app import configure_logging, run
 from justitia_operator.kube import Rejected, Unavailable
 from justitia_operator.lease import LeaseLost
+from justitia_operator.scope import ScopeChanged
 from justitia_operator.settings import Settings
 
 
@@ -23,7 +24,7 @@ def main() -> int:
     configure_logging(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except (Unavailable, Rejected, LeaseLost) as error:
+    except (Unavailable, Rejected, LeaseLost, ScopeChanged) as error:
         structlog.get_logger().error("ended", error=str(error))
         return 1
     return 0

@@ -5,7 +5,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from aiohttp import web
 
 from justitia_operator.control import Control
 from justitia_operator.controller import Controller
-from justitia_operator.handlers import CLUSTER_KINDS, build_registry, build_settings
+from justitia_operator.handlers import SEEN_KINDS, build_registry, build_settings
 from justitia_operator.health import build_health, serving
 from justitia_operator.installation import ensure_pepper
 from justitia_operator.kube import Unavailable, connect
@@ -24,6 +24,7 @@ from justitia_operator.lease import Lease
 from justitia_operator.metrics import Metrics
 from justitia_operator.objects import Kind, Ref
 from justitia_operator.queue import KeyedQueue
+from justitia_operator.scope import Scope
 from justitia_operator.settings import Settings
 from justitia_operator.snapshot import Installation
 from justitia_operator.store import Store
@@ -36,9 +37,11 @@ log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost where it cannot go on."""
+    """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected, LeaseLost or ScopeChanged where it cannot go on."""
     async with connect() as kube, aiohttp.ClientSession() as session:
         pepper = await ensure_pepper(kube, settings.namespace)
+        scope = Scope(kube, settings.watch_namespaces)
+        await scope.find()
         store = Store(
             Installation(
                 settings.namespace,
@@ -54,12 +57,19 @@ async def run(settings: Settings) -> None:
         control = Control(session, pepper, _now)
         metrics = Metrics()
         controller = Controller(
-            kube, control, store, queue, clock=_now, key_namespace=settings.namespace, metrics=metrics
+            kube,
+            control,
+            store,
+            queue,
+            clock=_now,
+            key_namespace=settings.namespace,
+            metrics=metrics,
+            namespaces=scope.namespaces,
         )
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, loop.time)
         try:
-            await _watch_and_work(controller, lease, settings, metrics)
+            await _watch_and_work(controller, lease, settings, metrics, scope)
         finally:
             await lease.release()
             log.info("stopped")
@@ -69,14 +79,16 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _watch_and_work(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics) -> None:
+async def _watch_and_work(
+    controller: Controller, lease: Lease, settings: Settings, metrics: Metrics, scope: Scope
+) -> None:
     """Watches at once, so that a standby knows the cluster when it comes to lead, and works once it leads."""
     stop, watching = asyncio.Event(), [asyncio.Event(), asyncio.Event()]
-    cluster = build_informer(controller, CLUSTER_KINDS, stop, watching[0])
-    secrets_ = build_informer(controller, (Kind.SECRET,), stop, watching[1], namespace=settings.namespace)
-    watchers = [asyncio.create_task(informer) for informer in (cluster, secrets_)]
+    resources = build_informer(controller, SEEN_KINDS, stop, watching[0], scope.namespaces)
+    secrets_ = build_informer(controller, (Kind.SECRET,), stop, watching[1], [settings.namespace])
+    watchers = [asyncio.create_task(informer) for informer in (resources, secrets_)]
     leading = _lead(controller, lease, settings, metrics)
-    others = [asyncio.create_task(task) for task in (leading, _signals(stop, watching))]
+    others = [asyncio.create_task(task) for task in (leading, scope.keep(), _signals(stop, watching))]
     if settings.http_port is not None:
         health = build_health(lambda: all(each.is_set() for each in watching), metrics.registry)
         others.append(asyncio.create_task(_answer(health, settings.http_port)))
@@ -119,18 +131,19 @@ def build_informer(
     kinds: tuple[Kind, ...],
     stop: asyncio.Event,
     ready: asyncio.Event,
-    *,
-    namespace: str | None = None,
+    namespaces: Sequence[str] | None,
 ) -> Coroutine[Any, Any, None]:
-    """Tells the controller of objects of these kinds until `stop` is set."""
+    """Tells the controller of objects of these kinds until `stop` is set: of those that are in no namespace, and of the
+    others in these namespaces, in all without them.
+    """
     return kopf.operator(
         registry=build_registry(controller, kinds),
         settings=build_settings(),
         # Without one kopf looks for the user's name, and the user of a container need not have one.
         identity=cast("Any", LEASE),
         standalone=True,
-        clusterwide=namespace is None,
-        namespaces=[namespace] if namespace else [],
+        clusterwide=namespaces is None,
+        namespaces=namespaces or [],
         stop_flag=stop,
         ready_flag=ready,
     )

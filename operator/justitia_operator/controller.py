@@ -1,7 +1,7 @@
 """From something seen to something written: keeps the store, decides by the pure reconcile, carries the plan out."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import structlog
@@ -37,7 +37,9 @@ log = structlog.get_logger()
 
 
 class Controller:
-    """One for the process. `key_namespace` is the only one where Secrets are read."""
+    """One for the process. `key_namespace` is the only one where Secrets are read; all else is read in `namespaces`,
+    everywhere without them.
+    """
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Controller:
         clock: Callable[[], datetime],
         key_namespace: str,
         metrics: Metrics,
+        namespaces: Sequence[str] | None = None,
     ) -> None:
         self._kube = kube
         self._control = control
@@ -56,6 +59,7 @@ class Controller:
         self._queue = queue
         self._clock = clock
         self._key_namespace = key_namespace
+        self._namespaces = namespaces
         self._metrics = metrics
         metrics.queued.set_function(lambda: len(queue))
         metrics.pods_behind.set_function(lambda: pods_behind(store.snapshot()))
@@ -75,12 +79,12 @@ class Controller:
     async def resync(self) -> None:
         """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable."""
         for kind in (*OWN_KINDS, Kind.NAMESPACE):
-            await self._list(kind)
+            await self._list_everywhere(kind)
         for kind in WATCHED_KINDS:
             if kind is not Kind.SECRET:
-                await self._list(kind, labels=CHILD_SELECTOR)
+                await self._list_everywhere(kind, CHILD_SELECTOR)
         await self._list_installed()
-        await self._list(Kind.SECRET, namespace=self._key_namespace)
+        await self._list(Kind.SECRET, self._key_namespace)
         self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
         self._store.retry_rejections()
         for kind in OWN_KINDS:
@@ -183,7 +187,12 @@ class Controller:
             self._wrote("apply", ref)
             log.info("applied", object=str(ref), version=version_of(answer))
 
-    async def _list(self, kind: Kind, namespace: str = "", labels: str = "") -> None:
+    async def _list_everywhere(self, kind: Kind, labels: str = "") -> None:
+        namespaces = self._namespaces if kind.namespaced else None
+        for namespace in ("",) if namespaces is None else namespaces:
+            await self._list(kind, namespace, labels)
+
+    async def _list(self, kind: Kind, namespace: str, labels: str = "") -> None:
         listed, version = await self._kube.list(kind, namespace, labels)
         self._store.replace(
             listed, version, lambda ref: ref.kind is kind and (not namespace or ref.namespace == namespace)
@@ -195,7 +204,7 @@ class Controller:
         installed: set[Kind] = set()
         for kind in await self._kube.installed(OPTIONAL_KINDS):
             try:
-                await self._list(kind, labels=CHILD_SELECTOR)
+                await self._list_everywhere(kind, CHILD_SELECTOR)
             except Unavailable:
                 installed |= before & {kind}
             else:

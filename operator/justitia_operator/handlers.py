@@ -10,7 +10,7 @@ from justitia_operator.kube import service_address, uses_service_account
 from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
 
 WATCH_SECONDS = 300
-CLUSTER_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET))
+SEEN_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET))
 
 
 def build_registry(controller: Controller, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:

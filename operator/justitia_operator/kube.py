@@ -60,6 +60,11 @@ class Kube:
                 return items, int(page["metadata"]["resourceVersion"])
             query["continue"] = page["metadata"]["continue"]
 
+    async def may_list(self, kind: Kind, namespace: str) -> bool:
+        """Whether we have the right to; what does not exist may be listed, and is empty."""
+        status, body = await self._exchange("GET", _path(kind, namespace), {"limit": "1"})
+        return status != HTTPStatus.FORBIDDEN and bool(_checked(status, body))
+
     async def get(self, ref: Ref) -> Json | None:
         """The object, None if it does not exist."""
         status, body = await self._exchange("GET", _path(ref.kind, ref.namespace, ref.name))

@@ -2,8 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 class Settings(BaseSettings):
@@ -14,6 +18,11 @@ class Settings(BaseSettings):
     namespace: str = Field(
         default="justitia-system",
         description="Where key Secrets are read, and where the pepper and the Lease are",
+    )
+    watch_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
+        default=(),
+        validate_default=False,
+        description="Whose pools and applications are served, separated by commas; all without it",
     )
     sidecar_image: str = Field(default="justitia:0.1.0", description="Image of the scheduler beside each engine")
     sidecar_rollout: Literal["WithEngines", "AtOnce"] = Field(

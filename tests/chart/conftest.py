@@ -10,7 +10,7 @@ from cluster.control_plane import ControlPlane
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     with ControlPlane() as plane:
         yield plane

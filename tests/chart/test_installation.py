@@ -1,26 +1,16 @@
-"""The chart on a real API server: what it installs, what its service account may do, what uninstalling leaves."""
+"""The chart on a real API server: what it installs, what its service account may do."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from chart.helm import CHART, helm
+from chart.account import OWN, WRITTEN, may, write_kubeconfig
+from chart.helm import Release, definitions
 from cluster.control_plane import ControlPlane
 from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
 
-OWN = ("tenants", "servingpools", "llmapplications")
-WRITTEN = (
-    "serviceaccounts",
-    "configmaps",
-    "services",
-    "deployments.apps",
-    "poddisruptionbudgets.policy",
-    "networkpolicies.networking.k8s.io",
-    "horizontalpodautoscalers.autoscaling",
-)
 OF_OTHERS = (
     "scaledobjects.keda.sh",
     "inferencepools.inference.networking.k8s.io",
@@ -30,42 +20,14 @@ OF_OTHERS = (
 LEASE = "leases.coordination.k8s.io"
 
 
-def install(control_plane: ControlPlane, namespace: str, *arguments: str) -> None:
-    answer = helm(
-        "install", "justitia", str(CHART), "--namespace", namespace, *arguments, kubeconfig=control_plane.kubeconfig
-    )
-    assert answer.returncode == 0, answer.stderr
-
-
-def uninstall(control_plane: ControlPlane, namespace: str) -> None:
-    answer = helm("uninstall", "justitia", "--namespace", namespace, kubeconfig=control_plane.kubeconfig)
-    assert answer.returncode == 0, answer.stderr
-
-
-def definitions(control_plane: ControlPlane) -> set[str]:
-    """Those that are being deleted included: they are still their release's."""
-    items = control_plane.get("customresourcedefinitions")["items"]
-    return {item["metadata"]["name"] for item in items if item["spec"]["group"] == "justitia.dev"}
-
-
 @pytest.fixture
 def release(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
     """The namespace of an installed release that takes its definitions along when it goes."""
-    install(control_plane, namespace, "--set", "crds.keep=false")
+    release = Release(control_plane, namespace)
+    release.install("--set", "crds.keep=false")
     yield namespace
-    uninstall(control_plane, namespace)
+    release("uninstall")
     eventually(lambda: not definitions(control_plane))
-
-
-def may(control_plane: ControlPlane, namespace: str, verb: str, resource: str, *arguments: str) -> bool:
-    """What the API server answers about the operator's service account."""
-    account = f"--as=system:serviceaccount:{namespace}:justitia"
-    try:
-        answer = control_plane.kubectl("auth", "can-i", verb, resource, account, *arguments)
-    except subprocess.CalledProcessError as refusal:
-        answer = refusal.stdout
-    assert answer.strip() in {"yes", "no"}
-    return answer.strip() == "yes"
 
 
 def test_the_operators_pod_meets_the_restricted_standard(control_plane: ControlPlane, release: str) -> None:
@@ -76,15 +38,14 @@ def test_the_operators_pod_meets_the_restricted_standard(control_plane: ControlP
 
 
 def test_the_service_account_may_write_what_a_pool_consists_of(control_plane: ControlPlane, release: str) -> None:
-    own = [f"{resource}.justitia.dev" for resource in OWN]
     allowed: list[tuple[str, ...]] = [
-        *(("watch", resource, "--all-namespaces") for resource in (*own, *WRITTEN, "namespaces", "pods")),
+        *(("watch", resource, "--all-namespaces") for resource in (*OWN, *WRITTEN, "namespaces", "pods")),
         *(
             ("patch", resource, "--namespace=default")
             for resource in (*WRITTEN, "secrets", "servingpools.justitia.dev")
         ),
         *(("delete", resource, "--namespace=default") for resource in (*WRITTEN, "servingpools.justitia.dev")),
-        *(("patch", resource, "--subresource=status", "--namespace=default") for resource in own),
+        *(("patch", resource, "--subresource=status", "--namespace=default") for resource in OWN),
         ("create", "events.events.k8s.io", "--namespace=default"),
         *((verb, "secrets", f"--namespace={release}") for verb in ("get", "list", "watch", "create")),
         *((verb, f"{LEASE}/justitia-operator", f"--namespace={release}") for verb in ("get", "update")),
@@ -128,30 +89,11 @@ def test_the_service_account_may_write_other_projects_kinds_which_nobody_has_ins
     assert not may_here("list", "gateways", "gateway.networking.k8s.io")
 
 
-def test_uninstalling_keeps_the_definitions_unless_told_otherwise(control_plane: ControlPlane, namespace: str) -> None:
-    expected = {f"{resource}.justitia.dev" for resource in OWN}
-    install(control_plane, namespace)
-    assert definitions(control_plane) == expected
-    uninstall(control_plane, namespace)
-    assert definitions(control_plane) == expected
-    control_plane.kubectl("delete", "customresourcedefinitions", *expected)
-    eventually(lambda: not definitions(control_plane))
-
-    install(control_plane, namespace, "--set", "crds.keep=false")
-    assert definitions(control_plane) == expected
-    uninstall(control_plane, namespace)
-    eventually(lambda: not definitions(control_plane))
-
-
 def test_the_operator_serves_the_example_with_no_more_than_its_own_rights(
     control_plane: ControlPlane, release: str, tmp_path: Path
 ) -> None:
     """The process runs outside, since no pod runs here, but with the service account's token."""
-    token = control_plane.kubectl("create", "token", "justitia", f"--namespace={release}").strip()
-    configuration = json.loads(control_plane.kubeconfig.read_text())
-    configuration["users"][0]["user"] = {"token": token}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(json.dumps(configuration))
+    kubeconfig = write_kubeconfig(control_plane, release, tmp_path)
     example = (
         (ROOT / "examples" / "llmapp.yaml").read_text().replace("namespace: justitia-system", f"namespace: {release}")
     )

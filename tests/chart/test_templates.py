@@ -53,6 +53,10 @@ def test_definitions_that_are_not_kept_have_no_policy() -> None:
         ("resyncSeconds=1", "resyncSeconds"),
         ("logLevel=LOUD", "logLevel"),
         ("image.repository=", "image/repository"),
+        ("metrics.dashboards=perhaps", "metrics/dashboards"),
+        ("watchNamespaces=team-a", "watchNamespaces"),
+        ("watchNamespaces={team_a}", "watchNamespaces/0"),
+        ("watchNamespaces={team-a,team-a}", "watchNamespaces"),
     ],
 )
 def test_a_wrong_value_is_refused_and_named(setting: str, complaint: str) -> None:

@@ -66,6 +66,11 @@ class Kubectl:
         found: Json = json.loads(self("get", what, name, *_in(namespace), "-o", "json"))
         return found
 
+    def items(self, what: str) -> list[Json]:
+        """All of some kinds, in all namespaces."""
+        listed: list[Json] = json.loads(self("get", what, "-A", "-o", "json"))["items"]
+        return listed
+
     def exists(self, what: str, name: str, namespace: str = "") -> bool:
         return bool(self("get", what, name, *_in(namespace), "--ignore-not-found", "-o", "name"))
 
@@ -84,10 +89,10 @@ class Kubectl:
     def versions(self, *names: str) -> dict[str, str]:
         """Resource version of every object of ours and every child in these namespaces, of these Tenants, and how many
         Events there are about ours."""
-        items = json.loads(self("get", f"{OWN},{CHILDREN}", "-A", "-o", "json"))["items"]
+        items = self.items(f"{OWN},{CHILDREN}")
         chosen = [i for i in items if i["metadata"].get("namespace", i["metadata"]["name"]) in names]
         found = {_label(item): item["metadata"]["resourceVersion"] for item in chosen}
-        regarded = [e["involvedObject"] for e in json.loads(self("get", "events", "-A", "-o", "json"))["items"]]
+        regarded = [event["involvedObject"] for event in self.items("events")]
         ours = [r for r in regarded if r.get("apiVersion", "").startswith("justitia.dev/")]
         return found | {"events": str(len([r for r in ours if r.get("namespace", r["name"]) in names]))}
 

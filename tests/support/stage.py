@@ -10,14 +10,16 @@ TOKEN = "example-only-token-0123456789abcdef"
 
 
 class Stage:
-    """A namespace with a tenant, its key, a pool and an application, named after the namespace."""
+    """A namespace with a tenant, its key, a pool and an application, named after the namespace. The operator reads keys
+    in the namespace `system`.
+    """
 
-    def __init__(self, kubectl: Kubectl, namespace: str) -> None:
-        self.kubectl, self.namespace, self.tenant = kubectl, namespace, f"tenant-{namespace}"
+    def __init__(self, kubectl: Kubectl, namespace: str, system: str = SYSTEM) -> None:
+        self.kubectl, self.namespace, self.tenant, self.system = kubectl, namespace, f"tenant-{namespace}", system
 
     def key(self, token: str = "") -> Json:
         token = token or f"{TOKEN}-{self.namespace}"
-        metadata = {"name": self.tenant, "namespace": SYSTEM}
+        metadata = {"name": self.tenant, "namespace": self.system}
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": token}}
 
     def tenant_object(self, **spec: object) -> Json:

@@ -35,5 +35,5 @@ async def test_it_watches_as_a_user_whom_the_machine_has_no_name_for(monkeypatch
     )
     stop, watching = asyncio.Event(), asyncio.Event()
     stop.set()
-    informer = build_informer(controller, (Kind.SECRET,), stop, watching, namespace="justitia-system")
+    informer = build_informer(controller, (Kind.SECRET,), stop, watching, ["justitia-system"])
     await asyncio.wait_for(informer, timeout=30)
