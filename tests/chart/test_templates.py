@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from chart.helm import CHART, helm, rendered
+from chart.switches import EVERYTHING
 
 CRDS = Path(__file__).parents[2] / "crds"
 KEEP = {"helm.sh/resource-policy": "keep"}
@@ -101,11 +102,23 @@ def test_two_operators_are_kept_apart_and_not_evicted_together() -> None:
 
 
 def test_labels_and_annotations_are_on_every_object_but_the_definitions() -> None:
-    more = "extraLabels.team=platform,extraAnnotations.contact=oncall,replicas=2"
-    for document in rendered("--set", more, "--set", "crds.enabled=false"):
+    documents = rendered(*EVERYTHING, "--set=metrics.dashboards=true", "--set=crds.enabled=false")
+    (deployment,) = (document for document in documents if document["kind"] == "Deployment")
+    for document in (*documents, deployment["spec"]["template"] | {"kind": "Pod"}):
         metadata = document["metadata"]
         assert metadata["labels"]["team"] == "platform", document["kind"]
         assert metadata["annotations"]["contact"] == "oncall", document["kind"]
+
+
+def test_the_operators_metrics_are_for_its_namespace_and_that_of_the_metrics() -> None:
+    def let_in(*arguments: str) -> list[str]:
+        (policy,) = (document for document in rendered(*arguments) if document["kind"] == "NetworkPolicy")
+        (rule,) = policy["spec"]["ingress"]
+        return [str(selector) for peer in rule["from"] for selector in peer.values()]
+
+    assert let_in() == ["{}"]
+    monitoring = "{'matchLabels': {'kubernetes.io/metadata.name': 'monitoring'}}"
+    assert let_in("--set=metrics.namespace=monitoring") == ["{}", monitoring]
 
 
 def test_images_come_from_a_mirror_where_there_is_one() -> None:
