@@ -5,7 +5,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from cluster.build import ensure_definitions
 from cluster.control_plane import ControlPlane
+
+PROMETHEUS = "github.com/prometheus-operator/prometheus-operator"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--renew-snapshots", action="store_true", help="write what the chart becomes, instead of comparing"
+    )
+
+
+@pytest.fixture
+def renewing(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--renew-snapshots", default=False))
+
 
 _numbers = itertools.count(1)
 
@@ -23,3 +38,14 @@ def namespace(control_plane: ControlPlane) -> str:
     control_plane.kubectl("create", "namespace", name)
     control_plane.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     return name
+
+
+@pytest.fixture(scope="session")
+def prometheus(control_plane: ControlPlane) -> None:
+    """The definitions of the Prometheus operator that the chart has objects of."""
+    folder = ensure_definitions(PROMETHEUS, "example/prometheus-operator-crd", lambda line: None)
+    files = [
+        f"--filename={folder / f'monitoring.coreos.com_{kind}.yaml'}" for kind in ("podmonitors", "prometheusrules")
+    ]
+    control_plane.kubectl("apply", "--server-side", *files)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
