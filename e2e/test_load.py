@@ -54,7 +54,7 @@ def test_two_tenants_that_flood_are_served_by_their_weights(address: str, record
     record_property("tokens a second of two tenants that flood", [round(n / SECONDS) for n in served])
     record_property("their ratio, due 3", f"{served[0] / served[1]:.2f}")
     due = WEIGHTS[APPLICATION] / WEIGHTS["summaries"]
-    assert served[0] / served[1] == pytest.approx(due, rel=0.15)
+    assert served[0] / served[1] == pytest.approx(due, rel=0.2)
 
 
 def test_requests_that_wait_say_behind_whom(user: User, address: str) -> None:

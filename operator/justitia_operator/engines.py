@@ -123,21 +123,23 @@ def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
 
 
 def _not_starting(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
-    """A container that has ended does not start until it is ready: between two attempts and during them."""
+    """A container that has ended does not start until it has: between two attempts and during them. One that has
+    started and is not ready waits for something else, as a scheduler for its engine.
+    """
     status, name = pod.get("status", {}), pod["metadata"]["name"]
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = container.get("state", {}).get("waiting") or {}
         where, why = f"container {container['name']} of pod {name}", waiting.get("reason")
         last = container.get("lastState", {}).get("terminated") or {}
-        ended = last.get("exitCode")
-        if last.get("reason") == "OOMKilled" and not container.get("ready"):
+        ended, started = last.get("exitCode"), container.get("started") or container.get("ready")
+        if last.get("reason") == "OOMKilled" and not started:
             limit = pool.spec.engine.resources.limits.get("memory", "the node's")
             advice = "raise engine.resources.limits.memory, or have it keep less"
             yield Obstacle(Reason.ENGINE_OUT_OF_MEMORY, f"{where} was ended for its memory (limit {limit}): {advice}")
         elif why in _NO_IMAGE:
             told = waiting.get("message", why)
             yield Obstacle(Reason.IMAGE_NOT_AVAILABLE, f"{where} has no image: {told}")
-        elif why in _NO_START or (ended and not container.get("ready")):
+        elif why in _NO_START or (ended and not started):
             told = waiting.get("message", why) if ended is None else f"it ends with code {ended}"
             look = f"kubectl -n {pod['metadata']['namespace']} logs {name} -c {container['name']} --previous"
             yield Obstacle(Reason.ENGINE_NOT_STARTING, f"{where} does not start: {told}; see `{look}`")
