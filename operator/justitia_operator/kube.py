@@ -63,7 +63,10 @@ class Kube:
     async def may_list(self, kind: Kind, namespace: str) -> bool:
         """Whether we have the right to; what does not exist may be listed, and is empty."""
         status, body = await self._exchange("GET", _path(kind, namespace), {"limit": "1"})
-        return status != HTTPStatus.FORBIDDEN and bool(_checked(status, body))
+        if status == HTTPStatus.FORBIDDEN:
+            return False
+        _checked(status, body)
+        return True
 
     async def get(self, ref: Ref) -> Json | None:
         """The object, None if it does not exist."""
