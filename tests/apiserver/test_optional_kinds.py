@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.build import ensure_definitions
+from cluster.control_plane import ESTABLISHED
 from justitia_api.pool import ServingPool
 from justitia_operator.builders import build_optional_children
 from justitia_operator.compare import needs_apply
@@ -47,7 +48,7 @@ def installed(kubectl: Kubectl, *kinds: Kind) -> Iterator[None]:
         kubectl("apply", "--server-side", "-f", str(ensure_definitions(module, inside, lambda line: None) / file))
     definitions = [f"customresourcedefinition/{names(kind)}" for kind in kinds]
     try:
-        kubectl("wait", "--for=condition=Established", "--timeout=60s", *definitions)
+        kubectl("wait", ESTABLISHED, "--timeout=50s", *definitions)
         yield
     finally:
         kubectl("delete", "--wait", "--ignore-not-found", *definitions)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.build import ensure_definitions
-from cluster.control_plane import ControlPlane
+from cluster.control_plane import ESTABLISHED, ControlPlane
 
 PROMETHEUS = "github.com/prometheus-operator/prometheus-operator"
 
@@ -48,4 +48,4 @@ def prometheus(control_plane: ControlPlane) -> None:
         f"--filename={folder / f'monitoring.coreos.com_{kind}.yaml'}" for kind in ("podmonitors", "prometheusrules")
     ]
     control_plane.kubectl("apply", "--server-side", *files)
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    control_plane.kubectl("wait", ESTABLISHED, "--timeout=60s", *files)

@@ -27,6 +27,8 @@ from cluster.components import (
 )
 
 DEFINITIONS = Path(__file__).parents[2] / "crds"
+ESTABLISHED = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
+"""For `kubectl wait`, to whose `--for=condition` a definition without conditions yet is an error."""
 READY_SECONDS = 90.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.1
@@ -96,7 +98,7 @@ class ControlPlane:
     def define_resources(self) -> None:
         """The project's own kinds, which can be used from then on."""
         self.kubectl("apply", "--server-side", "-f", str(DEFINITIONS))
-        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(DEFINITIONS))
+        self.kubectl("wait", ESTABLISHED, "--timeout=60s", "-f", str(DEFINITIONS))
 
     def issue_kubeconfig(self, user: str) -> Path:
         """For somebody who may do all that the administrator may, and goes by another name in logs."""
