@@ -107,8 +107,9 @@ def test_a_rollout_that_cannot_start_leaves_the_old_engine_serving_and_says_so(
 
 
 def test_an_operator_that_was_killed_comes_back_and_changes_nothing(
-    administrator: Kubectl, client: openai.OpenAI
+    administrator: Kubectl, user: User, client: openai.OpenAI
 ) -> None:
+    eventually(lambda: programmed(user), CHANGE_SECONDS)
     before, old = administrator.versions(NAMESPACE, *TENANTS), operators(administrator)
     administrator("-n", SYSTEM, "delete", "pods", *OPERATORS, "--force", "--grace-period=0")
 

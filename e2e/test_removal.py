@@ -33,7 +33,8 @@ def test_a_pool_that_is_deleted_while_it_serves_finishes_what_it_has_begun(user:
         deleted = time.monotonic()
         assert [stream.result() for stream in begun] == ["length"] * STREAMS
     assert time.monotonic() - deleted > LEAVE_SECONDS, "it was over before the engine was asked to go"
-    with pytest.raises(openai.APIConnectionError):
+    # Where the Service is reached through a pod, that one says that it goes.
+    with pytest.raises((openai.APIConnectionError, openai.InternalServerError)):
         complete(client.with_options(timeout=5))
     eventually(lambda: not pods(user), CHANGE_SECONDS)
     assert user.condition("llmapplication", APPLICATION, NAMESPACE, "Ready")[0] == "False"
