@@ -35,7 +35,7 @@ def check_given(kubectl: Kubectl, example: Path) -> None:
     if answer.returncode:
         raise ClusterError(f"the cluster does not answer: {answer.stderr.strip()}")
     deployments = json.loads(kubectl("-n", SYSTEM, "get", "deployments", "-o", "json"))["items"]
-    if not any(d["metadata"]["labels"].get("app.kubernetes.io/name") == "justitia" for d in deployments):
+    if not any(d["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "justitia" for d in deployments):
         install = (
             f"helm install justitia charts/justitia --namespace {SYSTEM} --create-namespace --set image.repository="
         )

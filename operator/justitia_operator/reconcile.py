@@ -4,13 +4,14 @@ A plan is empty when the cluster is as it should be. A user's mistake becomes a 
 leaves in place what was there before it.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
+from justitia_api.config import PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.arguments import refused_argument
@@ -199,28 +200,15 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     admitted = admissions(world, pool)
     written = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     last = (obj.get("status") or {}).get("configurationGeneration", 0)
-    keys = tenant_keys(world)
-    config = build_pool_config(pool, admitted, keys, written, last)
+    config = build_pool_config(pool, admitted, tenant_keys(world), written, last)
     refused = _refused_engine(pool, world.installation)
     verdict = refused or accepted(pool.spec.paused)
     missing = build_optional_children(pool).keys() - world.installed
     plan = Plan()
     if not pool.spec.paused:
-        pepper, uid = world.installation.pepper, pool.metadata.uid
-        table = build_key_table(pepper, config, keys)
-        credentials = make_credentials(pepper, uid, period_at(uid, now))
-        children = build_children(pool, config, table, credentials, installation_of(world, pool))
-        superfluous = tuple(_superfluous(world, obj, children.keys()))
-        if refused is not None:
-            del children[Kind.DEPLOYMENT]
-        for kind in missing:
-            del children[kind]
-        rejected = [found.message for child in children.values() if (found := rejection(world, child))]
-        if rejected:
-            verdict = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
-        applies = tuple(child for child in children.values() if _is_due(world, child))
-        told = tuple(pushes(world, pool, config, table))
-        plan = Plan(applies=applies, deletes=superfluous, pushes=told)
+        withheld = missing | ({Kind.DEPLOYMENT} if refused else set())
+        plan, rejected = _plan_children(world, pool, obj, config, withheld=withheld, now=now)
+        verdict = rejected or verdict
     else:
         config = written or config.model_copy(update={"generation": last})
     engines = observe_engines(world, pool)
@@ -239,6 +227,26 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         *_told_verdicts(world, ref_of(obj), config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
+
+
+def _plan_children(
+    world: Snapshot, pool: ServingPool, obj: Json, config: PoolConfig, *, withheld: Set[Kind], now: datetime
+) -> tuple[Plan, Verdict | None]:
+    """What is due of the pool's objects, and what the API server says of those that it refuses."""
+    pepper, uid = world.installation.pepper, pool.metadata.uid
+    table = build_key_table(pepper, config, tenant_keys(world))
+    credentials = make_credentials(pepper, uid, period_at(uid, now))
+    parts = build_children(pool, config, table, credentials, installation_of(world, pool))
+    children = [child for kind, child in parts.items() if kind not in withheld]
+    plan = Plan(
+        applies=tuple(child for child in children if _is_due(world, child)),
+        deletes=tuple(_superfluous(world, obj, parts.keys())),
+        pushes=tuple(pushes(world, pool, config, table)),
+    )
+    rejected = [found.message for child in children if (found := rejection(world, child))]
+    if not rejected:
+        return plan, None
+    return plan, Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
 
 
 def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | None:
