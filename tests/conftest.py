@@ -1,12 +1,18 @@
 """For all tests."""
 
 import asyncio
+import signal
 
 from hypothesis import HealthCheck, settings
 
 # pytest-asyncio asks for the main thread's loop before each asynchronous test. Unless one was set, Python 3.11 makes
 # a new one, which nobody closes. Saying that there is none keeps it from doing so.
 asyncio.set_event_loop(None)
+
+# What a shell runs in the background has its interrupts ignored, and so have its children. Those of tests are
+# interrupted on purpose.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What holds does not depend on how fast the machine is, and other work on it makes no test fail.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

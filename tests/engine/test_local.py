@@ -59,11 +59,9 @@ def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     file.write_text(text.replace("scheduling:\n", f"scheduling:\n    enforcement: {request.param}\n"))
     ports = {option: free_port() for option in ("--port", "--admin-port", "--engine-port")}
     options = [f"{option}={port}" for option, port in ports.items()]
-    # What a shell runs in the background has its interrupts ignored.
-    as_from_a_terminal = ("env", "--default-signal=INT")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*as_from_a_terminal, sys.executable, "-m", "justitia_cli", "local", "up", f"--file={file}", *options],
+            [sys.executable, "-m", "justitia_cli", "local", "up", f"--file={file}", *options],
             env=os.environ | {"XDG_STATE_HOME": str(directory / "state")},
             stdout=output,
             stderr=subprocess.STDOUT,
