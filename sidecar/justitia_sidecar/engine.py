@@ -35,6 +35,10 @@ class EngineError(Exception):
     """The engine cannot be reached, or said something that is not understood."""
 
 
+class EngineAbsentError(EngineError):
+    """Nobody listens where it should be."""
+
+
 class _Model(msgspec.Struct):
     id: str
     max_model_len: int | None = None
@@ -88,6 +92,8 @@ class Engine:
             if view.longest is None or not view.ready:
                 models = msgspec.json.decode(await self._get("/v1/models"), type=_Models).data
                 found.longest = min((m.max_model_len for m in models if m.max_model_len), default=None)
+        except aiohttp.ClientConnectorError as error:
+            raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
             raise EngineError(f"{self.url} does not answer: {error!r}") from error
         found.ready = True

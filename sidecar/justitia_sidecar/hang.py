@@ -38,6 +38,11 @@ class HangWatch:
         """It does not answer. One that has not answered yet is starting."""
         self._judge(now)
 
+    def absent(self, now: Seconds) -> None:
+        """Nobody listens: the engine has ended. What was said of it does not hold for the next one, which starts."""
+        self._since = None
+        self._judge(now)
+
     def _judge(self, now: Seconds) -> None:
         hangs = self._since is not None and now - self._since >= self._patience
         if hangs == self.hangs:

@@ -21,7 +21,7 @@ from justitia_scheduling.step_time import PRIOR
 from justitia_sidecar.admission import Admission, Ticket
 from justitia_sidecar.authentication import KeyRing
 from justitia_sidecar.body import TokensPerByte
-from justitia_sidecar.engine import Engine, EngineError
+from justitia_sidecar.engine import Engine, EngineAbsentError, EngineError
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics
@@ -258,7 +258,10 @@ class Sidecar:
                 except EngineError as error:
                     failures += 1
                     view = replace(before, ready=before.ready and failures < PROBES_TO_GIVE_UP)
-                    self.hang_watch.silent(self.clock())
+                    if isinstance(error, EngineAbsentError):
+                        self.hang_watch.absent(self.clock())
+                    else:
+                        self.hang_watch.silent(self.clock())
                     if before.ready and not view.ready:
                         log.warning("engine lost", reason=str(error))
                 if view.ready and not before.ready:

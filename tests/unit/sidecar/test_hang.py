@@ -65,6 +65,19 @@ def test_an_engine_that_was_started_again_is_another() -> None:
     assert not watch.hangs
 
 
+def test_an_engine_that_has_ended_hangs_no_more_and_the_next_one_starts(tmp_path: Path) -> None:
+    """A file that stayed would have the next one ended while it loads its model."""
+    file = tmp_path / "hangs"
+    watch = HangWatch(PATIENCE, file)
+    watch.answered(0, busy=True, now=0.0)
+    watch.silent(10.0)
+    assert file.exists()
+    watch.absent(11.0)
+    assert not file.exists()
+    watch.silent(1000.0)
+    assert not watch.hangs
+
+
 def test_the_file_is_there_while_it_hangs(tmp_path: Path) -> None:
     file = tmp_path / "hangs"
     file.touch()
