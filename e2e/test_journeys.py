@@ -13,7 +13,9 @@ from justitia_e2e.example import (
     Record,
     User,
     complete,
+    engines_available,
     pods,
+    programmed,
     timed,
 )
 from justitia_e2e.install import NAMESPACE as SYSTEM
@@ -41,14 +43,6 @@ def test_a_changed_weight_is_in_force_in_the_pod_at_once(
         with timed(record_property, "changed weight, until in force and told in the status"):
             user.patch("tenant", TENANT, "", {"spec": {"weight": weight}})
             eventually(lambda more=more: programmed(user) == generation + more, IN_FORCE_SECONDS)  # type: ignore[misc]
-
-
-def programmed(user: User) -> int | None:
-    """The generation that is in force in every pod."""
-    if user.condition("servingpool", POOL, NAMESPACE, "Programmed") != ("True", "Programmed"):
-        return None
-    generation: int = user.get("servingpool", POOL, NAMESPACE)["status"]["configurationGeneration"]
-    return generation
 
 
 def test_the_order_is_kept_inside_the_engine(user: User, client: openai.OpenAI) -> None:
@@ -88,10 +82,9 @@ def test_a_rollout_that_cannot_start_leaves_the_old_engine_serving_and_says_so(
     user.patch("servingpool", POOL, NAMESPACE, {"spec": {"engine": {"image": "vllm-cpu:missing"}}})
 
     def told() -> bool:
-        conditions = user.get("servingpool", POOL, NAMESPACE)["status"]["conditions"]
-        available = next(c for c in conditions if c["type"] == "EnginesAvailable")
-        return (available["status"], available["reason"]) == ("True", "ImageNotAvailable") and (
-            "1 of 1 engines take requests" in available["message"] and "vllm-cpu:missing" in available["message"]
+        status, reason, message = engines_available(user)
+        return (status, reason) == ("True", "ImageNotAvailable") and (
+            "1 of 1 engines take requests" in message and "vllm-cpu:missing" in message
         )
 
     eventually(told, CHANGE_SECONDS)

@@ -24,6 +24,7 @@ from justitia_e2e.example import (
     User,
     answered,
     complete,
+    engines_available,
     generation_in_force,
     pods,
     processes,
@@ -94,12 +95,8 @@ def test_an_engine_that_ran_out_of_memory_comes_back_and_the_pool_says_what_to_r
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
     def told() -> bool:
-        conditions = user.get("servingpool", POOL, NAMESPACE)["status"]["conditions"]
-        available = next(c for c in conditions if c["type"] == "EnginesAvailable")
-        return (
-            available["reason"] == "EngineOutOfMemory"
-            and "raise engine.resources.limits.memory" in available["message"]
-        )
+        _, reason, message = engines_available(user)
+        return reason == "EngineOutOfMemory" and "raise engine.resources.limits.memory" in message
 
     spent = "engine out of memory"
     with engine_starts_again(user, client, record_property, spent) as pod, streams(client, 1) as (stream,):

@@ -67,6 +67,21 @@ def serves(kubectl: Kubectl) -> bool:
     return kubectl.condition("llmapplication", APPLICATION, NAMESPACE, "Ready") == READY
 
 
+def programmed(kubectl: Kubectl) -> int | None:
+    """The generation that is in force in every pod."""
+    if kubectl.condition("servingpool", POOL, NAMESPACE, "Programmed") != ("True", "Programmed"):
+        return None
+    generation: int = kubectl.get("servingpool", POOL, NAMESPACE)["status"]["configurationGeneration"]
+    return generation
+
+
+def engines_available(kubectl: Kubectl) -> tuple[str, str, str]:
+    """Status, reason and message of that condition."""
+    conditions = kubectl.get("servingpool", POOL, NAMESPACE)["status"]["conditions"]
+    found = next(c for c in conditions if c["type"] == "EnginesAvailable")
+    return found["status"], found["reason"], found["message"]
+
+
 def service_address(kubectl: Kubectl) -> str:
     """Of the pool, for those on the node: it has no DNS of the cluster."""
     address: str = kubectl.get("service", f"justitia-{POOL}", NAMESPACE)["spec"]["clusterIP"]

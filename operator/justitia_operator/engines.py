@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
-from justitia_operator.names import child_ref
+from justitia_operator.names import child_ref, pool_ref
 from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
 from justitia_operator.pods import ENGINE_CONTAINER
 from justitia_operator.snapshot import Snapshot
@@ -35,9 +35,8 @@ class Engines:
 
 def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
     """The pool's engines as its Deployment and pods show them."""
-    pool_ref = Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)
     status = (world.get(child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
-    obstacles = [*_of_pods(_pods_of(world, pool_ref), pool), *_of_deployment(status)]
+    obstacles = [*_of_pods(_pods_of(world, pool_ref(pool)), pool), *_of_deployment(status)]
     return Engines(status.get("replicas", 0), status.get("readyReplicas", 0), obstacles[0] if obstacles else None)
 
 
@@ -72,7 +71,7 @@ def starting(world: Snapshot, pool: Ref) -> dict[str, datetime]:
 
 def _progress(world: Snapshot, pool: ServingPool, now: datetime) -> Obstacle | None:
     """How far the one is that has been starting longest. In minutes: a status that is written each second is noise."""
-    since = starting(world, Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name))
+    since = starting(world, pool_ref(pool))
     if not since:
         return None
     name = min(since, key=lambda each: (since[each], each))

@@ -22,6 +22,11 @@ def child_ref(pool: ServingPool, kind: Kind) -> Ref:
     return Ref(kind, pool.metadata.namespace, children_name(pool.metadata.name))
 
 
+def pool_ref(pool: ServingPool) -> Ref:
+    """The pool itself."""
+    return Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)
+
+
 def selector_of(pool: str) -> dict[str, str]:
     """Labels of a pool's pods."""
     return {"app.kubernetes.io/name": "justitia-pool", POOL_LABEL: pool}

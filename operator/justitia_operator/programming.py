@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import KeyTable, PoolConfig, PoolDocuments
 from justitia_api.pool import ServingPool
+from justitia_operator.names import pool_ref
 from justitia_operator.objects import Json, Kind, Push, Ref, ref_of
 from justitia_operator.pods import SCHEDULER_CONTAINER
 from justitia_operator.snapshot import Snapshot
@@ -44,7 +45,7 @@ def _scheduler_pod(pod: Json) -> SchedulerPod | None:
 def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:
     """To each pod that was not told this generation yet. One that did not take it is told again when it is asked."""
     documents = b""
-    for pod in scheduler_pods(world, Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)):
+    for pod in scheduler_pods(world, pool_ref(pool)):
         report = world.reports.get(pod.ref)
         if report is None or (report.instance, report.told) != (pod.instance, config.generation):
             documents = (

@@ -18,6 +18,7 @@ from justitia_api.namespaces import NamespaceSelection
 from justitia_api.pool import ServingPool
 from justitia_api.resource import Resource
 from justitia_api.tenant import ApiKey, Tenant
+from justitia_operator.names import pool_ref
 from justitia_operator.objects import Json, Kind, Ref, is_controlled_by, labels_of
 from justitia_operator.snapshot import Snapshot
 
@@ -175,7 +176,7 @@ def applications_of(world: Snapshot, ref: Ref) -> Iterator[LLMApplication]:
 
 def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
     """The applications that a pool serves, by name."""
-    candidates = applications_of(world, Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name))
+    candidates = applications_of(world, pool_ref(pool))
     return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.build import ensure_definitions
-from cluster.control_plane import ESTABLISHED, ControlPlane
+from cluster.control_plane import ControlPlane
 
 PROMETHEUS = "github.com/prometheus-operator/prometheus-operator"
 
@@ -44,8 +44,6 @@ def namespace(control_plane: ControlPlane) -> str:
 def prometheus(control_plane: ControlPlane) -> None:
     """The definitions of the Prometheus operator that the chart has objects of."""
     folder = ensure_definitions(PROMETHEUS, "example/prometheus-operator-crd", lambda line: None)
-    files = [
-        f"--filename={folder / f'monitoring.coreos.com_{kind}.yaml'}" for kind in ("podmonitors", "prometheusrules")
-    ]
-    control_plane.kubectl("apply", "--server-side", *files)
-    control_plane.kubectl("wait", ESTABLISHED, "--timeout=60s", *files)
+    control_plane.define(
+        *(folder / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules"))
+    )

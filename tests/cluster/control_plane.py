@@ -97,8 +97,13 @@ class ControlPlane:
 
     def define_resources(self) -> None:
         """The project's own kinds, which can be used from then on."""
-        self.kubectl("apply", "--server-side", "-f", str(DEFINITIONS))
-        self.kubectl("wait", ESTABLISHED, "--timeout=60s", "-f", str(DEFINITIONS))
+        self.define(DEFINITIONS)
+
+    def define(self, *files: Path) -> None:
+        """Kinds of resources, which can be used from then on."""
+        given = [f"--filename={file}" for file in files]
+        self.kubectl("apply", "--server-side", *given)
+        self.kubectl("wait", ESTABLISHED, "--timeout=60s", *given)
 
     def issue_kubeconfig(self, user: str) -> Path:
         """For somebody who may do all that the administrator may, and goes by another name in logs."""
