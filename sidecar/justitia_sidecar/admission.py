@@ -248,6 +248,9 @@ class Admission:
             self._time_steps(ticket, new, now)
         if first:
             self._started(ticket, now)
+        else:
+            # What was charged may have put another request at the head, one that fits.
+            self.pump(now)
 
     def refused_by_engine(self, ticket: Ticket, now: Seconds) -> None:
         """The engine answered with an error: nothing was produced."""

@@ -31,7 +31,7 @@ def kubeconfig(control_plane: ControlPlane) -> Path:
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A namespace of this test's own; its deletion is begun, not awaited."""
     name = f"test-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.create_namespace(name)
     yield name
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
 

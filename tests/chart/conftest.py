@@ -35,7 +35,7 @@ def control_plane() -> Iterator[ControlPlane]:
 def namespace(control_plane: ControlPlane) -> str:
     """A namespace that admits only pods that meet the restricted Pod Security Standard."""
     name = f"justitia-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
+    control_plane.create_namespace(name)
     control_plane.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     return name
 

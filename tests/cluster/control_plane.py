@@ -80,20 +80,31 @@ class ControlPlane:
         self.stop()
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """Run kubectl as the administrator and return what it prints. Raises CalledProcessError."""
-        return subprocess.run(
+        """Run kubectl as the administrator and return what it prints. Raises CalledProcessError, its complaint noted."""
+        answer = subprocess.run(
             [self.programs / "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments],
             input=input,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             env={**os.environ, "HOME": str(self.folder)},
-        ).stdout
+        )
+        try:
+            answer.check_returncode()
+        except subprocess.CalledProcessError as error:
+            error.add_note(answer.stderr)
+            raise
+        return answer.stdout
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """`kubectl get … -o json`, parsed."""
         document: dict[str, Any] = json.loads(self.kubectl("get", *arguments, "-o", "json"))
         return document
+
+    def create_namespace(self, name: str) -> None:
+        """A namespace in which pods are admitted: its default service account is there."""
+        self.kubectl("create", "namespace", name)
+        self.kubectl("wait", "--for=create", "--timeout=60s", f"--namespace={name}", "serviceaccount/default")
 
     def define_resources(self) -> None:
         """The project's own kinds, which can be used from then on."""

@@ -152,6 +152,16 @@ def test_text_prompts_are_charged_when_the_engine_has_counted_them() -> None:
     assert admission.policy.service[GOLD] == 123 + 2 * 4
 
 
+def test_what_is_charged_may_put_one_at_the_head_that_fits() -> None:
+    admission = room("vtc")
+    running = ask(admission, 300, 100, tenant="silver")
+    admission.counted(running, 300, 1, 0)
+    big, small = ask(admission, 700, 100, tenant="silver"), ask(admission, 10, 10)
+    assert reasons(admission) == {big.id: WaitingReason.NO_KV_SPACE, small.id: WaitingReason.BEHIND_OTHERS}
+    admission.counted(running, 300, 2, 0)
+    assert small.stage is Stage.SENT
+
+
 def test_an_aborted_request_keeps_what_it_was_charged() -> None:
     admission = room()
     ticket = ask(admission)
