@@ -30,7 +30,8 @@ WEIGHTS = {APPLICATION: 3.0, "summaries": 1.0}
 AT_ONCE = 24
 """Requests of each tenant that floods: more than the engine serves together."""
 WARM_SECONDS, SECONDS = 10.0, 40.0
-TOKENS = 64
+TOKENS = 256
+"""Of an answer: so many that the clients, which share the machine with the engine, always have others waiting."""
 LARGE, SMALL = 60, 3
 """Requests of a run."""
 

@@ -80,7 +80,7 @@ class ControlPlane:
         self.stop()
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
-        """Run kubectl as the administrator and return what it prints. Raises CalledProcessError, its complaint noted."""
+        """Run kubectl as the administrator and return what it prints. Raises CalledProcessError with its complaint."""
         answer = subprocess.run(
             [self.programs / "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments],
             input=input,
