@@ -165,6 +165,7 @@ OURS = (
     "HF_TOKEN",
     "PYTHONPATH",
     "VLLM_API_KEY",
+    "VLLM_HOST_IP",
     "VLLM_NO_USAGE_STATS",
 )
 OUR_PREFIX = "JUSTITIA_"
@@ -227,7 +228,7 @@ class ModelCache(Document):
 
 
 class Engine(Document):
-    """How one engine runs. Each is one pod: vLLM with the scheduler beside it."""
+    """How one engine runs. Each is one pod, vLLM with the scheduler beside it, or one on each of several nodes."""
 
     image: Annotated[
         str, Field(min_length=1, max_length=1024, description="Container image with vLLM's OpenAI server.")
@@ -253,9 +254,21 @@ class Engine(Document):
         tuple[EnvironmentVariable, ...],
         Field(max_length=64, json_schema_extra=map_by("name"), description="Further environment variables of vLLM."),
     ] = ()
-    resources: Annotated[ResourceRequirements, Field(description="Compute resources of one engine, GPUs included.")] = (
-        ResourceRequirements()
-    )
+    nodes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="Nodes that one engine spans, with a pod on each, for a model that no node holds. With more "
+            "than one, engines are a LeaderWorkerSet (lws.sigs.k8s.io), which the cluster must have; args say how the "
+            "model is divided, for example --tensor-parallel-size=8 with --pipeline-parallel-size=2, whose product "
+            "must be divisible by nodes.",
+        ),
+    ] = 1
+    resources: Annotated[
+        ResourceRequirements,
+        Field(description="Compute resources of one engine, GPUs included; of each of its pods, where nodes are more."),
+    ] = ResourceRequirements()
     shared_memory: Annotated[
         Quantity | None,
         Field(

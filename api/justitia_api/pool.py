@@ -310,5 +310,10 @@ class ServingPool(Resource):
                 "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 50",
                 "metadata.name must be at most 50 lower case letters, digits and dashes: Services are named after it",
             ),
+            (
+                "self.metadata.name.size() <= 38 || !has(self.spec.engine) || !has(self.spec.engine.nodes) || "
+                "self.spec.engine.nodes == 1",
+                "metadata.name must be at most 38 characters where engine.nodes is more than 1: labels of pods hold it",
+            ),
         ),
     )

@@ -19,9 +19,9 @@ from justitia_api.wire import (
 from justitia_operator.compare import content_hash, sealed
 from justitia_operator.credentials import Credentials
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
-from justitia_operator.names import children_name, selector_of
+from justitia_operator.names import children_name, engines_kind, pods_of, selector_of, workers_of
 from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, POD_HASH_ANNOTATION, Json, Kind
-from justitia_operator.pods import ENGINE_CONTAINER, build_pod
+from justitia_operator.pods import ENGINE_CONTAINER, WORKER_CONTAINER, build_pod, build_worker_pod
 from justitia_operator.snapshot import Installation
 
 SERVICE_PORT = 80
@@ -41,25 +41,24 @@ to have failed."""
 def build_children(
     pool: ServingPool, config: PoolConfig, keys: KeyTable, credentials: Credentials, installation: Installation
 ) -> dict[Kind, Json]:
-    """All objects of a pool, sealed, in the order in which they are to be applied."""
+    """All objects of a pool, sealed, in the order in which they are to be applied. Those of `OPTIONAL_KINDS` are
+    built whether the cluster has these or not.
+    """
     children = {
         Kind.SERVICE_ACCOUNT: build_service_account(pool),
         Kind.CONFIG_MAP: build_config_map(pool, config),
         Kind.SECRET: build_key_secret(pool, keys, credentials),
         Kind.SERVICE: build_service(pool),
-        Kind.DEPLOYMENT: build_deployment(pool, installation),
         Kind.POD_DISRUPTION_BUDGET: build_disruption_budget(pool),
         Kind.NETWORK_POLICY: build_network_policy(pool, installation),
     }
-    if pool.spec.autoscaling is not None and pool.spec.autoscaling.scaler == "HPA":
-        children[Kind.HORIZONTAL_POD_AUTOSCALER] = build_autoscaler(pool, pool.spec.autoscaling)
-    return children | build_optional_children(pool)
-
-
-def build_optional_children(pool: ServingPool) -> dict[Kind, Json]:
-    """Those of other projects' kinds, whether the cluster has them or not."""
-    children: dict[Kind, Json] = {}
     autoscaling, gateway = pool.spec.autoscaling, pool.spec.gateway
+    if engines_kind(pool) is Kind.DEPLOYMENT:
+        children[Kind.DEPLOYMENT] = build_deployment(pool, installation)
+    else:
+        children[Kind.LEADER_WORKER_SET] = build_leader_worker_set(pool, installation)
+    if autoscaling is not None and autoscaling.scaler == "HPA":
+        children[Kind.HORIZONTAL_POD_AUTOSCALER] = build_autoscaler(pool, autoscaling)
     if autoscaling is not None and autoscaling.scaler == "KEDA":
         children[Kind.SCALED_OBJECT] = build_scaled_object(pool, autoscaling)
     if gateway is not None:
@@ -100,7 +99,7 @@ def build_disruption_budget(pool: ServingPool) -> Json:
     spec = {
         "maxUnavailable": 1,
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        "selector": {"matchLabels": selector_of(pool.metadata.name)},
+        "selector": {"matchLabels": pods_of(pool.metadata.name)},
     }
     return _child(pool, Kind.POD_DISRUPTION_BUDGET, {"spec": spec})
 
@@ -108,16 +107,18 @@ def build_disruption_budget(pool: ServingPool) -> Json:
 def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
     """Clients from anywhere reach the scheduler's API, which knows them by their keys. Its control port is for the
     operator, its admin port for who scrapes metrics, from the operator's namespace or another; kubelets are let in by
-    every network plug-in.
+    every network plug-in. The parts of an engine that spans nodes talk to each other.
     """
     operator, metrics = installation.namespace, installation.metrics_namespace
+    pods = {"matchLabels": pods_of(pool.metadata.name)}
     spec = {
-        "podSelector": {"matchLabels": selector_of(pool.metadata.name)},
+        "podSelector": pods,
         "policyTypes": ["Ingress"],
         "ingress": [
             {"ports": [_tcp(PUBLIC_PORT)]},
             {"ports": [_tcp(CONTROL_PORT)], "from": _from_namespaces({operator})},
             {"ports": [_tcp(ADMIN_PORT)], "from": _from_namespaces({operator, metrics})},
+            *([{"from": [{"podSelector": pods}]}] if pool.spec.engine.nodes > 1 else []),
         ],
     }
     return _child(pool, Kind.NETWORK_POLICY, {"spec": spec})
@@ -135,23 +136,48 @@ def build_deployment(pool: ServingPool, installation: Installation) -> Json:
     """One pod for each engine. With Surge a new pod serves before an old one goes, so that the last engine is never
     taken away.
     """
-    selector, engine = selector_of(pool.metadata.name), pool.spec.engine
-    pod = build_pod(pool, installation)
+    selector, engine, pod = selector_of(pool.metadata.name), pool.spec.engine, build_pod(pool, installation)
     surge = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     spec = {
         "replicas": pool.spec.replicas,
         "selector": {"matchLabels": selector},
         "strategy": surge if engine.rollout == "Surge" else {"type": "Recreate"},
         "progressDeadlineSeconds": engine.startup_seconds + SCHEDULING_SECONDS,
-        "template": {
-            "metadata": {
-                "labels": selector | {MANAGED_BY_LABEL: MANAGER},
-                "annotations": {"kubectl.kubernetes.io/default-container": ENGINE_CONTAINER},
-            },
-            "spec": pod,
-        },
+        "template": _template(selector, ENGINE_CONTAINER, pod),
     }
     return _child(pool, Kind.DEPLOYMENT, {"spec": spec}, {POD_HASH_ANNOTATION: content_hash(pod)})
+
+
+def build_leader_worker_set(pool: ServingPool, installation: Installation) -> Json:
+    """A group of pods for each engine, which serves as a whole or not at all. Groups come and go as the pods of a
+    Deployment would.
+    """
+    name, engine, pod = pool.metadata.name, pool.spec.engine, build_pod(pool, installation)
+    surge, recreate = {"maxUnavailable": 0, "maxSurge": 1}, {"maxUnavailable": "100%", "maxSurge": 0}
+    spec = {
+        "replicas": pool.spec.replicas,
+        "startupPolicy": "LeaderCreated",
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": surge if engine.rollout == "Surge" else recreate,
+        },
+        "leaderWorkerTemplate": {
+            "size": engine.nodes,
+            # vLLM takes no part back into an engine: one that is lost ends all of it.
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": _template(selector_of(name), ENGINE_CONTAINER, pod),
+            "workerTemplate": _template(workers_of(name), WORKER_CONTAINER, build_worker_pod(pool, installation)),
+        },
+    }
+    return _child(pool, Kind.LEADER_WORKER_SET, {"spec": spec}, {POD_HASH_ANNOTATION: content_hash(pod)})
+
+
+def _template(labels: Mapping[str, str], container: str, pod: Json) -> Json:
+    metadata = {
+        "labels": {**labels, MANAGED_BY_LABEL: MANAGER},
+        "annotations": {"kubectl.kubernetes.io/default-container": container},
+    }
+    return {"metadata": metadata, "spec": pod}
 
 
 def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
@@ -251,7 +277,7 @@ def _child(pool: ServingPool, kind: Kind, content: Json, annotations: Mapping[st
             "apiVersion": kind.api_version,
             "kind": str(kind),
             "metadata": {
-                "name": children_name(metadata.name),
+                "name": children_name(metadata.name, kind),
                 "namespace": metadata.namespace,
                 "labels": selector_of(metadata.name) | {MANAGED_BY_LABEL: MANAGER},
                 "ownerReferences": [_owner(Kind.SERVING_POOL, metadata.name, metadata.uid)],

@@ -1,4 +1,7 @@
-"""What a pool's Deployment and pods tell of its engines: how many serve, and what keeps another from coming."""
+"""What a pool's Deployment and pods tell of its engines: how many serve, and what keeps another from coming.
+
+Of engines that span nodes their pods alone tell: a LeaderWorkerSet is not watched.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,10 +10,13 @@ from datetime import datetime, timedelta
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_operator.names import child_ref, pool_ref
-from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
+from justitia_operator.objects import ENGINE_KINDS, POOL_LABEL, Json, Kind, Ref, labels_of
 from justitia_operator.pods import ENGINE_CONTAINER
 from justitia_operator.snapshot import Snapshot
 from justitia_operator.status import Verdict
+
+WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+"""Of pods of a LeaderWorkerSet; the leader's is 0."""
 
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 _NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"}
@@ -30,14 +36,32 @@ class Engines:
 
     existing: int
     ready: int
-    obstacle: Obstacle | None
+    obstacle: Obstacle | None = None
 
 
 def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
-    """The pool's engines as its Deployment and pods show them."""
-    status = (world.get(child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
-    obstacles = [*_of_pods(_pods_of(world, pool_ref(pool)), pool), *_of_deployment(status)]
-    return Engines(status.get("replicas", 0), status.get("readyReplicas", 0), obstacles[0] if obstacles else None)
+    """The pool's engines, whatever made them: while one kind of object takes another's place there are both."""
+    counts = [count_engines(world, pool, kind) for kind in ENGINE_KINDS]
+    obstacles = [*_of_pods(_pods_of(world, pool_ref(pool)), pool), *_of_deployment(_deployment_status(world, pool))]
+    return Engines(sum(c.existing for c in counts), sum(c.ready for c in counts), next(iter(obstacles), None))
+
+
+def count_engines(world: Snapshot, pool: ServingPool, kind: Kind) -> Engines:
+    """Those that an object of this kind made."""
+    if kind is Kind.DEPLOYMENT:
+        status = _deployment_status(world, pool)
+        return Engines(status.get("replicas", 0), status.get("readyReplicas", 0))
+    leaders = [pod for pod in _pods_of(world, pool_ref(pool)) if labels_of(pod).get(WORKER_INDEX_LABEL) == "0"]
+    return Engines(len(leaders), sum(map(_is_ready, leaders)))
+
+
+def _deployment_status(world: Snapshot, pool: ServingPool) -> Json:
+    return (world.get(child_ref(pool, Kind.DEPLOYMENT)) or {}).get("status") or {}
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any((condition["type"], condition["status"]) == ("Ready", "True") for condition in conditions)
 
 
 def engines_verdict(world: Snapshot, pool: ServingPool, engines: Engines, now: datetime) -> Verdict:

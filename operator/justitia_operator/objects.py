@@ -25,6 +25,7 @@ class Kind(StrEnum):
     SERVICE = "Service"
     SERVICE_ACCOUNT = "ServiceAccount"
     DEPLOYMENT = "Deployment"
+    LEADER_WORKER_SET = "LeaderWorkerSet"
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
     NETWORK_POLICY = "NetworkPolicy"
     HORIZONTAL_POD_AUTOSCALER = "HorizontalPodAutoscaler"
@@ -58,6 +59,7 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.SERVICE: ("v1", "services"),
     Kind.SERVICE_ACCOUNT: ("v1", "serviceaccounts"),
     Kind.DEPLOYMENT: ("apps/v1", "deployments"),
+    Kind.LEADER_WORKER_SET: ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
     Kind.POD_DISRUPTION_BUDGET: ("policy/v1", "poddisruptionbudgets"),
     Kind.NETWORK_POLICY: ("networking.k8s.io/v1", "networkpolicies"),
     Kind.HORIZONTAL_POD_AUTOSCALER: ("autoscaling/v2", "horizontalpodautoscalers"),
@@ -81,11 +83,14 @@ CHILD_KINDS = (
     Kind.HORIZONTAL_POD_AUTOSCALER,
 )
 
-OPTIONAL_KINDS = (Kind.SCALED_OBJECT, Kind.INFERENCE_POOL, Kind.HTTP_ROUTE)
+OPTIONAL_KINDS = (Kind.LEADER_WORKER_SET, Kind.SCALED_OBJECT, Kind.INFERENCE_POOL, Kind.HTTP_ROUTE)
 """Children too, of other projects' kinds, which a cluster need not have. They are listed and not watched."""
 
+ENGINE_KINDS = frozenset({Kind.DEPLOYMENT, Kind.LEADER_WORKER_SET})
+"""What makes engines' pods: a pool has one of them."""
+
 WATCHED_KINDS = (*CHILD_KINDS, Kind.POD)
-"""By label. Pods are their Deployment's, and only looked at."""
+"""By label. Pods are another object's, and only looked at."""
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"

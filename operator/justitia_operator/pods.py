@@ -4,13 +4,18 @@ it restarts nothing.
 
 When a pod goes, its endpoint leaves first; then the engine's `preStop` asks the scheduler to drain and waits until all
 that had begun is over.
+
+Where an engine spans nodes, that pod is the leader, and a worker on each further node has the rest of the engine. They
+end together, so a worker that goes has the leader drain too.
 """
+
+from collections.abc import Sequence
 
 from justitia_api.engine import MODEL_DIRECTORY, Engine, EnvironmentVariable, Model
 from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import SecretKeyReference
 from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
-from justitia_operator.arguments import engine_command, plugged
+from justitia_operator.arguments import LEADER_VARIABLE, engine_command, plugged, worker_command
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
 from justitia_operator.objects import Json
@@ -20,6 +25,7 @@ CONFIG_DIRECTORY = "/etc/justitia/config"
 KEYS_DIRECTORY = "/etc/justitia/keys"
 SCHEDULER_CONTAINER = "scheduler"
 ENGINE_CONTAINER = "engine"
+WORKER_CONTAINER = "worker"
 
 USER_ID = 65532
 PROBE_SECONDS = 5
@@ -39,11 +45,41 @@ HANG_GRACE_SECONDS = 5
 
 
 def build_pod(pool: ServingPool, installation: Installation) -> Json:
-    """The pod's spec."""
+    """The spec of the pod with the scheduler."""
     name, engine, spec = children_name(pool.metadata.name), pool.spec.engine, pool.spec
     sidecar_image = installation.sidecar_image
-    pod: Json = {
-        "serviceAccountName": name,
+    pod = {
+        **_frame(name, engine),
+        "initContainers": [
+            *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
+            build_scheduler_container(spec, sidecar_image),
+        ],
+        "containers": [build_engine_container(spec)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": name}},
+            {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
+            *_volumes(spec, installation),
+        ],
+    }
+    return pod | _placement(engine) | _spread(pool.metadata.name, engine)
+
+
+def build_worker_pod(pool: ServingPool, installation: Installation) -> Json:
+    """The spec of the pod of an engine on each node but the first."""
+    name, engine, spec = children_name(pool.metadata.name), pool.spec.engine, pool.spec
+    pod = {
+        **_frame(name, engine),
+        "initContainers": [build_delivery_container(installation.sidecar_image)] if plugged(spec) else [],
+        "containers": [build_worker_container(spec)],
+        "volumes": _volumes(spec, installation),
+    }
+    return pod | _placement(engine)
+
+
+def _frame(account: str, engine: Engine) -> Json:
+    """What all pods have, whatever runs in them."""
+    return {
+        "serviceAccountName": account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": ENDPOINT_LEAVE_SECONDS + engine.drain_seconds + STOP_SECONDS,
@@ -55,31 +91,34 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "initContainers": [
-            *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
-            build_scheduler_container(spec, sidecar_image),
-        ],
-        "containers": [build_engine_container(spec)],
-        "volumes": [
-            {"name": "config", "configMap": {"name": name}},
-            {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
-            {"name": "tmp", "emptyDir": {}},
-            {"name": "shm", "emptyDir": _shared_memory(engine)},
-            {"name": "cache", **_cache(engine, installation)},
-            *_model_volumes(spec.model),
-            *([{"name": "plugin", "emptyDir": {}}] if plugged(spec) else []),
-        ],
     }
-    return pod | _placement(pool.metadata.name, engine)
 
 
-def _placement(pool: str, engine: Engine) -> Json:
-    """What users say about where the pod runs; nothing where they say nothing."""
-    selector = {"labelSelector": {"matchLabels": selector_of(pool)}, "matchLabelKeys": ["pod-template-hash"]}
+def _volumes(pool: ServingPoolSpec, installation: Installation) -> list[Json]:
+    """Those of vLLM."""
+    return [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "shm", "emptyDir": _shared_memory(pool.engine)},
+        {"name": "cache", **_cache(pool.engine, installation)},
+        *_model_volumes(pool.model),
+        *([{"name": "plugin", "emptyDir": {}}] if plugged(pool) else []),
+    ]
+
+
+def _spread(pool: str, engine: Engine) -> Json:
+    """How engines are kept apart, each by its pod with the scheduler. Those of another revision do not count."""
+    if not engine.topology_spread:
+        return {}
+    revision = "pod-template-hash" if engine.nodes == 1 else "leaderworkerset.sigs.k8s.io/template-revision-hash"
+    selector = {"labelSelector": {"matchLabels": selector_of(pool)}, "matchLabelKeys": [revision]}
+    return {"topologySpreadConstraints": [s.model_dump(by_alias=True) | selector for s in engine.topology_spread]}
+
+
+def _placement(engine: Engine) -> Json:
+    """What users say about where a pod runs; nothing where they say nothing."""
     placement: Json = {
         "nodeSelector": dict(engine.node_selector),
         "tolerations": [t.model_dump(by_alias=True, exclude_none=True) for t in engine.tolerations],
-        "topologySpreadConstraints": [s.model_dump(by_alias=True) | selector for s in engine.topology_spread],
         "priorityClassName": engine.priority_class_name,
         "runtimeClassName": engine.runtime_class_name,
         "imagePullSecrets": [{"name": secret.name} for secret in engine.image_pull_secrets],
@@ -164,30 +203,12 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
 
 
 def build_engine_container(pool: ServingPoolSpec) -> Json:
-    model, engine, with_plugin = pool.model, pool.engine, plugged(pool)
-    env: list[Json] = [
-        {"name": "HOME", "value": CACHE_DIRECTORY},
-        {"name": "USER", "value": "vllm"},
-        {"name": "HF_HOME", "value": f"{CACHE_DIRECTORY}/huggingface"},
-        {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
-    ]
-    if with_plugin:
-        env.append({"name": "PYTHONPATH", "value": PLUGIN_DIRECTORY})
-        env.append({"name": "JUSTITIA_SOCKET", "value": ENGINE_SOCKET})
-    if model.token_secret_ref is not None:
-        env.append(_from_secret("HF_TOKEN", model.token_secret_ref))
-    env += map(_variable, engine.env)
+    engine = pool.engine
+    socket = [{"name": "JUSTITIA_SOCKET", "value": ENGINE_SOCKET}] if plugged(pool) else []
     return {
+        **_vllm(pool, socket),
         "name": ENGINE_CONTAINER,
-        "image": engine.image,
-        "command": ["python3"],
         "args": engine_command(pool),
-        "env": env,
-        "resources": {
-            part: {resource: str(amount) for resource, amount in amounts.items()}
-            for part, amounts in (("limits", engine.resources.limits), ("requests", engine.resources.requests))
-            if amounts
-        },
         # Loopback cannot be probed from outside: the scheduler tells whether the engine answers, and whether it hangs.
         # vLLM's server ends by itself when its engine dies.
         "startupProbe": _probe("/readyz", failures=engine.startup_seconds // PROBE_SECONDS),
@@ -199,6 +220,42 @@ def build_engine_container(pool: ServingPoolSpec) -> Json:
             "terminationGracePeriodSeconds": HANG_GRACE_SECONDS,
         },
         "lifecycle": {"preStop": {"exec": {"command": _drain_command(engine)}}},
+    }
+
+
+def build_worker_container(pool: ServingPoolSpec) -> Json:
+    return {
+        **_vllm(pool),
+        "name": WORKER_CONTAINER,
+        "args": worker_command(pool),
+        "lifecycle": {"preStop": {"exec": {"command": _drain_command(pool.engine, of_leader=True)}}},
+    }
+
+
+def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
+    """What a container has in which vLLM runs, as a whole or in part."""
+    model, engine, with_plugin = pool.model, pool.engine, plugged(pool)
+    env: list[Json] = [
+        {"name": "HOME", "value": CACHE_DIRECTORY},
+        {"name": "USER", "value": "vllm"},
+        {"name": "HF_HOME", "value": f"{CACHE_DIRECTORY}/huggingface"},
+        {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
+        *([{"name": "PYTHONPATH", "value": PLUGIN_DIRECTORY}] if with_plugin else []),
+        *socket,
+    ]
+    if engine.nodes > 1:
+        env.append({"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    if model.token_secret_ref is not None:
+        env.append(_from_secret("HF_TOKEN", model.token_secret_ref))
+    return {
+        "image": engine.image,
+        "command": ["python3"],
+        "env": [*env, *map(_variable, engine.env)],
+        "resources": {
+            part: {resource: str(amount) for resource, amount in amounts.items()}
+            for part, amounts in (("limits", engine.resources.limits), ("requests", engine.resources.requests))
+            if amounts
+        },
         "securityContext": _restricted(),
         "volumeMounts": [
             {"name": "cache", "mountPath": CACHE_DIRECTORY},
@@ -210,11 +267,14 @@ def build_engine_container(pool: ServingPoolSpec) -> Json:
     }
 
 
-def _drain_command(engine: Engine) -> list[str]:
+def _drain_command(engine: Engine, *, of_leader: bool = False) -> list[str]:
     """Waits until no new request comes, then for the started ones. With the engine image's Python: it may lack curl."""
-    ask = f"Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST')"
+    imports, url = "time", f"'http://127.0.0.1:{ADMIN_PORT}/internal/drain'"
+    if of_leader:
+        imports, url = "os, time", f"'http://' + os.environ['{LEADER_VARIABLE}'] + ':{ADMIN_PORT}/internal/drain'"
+    ask = f"Request({url}, method='POST')"
     code = f"time.sleep({ENDPOINT_LEAVE_SECONDS}); urlopen({ask}, timeout={engine.drain_seconds})"
-    return ["python3", "-c", f"import time; from urllib.request import Request, urlopen; {code}"]
+    return ["python3", "-c", f"import {imports}; from urllib.request import Request, urlopen; {code}"]
 
 
 def _variable(variable: EnvironmentVariable) -> Json:

@@ -4,27 +4,35 @@ A plan is empty when the cluster is as it should be. A user's mistake becomes a 
 leaves in place what was there before it.
 """
 
-from collections.abc import Container, Iterable, Iterator, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import PoolConfig
+from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.arguments import refused_argument
-from justitia_operator.builders import build_children, build_inline_pool, build_optional_children
+from justitia_operator.builders import build_children, build_inline_pool
 from justitia_operator.catalog import Catalog, key_secret, refers_to
 from justitia_operator.compare import needs_apply
 from justitia_operator.credentials import make_credentials, period_at
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
-from justitia_operator.engines import engines_verdict, observe_engines
-from justitia_operator.names import child_ref, children_name, pools_of_child, selector_of, service_host
+from justitia_operator.engines import count_engines, engines_verdict, observe_engines
+from justitia_operator.names import (
+    child_ref,
+    children_name,
+    engines_kind,
+    pools_of_child,
+    selector_of,
+    service_host,
+)
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     CHILD_KINDS,
+    ENGINE_KINDS,
     OPTIONAL_KINDS,
     OWN_KINDS,
     Json,
@@ -191,8 +199,8 @@ def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
 
 
 def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
-    """Its objects and status. What is refused of the engine withholds the Deployment alone: keys and weights go on. So
-    does a kind that the cluster lacks with the object of that kind.
+    """Its objects and status. What is refused of the engine withholds what makes its pods alone: keys and weights go
+    on. So does a kind that the cluster lacks with the object of that kind.
     """
     pool = parse(ServingPool, obj)
     if isinstance(pool, Refused):
@@ -201,13 +209,16 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     written = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     last = (obj.get("status") or {}).get("configurationGeneration", 0)
     config = build_pool_config(pool, admitted, tenant_keys(world), written, last)
+    table = build_key_table(world.installation.pepper, config, tenant_keys(world))
+    parts = _build_parts(world, pool, config, table, now)
     refused = _refused_engine(pool, world.installation)
     verdict = refused or accepted(pool.spec.paused)
-    missing = build_optional_children(pool).keys() - world.installed
+    missing = parts.keys() & set(OPTIONAL_KINDS) - world.installed
     plan = Plan()
     if not pool.spec.paused:
-        withheld = missing | ({Kind.DEPLOYMENT} if refused else set())
-        plan, rejected = _plan_children(world, pool, obj, config, withheld=withheld, now=now)
+        withheld = missing | (ENGINE_KINDS if refused else set())
+        plan, rejected = _plan_children(world, pool, obj, parts, withheld=withheld)
+        plan += Plan(pushes=tuple(pushes(world, pool, config, table)))
         verdict = rejected or verdict
     else:
         config = written or config.model_copy(update={"generation": last})
@@ -229,24 +240,36 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     return plan + plan_status(obj, verdicts, fields, now)
 
 
+def _build_parts(
+    world: Snapshot, pool: ServingPool, config: PoolConfig, table: KeyTable, now: datetime
+) -> dict[Kind, Json]:
+    uid = pool.metadata.uid
+    credentials = make_credentials(world.installation.pepper, uid, period_at(uid, now))
+    return build_children(pool, config, table, credentials, installation_of(world, pool))
+
+
 def _plan_children(
-    world: Snapshot, pool: ServingPool, obj: Json, config: PoolConfig, *, withheld: Set[Kind], now: datetime
+    world: Snapshot, pool: ServingPool, obj: Json, parts: Mapping[Kind, Json], *, withheld: Set[Kind]
 ) -> tuple[Plan, Verdict | None]:
     """What is due of the pool's objects, and what the API server says of those that it refuses."""
-    pepper, uid = world.installation.pepper, pool.metadata.uid
-    table = build_key_table(pepper, config, tenant_keys(world))
-    credentials = make_credentials(pepper, uid, period_at(uid, now))
-    parts = build_children(pool, config, table, credentials, installation_of(world, pool))
     children = [child for kind, child in parts.items() if kind not in withheld]
+    kept = set() if _replaced(world, pool, withheld) else ENGINE_KINDS - parts.keys()
     plan = Plan(
         applies=tuple(child for child in children if _is_due(world, child)),
-        deletes=tuple(_superfluous(world, obj, parts.keys())),
-        pushes=tuple(pushes(world, pool, config, table)),
+        deletes=tuple(ref for ref in _superfluous(world, obj, parts.keys()) if ref.kind not in kept),
     )
     rejected = [found.message for child in children if (found := rejection(world, child))]
     if not rejected:
         return plan, None
     return plan, Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
+
+
+def _replaced(world: Snapshot, pool: ServingPool, withheld: Set[Kind]) -> bool:
+    """Whether engines that another kind of object made may go: with Surge not before others serve in their place."""
+    wanted = engines_kind(pool)
+    if pool.spec.engine.rollout == "Recreate":
+        return wanted not in withheld
+    return count_engines(world, pool, wanted).ready >= pool.spec.replicas
 
 
 def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | None:
@@ -289,12 +312,16 @@ def _told_verdicts(world: Snapshot, pool: Ref, generation: int) -> Iterator[Verd
 
 def _superfluous(world: Snapshot, pool: Json, parts: Container[Kind]) -> Iterator[Ref]:
     """What was made for the pool and is no part of it: of a kind that is not asked for any more, or of another name."""
-    part = children_name(pool["metadata"]["name"])
+    name = pool["metadata"]["name"]
     for kind in (*CHILD_KINDS, *OPTIONAL_KINDS):
         for ref in world.objects.referrers(ref_of(pool), kind):
             found = world.objects[ref]
             going = found["metadata"].get("deletionTimestamp")
-            if (ref.name != part or kind not in parts) and is_controlled_by(found, pool) and not going:
+            if (
+                (ref.name != children_name(name, kind) or kind not in parts)
+                and is_controlled_by(found, pool)
+                and not going
+            ):
                 yield ref
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from justitia_api.pool import ServingPool
 from justitia_operator.compare import content_hash
-from justitia_operator.names import child_ref
-from justitia_operator.objects import POD_HASH_ANNOTATION, Kind
+from justitia_operator.names import child_ref, engines_kind
+from justitia_operator.objects import POD_HASH_ANNOTATION, Json, Kind
 from justitia_operator.pods import SCHEDULER_CONTAINER, build_pod
 from justitia_operator.snapshot import Installation, Snapshot
 
@@ -15,14 +15,25 @@ def installation_of(world: Snapshot, pool: ServingPool) -> Installation:
     are. An image that somebody else wrote there was not: it is put right like everything.
     """
     installation = world.installation
-    deployment = world.get(child_ref(pool, Kind.DEPLOYMENT))
-    if deployment is None or installation.sidecar_rollout == "AtOnce":
+    engines = world.get(child_ref(pool, engines_kind(pool)))
+    if engines is None or installation.sidecar_rollout == "AtOnce":
         return installation
-    containers = deployment["spec"]["template"]["spec"].get("initContainers") or ()
+    containers = _template_of(engines)["spec"].get("initContainers") or ()
     images = [container["image"] for container in containers if container["name"] == SCHEDULER_CONTAINER]
-    made_with = (deployment["metadata"].get("annotations") or {}).get(POD_HASH_ANNOTATION)
+    made_with = (engines["metadata"].get("annotations") or {}).get(POD_HASH_ANNOTATION)
     for image in images:
         with_it = replace(installation, sidecar_image=image)
         if content_hash(build_pod(pool, with_it)) == made_with:
             return with_it
     return installation
+
+
+def _template_of(engines: Json) -> Json:
+    """Of the pod with the scheduler."""
+    spec: Json = engines["spec"]
+    template: Json = (
+        spec["leaderWorkerTemplate"]["leaderTemplate"]
+        if engines["kind"] == Kind.LEADER_WORKER_SET
+        else spec["template"]
+    )
+    return template

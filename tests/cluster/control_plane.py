@@ -25,6 +25,7 @@ from cluster.components import (
     free_ports,
     write_kubeconfig,
 )
+from support.commands import output_of
 
 DEFINITIONS = Path(__file__).parents[2] / "crds"
 ESTABLISHED = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
@@ -81,7 +82,7 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """Run kubectl as the administrator and return what it prints. Raises CalledProcessError with its complaint."""
-        answer = subprocess.run(
+        done = subprocess.run(
             [self.programs / "kubectl", f"--kubeconfig={self.kubeconfig}", *arguments],
             input=input,
             capture_output=True,
@@ -89,12 +90,7 @@ class ControlPlane:
             check=False,
             env={**os.environ, "HOME": str(self.folder)},
         )
-        try:
-            answer.check_returncode()
-        except subprocess.CalledProcessError as error:
-            error.add_note(answer.stderr)
-            raise
-        return answer.stdout
+        return output_of(done)
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """`kubectl get … -o json`, parsed."""

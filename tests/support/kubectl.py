@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from support.commands import output_of
+
 Json = dict[str, Any]
 T = TypeVar("T")
 
@@ -49,10 +51,7 @@ class Kubectl:
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
         """Its output. Raises CalledProcessError, whose stderr is what the user would read."""
-        done = self.run(*arguments, stdin=stdin)
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, arguments, done.stdout, done.stderr)
-        return done.stdout
+        return output_of(self.run(*arguments, stdin=stdin))
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [self.program, f"--kubeconfig={self.kubeconfig}", *arguments]

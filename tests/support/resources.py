@@ -98,7 +98,7 @@ def settled(snapshot: Snapshot, now: datetime = NOW) -> Snapshot:
 
 
 def child(snapshot: Snapshot, kind: Kind, pool: str = "shared") -> Json:
-    return snapshot.objects[Ref(kind, "apps", children_name(pool))]
+    return snapshot.objects[Ref(kind, "apps", children_name(pool, kind))]
 
 
 def config(snapshot: Snapshot, pool: str = "shared") -> PoolConfig:

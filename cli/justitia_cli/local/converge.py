@@ -89,7 +89,10 @@ def _only_pool(objects: Mapping[Ref, Json]) -> ServingPool:
         raise LocalError(
             f"the files define {len(pools)} pools ({names}): local mode runs one; give it one pool's files"
         )
-    return ServingPool.model_validate({key: value for key, value in objects[pools[0]].items() if key != "status"})
+    pool = ServingPool.model_validate({key: value for key, value in objects[pools[0]].items() if key != "status"})
+    if pool.spec.engine.nodes > 1:
+        raise LocalError(f"{pools[0]}: engine.nodes is {pool.spec.engine.nodes}: local mode has one machine; remove it")
+    return pool
 
 
 def _pool_objects(objects: Mapping[Ref, Json]) -> PoolObjects:

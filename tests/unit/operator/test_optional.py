@@ -16,6 +16,8 @@ GATEWAY: Json = {"parentRefs": [PARENT]}
 PICKED = GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}
 KEDA: Json = {"scaler": "KEDA", "prometheusAddress": "http://prometheus:9090", "maximumReplicas": 7}
 EVERYTHING: Json = {"gateway": PICKED, "autoscaling": KEDA}
+KINDS = tuple(kind for kind in OPTIONAL_KINDS if kind is not Kind.LEADER_WORKER_SET)
+"""Of what stands beside engines; `test_nodes.py` is about engines that are of another project's kind themselves."""
 
 
 def asking(**spec: Any) -> Snapshot:
@@ -105,14 +107,14 @@ def test_one_autoscaler_takes_the_others_place(before: Json, after: Json, made: 
 def test_what_is_not_asked_for_any_more_is_deleted_once() -> None:
     everything = settled(asking(**EVERYTHING))
     plain = put(everything, pool())
-    assert {ref.kind for ref in reconcile(plain, POOL, NOW).deletes} == set(OPTIONAL_KINDS)
+    assert {ref.kind for ref in reconcile(plain, POOL, NOW).deletes} == set(KINDS)
     scaled = child(plain, Kind.SCALED_OBJECT)
     going = scaled | {"metadata": scaled["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
     deletes = reconcile(put(plain, going), POOL, NOW).deletes
     assert {ref.kind for ref in deletes} == {Kind.HTTP_ROUTE, Kind.INFERENCE_POOL}
 
 
-@pytest.mark.parametrize("kind", OPTIONAL_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_object_whose_kind_the_cluster_lacks_is_left_out_and_nothing_else(kind: Kind) -> None:
     whole = settled(asking(**EVERYTHING))
     partial = settled(lacking(asking(**EVERYTHING), kind))
@@ -128,7 +130,7 @@ def test_an_object_whose_kind_the_cluster_lacks_is_left_out_and_nothing_else(kin
 
 def test_every_kind_that_is_lacking_is_named_with_what_to_do() -> None:
     _, _, message = condition(
-        settled(lacking(asking(**EVERYTHING), *OPTIONAL_KINDS)), Kind.SERVING_POOL, "shared", "ResolvedRefs"
+        settled(lacking(asking(**EVERYTHING), *KINDS)), Kind.SERVING_POOL, "shared", "ResolvedRefs"
     )
     assert message.split("; ") == [
         "the cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, or remove spec.gateway",
@@ -139,16 +141,16 @@ def test_every_kind_that_is_lacking_is_named_with_what_to_do() -> None:
 
 
 def test_a_kind_that_is_installed_later_is_used_from_then_on() -> None:
-    before = settled(lacking(asking(**EVERYTHING), *OPTIONAL_KINDS))
+    before = settled(lacking(asking(**EVERYTHING), *KINDS))
     after = replace(before, installed=frozenset(OPTIONAL_KINDS))
     plan = reconcile(after, POOL, NOW)
-    assert {obj["kind"] for obj in plan.applies} == {str(kind) for kind in OPTIONAL_KINDS}
+    assert {obj["kind"] for obj in plan.applies} == {str(kind) for kind in KINDS}
     assert [(note.type, note.reason) for note in plan.events] == [("Normal", "ResolvedRefs")]
     assert not reconcile(applied(after, plan), POOL, NOW)
 
 
 def test_a_kind_that_nobody_asks_for_may_be_missing() -> None:
-    snapshot = settled(lacking(small_world(), *OPTIONAL_KINDS))
+    snapshot = settled(lacking(small_world(), *KINDS))
     assert condition(snapshot, Kind.SERVING_POOL, "shared", "ResolvedRefs")[:2] == ("True", "ResolvedRefs")
 
 

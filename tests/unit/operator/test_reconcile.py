@@ -47,9 +47,9 @@ def test_a_pool_is_a_deployment_with_what_it_needs() -> None:
         "ConfigMap",
         "Secret",
         "Service",
-        "Deployment",
         "PodDisruptionBudget",
         "NetworkPolicy",
+        "Deployment",
     ]
     assert all(obj["metadata"]["ownerReferences"][0]["uid"] == "uid-ServingPool-shared" for obj in plan.applies)
 
