@@ -31,8 +31,8 @@ AT_ONCE = 24
 """Requests of each tenant that floods: more than the engine serves together."""
 WARM_SECONDS, SECONDS = 10.0, 60.0
 TOKENS = 128
-"""Of an answer. With fewer, the clients, which share the machine with the engine, do not keep it busy; with more, what is
-in the engine, by which a tenant may be ahead, is more than a little of what is served in those seconds.
+"""Of an answer. With fewer, the clients, which share the machine with the engine, do not keep it busy; with more, what
+is in the engine, by which a tenant may be ahead, is more than a little of what is served in those seconds.
 """
 LARGE, SMALL = 60, 3
 """Requests of a run."""
