@@ -260,9 +260,9 @@ class Engine(Document):
             ge=1,
             le=64,
             description="Nodes that one engine spans, with a pod on each, for a model that no node holds. With more "
-            "than one, engines are a LeaderWorkerSet (lws.sigs.k8s.io), which the cluster must have; args say how the "
-            "model is divided, for example --tensor-parallel-size=8 with --pipeline-parallel-size=2, whose product "
-            "must be divisible by nodes.",
+            "than one, engines are a LeaderWorkerSet (lws.sigs.k8s.io, 0.9 or newer), which the cluster must have. "
+            "Say in args how the model is divided, for example --tensor-parallel-size=8 and "
+            "--pipeline-parallel-size=2, whose product must be divisible by nodes.",
         ),
     ] = 1
     resources: Annotated[

@@ -40,7 +40,7 @@ def resolved() -> Verdict:
 
 
 _REMEDIES = {
-    Kind.LEADER_WORKER_SET: "install LeaderWorkerSet (lws.sigs.k8s.io), or set spec.engine.nodes to 1",
+    Kind.LEADER_WORKER_SET: "install LeaderWorkerSet 0.9 or newer (lws.sigs.k8s.io), or set spec.engine.nodes to 1",
     Kind.SCALED_OBJECT: "install KEDA, or set spec.autoscaling.scaler to HPA",
     Kind.INFERENCE_POOL: "install the Gateway API Inference Extension, or remove spec.gateway.endpointPicker",
     Kind.HTTP_ROUTE: "install the Gateway API, or remove spec.gateway",

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.build import ensure_definitions
-from cluster.control_plane import ESTABLISHED
+from cluster.control_plane import await_established
 from justitia_api.pool import ServingPool
-from justitia_operator.builders import build_optional_children
+from justitia_operator.builders import build_inference_pool, build_route, build_scaled_object
 from justitia_operator.compare import needs_apply
 from justitia_operator.kube import Unavailable, connect
-from justitia_operator.objects import OPTIONAL_KINDS, Kind
+from justitia_operator.objects import Kind
 from support.kubectl import Json, Kubectl, OperatorProcess, eventually
 from support.stage import Stage
 
@@ -26,6 +26,7 @@ DEFINITIONS = {
     Kind.INFERENCE_POOL: (*INFERENCE_EXTENSION, "inference.networking.k8s.io_inferencepools.yaml"),
     Kind.SCALED_OBJECT: (*KEDA, "keda.sh_scaledobjects.yaml"),
 }
+KINDS = tuple(DEFINITIONS)
 SCALED: Json = {"scaler": "KEDA", "prometheusAddress": "http://prometheus:9090", "maximumReplicas": 4}
 GATEWAY: Json = {
     "parentRefs": [{"name": "inference", "sectionName": "http"}, {"name": "inference", "sectionName": "https"}],
@@ -48,7 +49,7 @@ def installed(kubectl: Kubectl, *kinds: Kind) -> Iterator[None]:
         kubectl("apply", "--server-side", "-f", str(ensure_definitions(module, inside, lambda line: None) / file))
     definitions = [f"customresourcedefinition/{names(kind)}" for kind in kinds]
     try:
-        kubectl("wait", ESTABLISHED, "--timeout=50s", *definitions)
+        await_established(kubectl, *definitions)
         yield
     finally:
         kubectl("delete", "--wait", "--ignore-not-found", *definitions)
@@ -56,7 +57,7 @@ def installed(kubectl: Kubectl, *kinds: Kind) -> Iterator[None]:
 
 @pytest.fixture
 def all_installed(kubectl: Kubectl) -> Iterator[None]:
-    with installed(kubectl, *OPTIONAL_KINDS):
+    with installed(kubectl, *KINDS):
         yield
 
 
@@ -98,14 +99,14 @@ def test_kinds_may_be_missing_come_and_go_under_a_running_operator(stage: Stage,
     assert is_at_rest(stage, operator)
     assert loud(operator, stage) == said
 
-    with installed(stage.kubectl, *OPTIONAL_KINDS):
+    with installed(stage.kubectl, *KINDS):
         eventually(lambda: stage.condition("spool", "shared", "ResolvedRefs") == ("True", "ResolvedRefs"))
-        made = specs(stage, *OPTIONAL_KINDS)
+        made = specs(stage, *KINDS)
         assert [parent["sectionName"] for parent in made[Kind.HTTP_ROUTE]["parentRefs"]] == ["http", "https"]
         assert made[Kind.HTTP_ROUTE]["rules"][0]["backendRefs"][0]["kind"] == "InferencePool"
         assert made[Kind.INFERENCE_POOL]["targetPorts"] == [{"number": 8000}]
         assert made[Kind.SCALED_OBJECT]["scaleTargetRef"]["kind"] == "ServingPool"
-        assert is_at_rest(stage, operator, *OPTIONAL_KINDS)
+        assert is_at_rest(stage, operator, *KINDS)
         assert loud(operator, stage) == said
 
     eventually(lambda: stage.condition("spool", "shared", "ResolvedRefs") == ("False", "KindNotInstalled"))
@@ -133,10 +134,19 @@ def test_one_kind_that_is_missing_leaves_the_others(stage: Stage) -> None:
 @pytest.mark.usefixtures("all_installed")
 def test_what_the_definitions_fill_in_is_no_drift(stage: Stage) -> None:
     stage.set(pool=EVERYTHING)
-    made = eventually(lambda: children(stage, *OPTIONAL_KINDS))
+    made = eventually(lambda: children(stage, *KINDS))
     assert "failureMode" in made[Kind.INFERENCE_POOL]["spec"]["endpointPickerRef"]
     stored = stage.kubectl.get("spool", "shared", stage.namespace)
-    desired = build_optional_children(ServingPool.model_validate({k: v for k, v in stored.items() if k != "status"}))
+    pool = ServingPool.model_validate({k: v for k, v in stored.items() if k != "status"})
+    gateway, autoscaling = pool.spec.gateway, pool.spec.autoscaling
+    assert gateway is not None
+    assert gateway.endpoint_picker is not None
+    assert autoscaling is not None
+    desired = {
+        Kind.HTTP_ROUTE: build_route(pool, gateway),
+        Kind.INFERENCE_POOL: build_inference_pool(pool, gateway.endpoint_picker),
+        Kind.SCALED_OBJECT: build_scaled_object(pool, autoscaling),
+    }
     assert [kind for kind, obj in desired.items() if needs_apply(obj, made[kind])] == []
 
 
@@ -150,16 +160,16 @@ DRIFT: dict[Kind, Json] = {
 @pytest.mark.usefixtures("all_installed")
 def test_what_somebody_changed_or_deleted_is_put_right(stage: Stage) -> None:
     stage.set(pool=EVERYTHING)
-    before = eventually(lambda: specs(stage, *OPTIONAL_KINDS))
+    before = eventually(lambda: specs(stage, *KINDS))
     for kind, change in DRIFT.items():
         stage.kubectl.patch(names(kind), "justitia-shared", stage.namespace, change)
-    eventually(lambda: specs(stage, *OPTIONAL_KINDS) == before)
+    eventually(lambda: specs(stage, *KINDS) == before)
 
     def identities() -> set[str]:
-        return {obj["metadata"]["uid"] for obj in children(stage, *OPTIONAL_KINDS).values()}
+        return {obj["metadata"]["uid"] for obj in children(stage, *KINDS).values()}
 
     gone = identities()
-    for kind in OPTIONAL_KINDS:
+    for kind in KINDS:
         stage.kubectl("-n", stage.namespace, "delete", names(kind), "justitia-shared")
     eventually(lambda: not identities() & gone)
 
@@ -172,9 +182,9 @@ def test_what_is_not_asked_for_any_more_goes(stage: Stage) -> None:
     stage.set(pool={"autoscaling": {"maximumReplicas": 4}, "gateway": GATEWAY})
     eventually(lambda: stage.child("hpa"))
     stage.set(pool=EVERYTHING)
-    eventually(lambda: gone("hpa") and children(stage, *OPTIONAL_KINDS))
+    eventually(lambda: gone("hpa") and children(stage, *KINDS))
     stage.set(pool={"autoscaling": {"maximumReplicas": 4}})
-    eventually(lambda: gone(*map(names, OPTIONAL_KINDS)) and stage.child("hpa"))
+    eventually(lambda: gone(*map(names, KINDS)) and stage.child("hpa"))
 
 
 @pytest.mark.usefixtures("all_installed")

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import yaml
 
 from cluster.control_plane import ControlPlane
 from support.kubectl import ROOT, Json, Kubectl
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 GOOD: dict[str, Json] = {
     "tenant": {
@@ -32,6 +35,12 @@ GOOD: dict[str, Json] = {
             "engine": {"resources": {"limits": {"nvidia.com/gpu": 1, "memory": "16Gi"}}},
             "scheduling": {"policy": "VTC", "tiers": [{"name": "gold", "weight": "4"}]},
         },
+    },
+    "group": {
+        "apiVersion": "justitia.dev/v1alpha1",
+        "kind": "ServingPool",
+        "metadata": {"name": "a" * 38},
+        "spec": {"model": {"uri": "hf://acme/model"}, "engine": {"nodes": 2}},
     },
     "application": {
         "apiVersion": "justitia.dev/v1alpha1",
@@ -209,6 +218,10 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("an unknown effect", "pool", "spec.engine.tolerations", [{"effect": "Never"}], "supported values"),
     ("a pool name with a dot", "pool", "metadata.name", "a.b", "at most 50 lower case letters"),
     ("a pool name that is too long", "pool", "metadata.name", "a" * 51, "at most 50 lower case letters"),
+    ("an engine on no node", "pool", "spec.engine.nodes", 0, "greater than or equal to 1"),
+    ("an engine on more nodes than there are", "pool", "spec.engine.nodes", 65, "less than or equal to 64"),
+    ("a pool name too long for groups of pods", "group", "metadata.name", "a" * 39, "at most 38 characters"),
+    ("an address for vLLM's parts", "pool", "spec.engine.env", [{"name": "VLLM_HOST_IP", "value": "::1"}], "is set by"),
     ("an application without a tenant", "application", "spec.tenantRef", GONE, "spec.tenantRef: Required"),
     ("an application without a pool", "application", "spec.poolRef", GONE, "exactly one of poolRef and pool"),
     ("an application with two pools", "bundle", "spec.poolRef", {"name": "p"}, "exactly one of poolRef and pool"),
@@ -334,3 +347,11 @@ def test_the_example_is_valid(kubectl: Kubectl, schema_namespace: str, example: 
     documents = list(yaml.safe_load_all((ROOT / "examples" / example).read_text()))
     ours = [d | {"metadata": d["metadata"] | {"namespace": schema_namespace}} for d in documents if "spec" in d]
     kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump_all(ours))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_taken(kubectl: Kubectl, example: Path) -> None:
+    documents = list(yaml.safe_load_all(example.read_text()))
+    for namespace in {document["metadata"].get("namespace", "default") for document in documents}:
+        kubectl.run("create", "namespace", namespace)
+    kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(example))

@@ -12,6 +12,7 @@ from cluster.control_plane import ControlPlane
 from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
 
 OF_OTHERS = (
+    "leaderworkersets.leaderworkerset.x-k8s.io",
     "scaledobjects.keda.sh",
     "inferencepools.inference.networking.k8s.io",
     "httproutes.gateway.networking.k8s.io",

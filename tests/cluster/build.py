@@ -66,6 +66,8 @@ MODULES_TO_BUILD = (
 )
 KWOK = Module("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("kwok",))
 """Simulates nodes, for a benchmark."""
+LWS = Module("lws", "sigs.k8s.io/lws/cmd", ("lws",))
+"""The controller of LeaderWorkerSets."""
 
 
 def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Path:
@@ -79,6 +81,11 @@ def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Pat
 def ensure_kwok(progress: Progress) -> Path:
     """The program. Raises BuildError."""
     return _ensure_built("kwok", (KWOK,), progress) / "kwok"
+
+
+def ensure_lws(progress: Progress) -> Path:
+    """The program. Raises BuildError."""
+    return _ensure_built("lws", (LWS,), progress) / "lws"
 
 
 def ensure_definitions(module: str, inside: str, progress: Progress) -> Path:
@@ -231,8 +238,12 @@ def _exclusive(path: Path, progress: Progress) -> Iterator[None]:
 
 
 def main() -> int:
+    def progress(line: str) -> None:
+        print(f"cluster: {line}", flush=True)
+
     try:
-        folder = ensure_programs(lambda line: print(f"cluster: {line}", flush=True))
+        folder = ensure_programs(progress)
+        ensure_lws(progress)
     except BuildError as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1

@@ -28,8 +28,6 @@ from cluster.components import (
 from support.commands import output_of
 
 DEFINITIONS = Path(__file__).parents[2] / "crds"
-ESTABLISHED = '--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True'
-"""For `kubectl wait`, to whose `--for=condition` a definition without conditions yet is an error."""
 READY_SECONDS = 90.0
 STOP_SECONDS = 15.0
 POLL_SECONDS = 0.1
@@ -110,13 +108,19 @@ class ControlPlane:
         """Kinds of resources, which can be used from then on."""
         given = [f"--filename={file}" for file in files]
         self.kubectl("apply", "--server-side", *given)
-        self.kubectl("wait", ESTABLISHED, "--timeout=60s", *given)
+        await_established(self.kubectl, *given)
 
     def issue_kubeconfig(self, user: str) -> Path:
         """For somebody who may do all that the administrator may, and goes by another name in logs."""
         assert self._authority is not None
         pair = self._authority.issue_client(user, "system:masters")
         return write_kubeconfig(self.folder / f"{user}.kubeconfig", self.server, self._authority, pair)
+
+    def issue_server(self, name: str) -> tuple[Path, Path, Path]:
+        """Certificate and key of a server on loopback, and the authority's certificate."""
+        assert self._authority is not None
+        pair = self._authority.issue_server(name, ["127.0.0.1"], [])
+        return pair.certificate, pair.key, self._authority.certificate
 
     def kill(self, program: str) -> None:
         """End it as a crash does."""
@@ -204,3 +208,11 @@ class ControlPlane:
 
     def _said(self, program: str) -> str:
         return (self.folder / f"{program}.log").read_text(errors="replace")[-2000:]
+
+
+def await_established(kubectl: Callable[..., object], *what: str) -> None:
+    """Until definitions are in force. `kubectl wait` takes one that has no conditions yet for an error, unless it is
+    these that it waits for.
+    """
+    for state in ("jsonpath={.status.conditions}", "condition=Established"):
+        kubectl("wait", f"--for={state}", "--timeout=50s", *what)
