@@ -6,7 +6,7 @@ When a pod goes, its endpoint leaves first; then the engine's `preStop` asks the
 that had begun is over.
 
 Where an engine spans nodes, that pod is the leader, and a worker on each further node has the rest of the engine. They
-end together, so a worker that goes has the leader drain too.
+go together, and a worker ends last.
 """
 
 from collections.abc import Sequence
@@ -228,7 +228,7 @@ def build_worker_container(pool: ServingPoolSpec) -> Json:
         **_vllm(pool),
         "name": WORKER_CONTAINER,
         "args": worker_command(pool),
-        "lifecycle": {"preStop": {"exec": {"command": _drain_command(pool.engine, of_leader=True)}}},
+        "lifecycle": {"preStop": {"exec": {"command": _wait_command(pool.engine)}}},
     }
 
 
@@ -267,14 +267,28 @@ def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
     }
 
 
-def _drain_command(engine: Engine, *, of_leader: bool = False) -> list[str]:
+def _drain_command(engine: Engine) -> list[str]:
     """Waits until no new request comes, then for the started ones. With the engine image's Python: it may lack curl."""
-    imports, url = "time", f"'http://127.0.0.1:{ADMIN_PORT}/internal/drain'"
-    if of_leader:
-        imports, url = "os, time", f"'http://' + os.environ['{LEADER_VARIABLE}'] + ':{ADMIN_PORT}/internal/drain'"
-    ask = f"Request({url}, method='POST')"
+    ask = f"Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST')"
     code = f"time.sleep({ENDPOINT_LEAVE_SECONDS}); urlopen({ask}, timeout={engine.drain_seconds})"
-    return ["python3", "-c", f"import {imports}; from urllib.request import Request, urlopen; {code}"]
+    return ["python3", "-c", f"import time; from urllib.request import Request, urlopen; {code}"]
+
+
+def _wait_command(engine: Engine) -> list[str]:
+    """Waits until the leader, which goes when a worker does, has drained: its scheduler ends after its engine."""
+    code = f"""\
+import os, time
+from urllib.request import urlopen
+
+end = time.monotonic() + {ENDPOINT_LEAVE_SECONDS + engine.drain_seconds}
+try:
+    while time.monotonic() < end:
+        urlopen('http://' + os.environ['{LEADER_VARIABLE}'] + ':{ADMIN_PORT}/healthz', timeout=5)
+        time.sleep(1)
+except OSError:
+    pass
+"""
+    return ["python3", "-c", code]
 
 
 def _variable(variable: EnvironmentVariable) -> Json:
