@@ -1,16 +1,17 @@
 """What it is all for, on a real node: tenants that flood get what their weights are worth, and small runs end early."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 
-from justitia_api.status import QueuedRequest, QueueStatus
-from justitia_api.wire import ADMIN_PORT
 from justitia_e2e.example import (
     APPLICATION,
     CHANGE_SECONDS,
@@ -20,7 +21,7 @@ from justitia_e2e.example import (
     User,
     client_of,
     complete,
-    pods,
+    justitia,
     programmed,
 )
 from support.kubectl import eventually
@@ -74,20 +75,28 @@ def test_two_tenants_that_flood_are_served_by_their_weights(address: str, record
     assert served[0] / served[1] == pytest.approx(due, rel=0.2)
 
 
-def test_requests_that_wait_say_behind_whom(user: User, address: str) -> None:
-    (pod,) = pods(user)
-    ask = f"from urllib.request import urlopen; print(urlopen('http://127.0.0.1:{ADMIN_PORT}/internal/queue').read().decode())"
-    inside = ("-n", NAMESPACE, "exec", pod["metadata"]["name"], "-c", "scheduler", "--", "python", "-c", ask)
+def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, address: str, tmp_path: Path) -> None:
     heavy, light = (client_of(application, address) for application in WEIGHTS)
 
-    def both_wait() -> list[QueuedRequest]:
-        waiting = QueueStatus.model_validate_json(user(*inside)).requests
-        return list(waiting) if len({request.tenant for request in waiting}) == len(WEIGHTS) else []
+    def look(*arguments: str) -> Any:
+        done = justitia(user, tmp_path, *arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        (content,) = json.loads(done.stdout).values()
+        return content
+
+    def last_of_light() -> tuple[str, list[dict[str, Any]]]:
+        queue = look("explain")
+        assert len({row["tenant"] for row in queue}) == len(WEIGHTS)
+        (one,) = look("explain", queue[-1]["request"])
+        assert one["request"] == queue[-1]["request"]
+        return justitia(user, tmp_path, "explain", one["request"]).stdout, queue
 
     with heavy, light, flood(heavy), flood(light):
-        waiting = eventually(both_wait, CHANGE_SECONDS)
-    assert [request.position for request in waiting] == list(range(1, len(waiting) + 1))
-    assert all(request.reason for request in waiting)
+        told, queue = eventually(last_of_light, CHANGE_SECONDS)
+        status = look("top")
+    assert [row["position"] for row in queue] == list(range(1, len(queue) + 1))
+    assert "before it:" in told
+    assert {tenant["weight"] for tenant in status["tenants"]} == set(WEIGHTS.values())
 
 
 def run_of(threads: ThreadPoolExecutor, client: openai.OpenAI, name: str, requests: int) -> list[Future[float]]:

@@ -112,6 +112,9 @@ class QueuedRequest(Document):
     tenant: str
     application: str
     run: str
+    run_name: str | None = Field(
+        default=None, description="As its client gave it; None: it gave none, or no ticket came"
+    )
     sequences: int = Field(description="Of the request that wait")
     preemptions: int = Field(description="Times it has lost its KV space")
     waiting_seconds: float = Field(description="Since its arrival")

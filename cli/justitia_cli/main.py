@@ -17,6 +17,8 @@ from justitia_cli.console import OneLineErrors
 COMMANDS = {
     "local": ("local_command:app", "Run a pool on this machine: its engine and its sidecar as processes."),
     "workload": ("workload_command:app", "Make workload files."),
+    "top": ("look_command:top_command", "Show how engines are shared between tenants, as they work."),
+    "explain": ("look_command:explain_command", "Say why requests wait, and behind whom."),
     "demo": (
         "demo.command:demo_command",
         "Show the main job on this machine: two tenants flood, a light one does not notice, runs finish early.",

@@ -1,7 +1,9 @@
 """`examples/cpu.yaml` as its user has it, who may edit namespaces and declare tenants, and is no administrator."""
 
 import json
+import os
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
+import yaml
 
 from justitia_api.wire import ADMIN_PORT
 from justitia_e2e.images import ROOT
@@ -44,6 +47,21 @@ class User(Kubectl):
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return super().run(f"--as={USER}", *arguments, stdin=stdin)
+
+
+def justitia(user: User, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The user's command line, for the example's pool."""
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.touch(0o600)
+    config = yaml.safe_load(Path(user.kubeconfig).read_text())
+    for each in config["users"]:
+        each["user"]["as"] = USER
+    kubeconfig.write_text(yaml.safe_dump(config))
+    path = f"{Path(user.program).parent}{os.pathsep}{os.environ['PATH']}"
+    where = (f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", f"--pool={POOL}")
+    command = [sys.executable, "-m", "justitia_cli", *arguments, *where]
+    environment = os.environ | {"PATH": path}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
 
 def take_rights(administrator: Kubectl) -> None:

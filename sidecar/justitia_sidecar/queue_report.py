@@ -73,6 +73,7 @@ def _row(admission: Admission, ticket: Ticket, reason: WaitingReason, now: Secon
         "tenant": ticket.tenant,
         "application": ticket.application,
         "run": ticket.run.id,
+        "run_name": ticket.run.name,
         "waiting_seconds": round(now - ticket.arrival, 3),
         "prompt_tokens": ticket.prompt_tokens,
         "reserved_tokens": admission.reservation(ticket),

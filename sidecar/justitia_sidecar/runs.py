@@ -32,6 +32,11 @@ class TrackedRun:
     open_requests: int = 0
     closing: bool = False
 
+    @property
+    def name(self) -> str | None:
+        """As its client gave it."""
+        return None if self.key is None else self.key[2]
+
 
 class RunTable:
     def __init__(self, policy: Policy, maximum: int = MAXIMUM_OPEN_RUNS) -> None:

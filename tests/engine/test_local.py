@@ -34,8 +34,12 @@ class RunningLocal:
         url = f"http://127.0.0.1:{self.ports['--port']}/applications/demo/chat/v1"
         return OpenAI(base_url=url, api_key=KEY, max_retries=0)
 
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['--admin-port']}"
+
     def status(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['--admin-port']}/internal/status") as answer:
+        with urllib.request.urlopen(f"{self.admin_url}/internal/status") as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -97,6 +101,18 @@ def test_a_tenant_is_charged_for_what_it_was_served(local: RunningLocal) -> None
             and service() > before
         ),
     )
+
+
+def test_who_looks_sees_its_tenants_and_its_queue(local: RunningLocal) -> None:
+    def look(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "justitia_cli", *arguments, "--url", local.admin_url]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert {"support", "batch"} <= set(look("top").stdout.split())
+    assert look("explain").stdout.split("\n")[0].endswith("0 waiting")
+    assert json.loads(look("explain", "--json").stdout) == {local.admin_url: []}
+    absent = look("explain", "agent-7")
+    assert (absent.returncode, absent.stderr.startswith("justitia: agent-7 does not wait")) == (1, True)
 
 
 def test_the_pools_conditions_are_told(local: RunningLocal) -> None:

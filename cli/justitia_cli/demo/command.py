@@ -11,11 +11,12 @@ import typer
 from rich.live import Live
 
 from justitia_api.config import PolicyName
+from justitia_api.status import PoolStatus
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
-from justitia_cli.demo.live import live_table
 from justitia_cli.demo.load import contended_runs, flooding_runs, light_runs_alone
 from justitia_cli.demo.measure import Phase, steady_rate
+from justitia_cli.live_table import live_table
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.launch import Ports
 from justitia_cli.local.manifest import Document, load_manifest
@@ -136,7 +137,7 @@ class Demo:
         self._pool.start_scheduler()
 
         def show(status: dict[str, Any] | None, done: str) -> None:
-            live.update(live_table(name, status, done))
+            live.update(live_table(f"{name}   {done}", PoolStatus.model_validate(status) if status else None))
 
         target = replace(self._target, policy=label)
         results = asyncio.run(Phase(self._pool, target, runs, show).measure())

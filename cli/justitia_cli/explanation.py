@@ -1,0 +1,55 @@
+"""Why a request waits, and behind whom, in words."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from justitia_api.status import QueuedRequest, WaitingReason
+
+WHY = {
+    WaitingReason.TENANT_LIMIT: "its tenant runs as many requests as its limit allows (limits.runningRequests of the "
+    "Tenant)",
+    WaitingReason.ENGINE_UNAVAILABLE: "the engine does not answer: see the condition EnginesAvailable of the pool",
+    WaitingReason.ENGINE_BUSY: "it is next, and goes as soon as the engine's batch has a place",
+    WaitingReason.NO_KV_SPACE: "it is next, and goes as soon as what it takes is free of the engine's memory for keys "
+    "and values",
+    WaitingReason.TENANT_GATED: "its tenant has had more than its share, and the others catch up first",
+    WaitingReason.BEHIND_OTHERS: "others come first in the policy's order",
+    WaitingReason.BEING_PREPARED: "the engine compiles the grammar that its output is to follow",
+    WaitingReason.NOT_TOLD: "it is on its way into the engine",
+}
+NAMED = 5
+"""Tenants of those before it."""
+
+
+def matching(queue: Sequence[QueuedRequest], name: str) -> list[QueuedRequest]:
+    """The requests of that name, or of a run of that name."""
+    return [each for each in queue if name in (each.request, each.run, each.run_name)]
+
+
+def explain(request: QueuedRequest, queue: Sequence[QueuedRequest]) -> Iterator[str]:
+    """Lines about one request of a queue, which is in order."""
+    yield f"request {request.request} of {_whose(request)}"
+    yield (
+        f"  has waited for {request.waiting_seconds:.1f} s, place {request.position} of {len(queue)}: "
+        + (WHY[request.reason])
+    )
+    before = Counter(each.tenant for each in queue if each.position < request.position)
+    if before:
+        named = [f"{count} of {tenant or 'nobody known'}" for tenant, count in before.most_common(NAMED)]
+        more = len(before) - len(named)
+        yield f"  before it: {', '.join(named)}" + (f", and of {more} other tenants" if more else "")
+    if request.order_key:
+        key = ", ".join(f"{name} {value:.6g}" for name, value in request.order_key.items())
+        yield f"  ordered by {key}; the smaller goes first"
+    if request.preemptions:
+        yield f"  has lost its place in the engine {request.preemptions} times for want of memory"
+    takes = f"{request.prompt_tokens} tokens of prompt"
+    if request.reserved_tokens:
+        takes += f"; would take {request.reserved_tokens} tokens of the engine's memory"
+    yield f"  {takes}"
+
+
+def _whose(request: QueuedRequest) -> str:
+    if not request.tenant:
+        return "nobody that the engine was told of in time"
+    return f"tenant {request.tenant}, application {request.application}, run {request.run_name or request.run}"

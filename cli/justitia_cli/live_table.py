@@ -1,0 +1,34 @@
+"""The table of a pool's tenants that is seen while it works."""
+
+from rich import box
+from rich.table import Table
+
+from justitia_api.status import PoolStatus
+
+
+def live_table(title: str, status: PoolStatus | None) -> Table:
+    """One row a tenant: weight, share against what it is entitled to, queue, time to first token."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("tenant")
+    for name in ("weight", "share", "entitled", "queued", "running", "TTFT p50", "p99"):
+        table.add_column(name, justify="right")
+    for tenant in status.tenants if status else ():
+        table.add_row(
+            tenant.name,
+            f"{tenant.weight:g}",
+            _percent(tenant.share),
+            _percent(tenant.entitled_share),
+            str(tenant.queued),
+            str(tenant.running),
+            _milliseconds(tenant.time_to_first_token.p50),
+            _milliseconds(tenant.time_to_first_token.p99),
+        )
+    return table
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:,.0f} ms"

@@ -1,0 +1,182 @@
+"""`justitia top` and `justitia explain`: what happens in the engines of a pool, and why requests wait."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, TypeVar
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus
+from justitia_cli.console import errors, fail, output
+from justitia_cli.explanation import explain, matching
+from justitia_cli.live_table import live_table
+from justitia_cli.schedulers import At, OnCluster, Schedulers, SchedulersError, ask
+
+D = TypeVar("D", PoolStatus, QueueStatus)
+
+LISTED = 30
+"""Requests of each queue in a table."""
+
+PoolOption = Annotated[str | None, typer.Option(help="The pool; all of the namespace unless given")]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="The pool's; the context's unless given")
+]
+KubeconfigOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
+ContextOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
+UrlOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of a cluster's: the admin address of a scheduler, which `justitia local up` tells"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print once, as JSON")]
+
+
+def top_command(  # noqa: PLR0917
+    pool: PoolOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    url: UrlOption = None,
+    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once; so it does where it is no terminal")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show how engines are shared between tenants, as they work.
+
+    Needs the right to list pods and to forward their ports. Exit code 1 where no scheduler answers.
+    """
+    with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
+        if json:
+            _print_json({name: _dumped(status) for name, status in _look(schedulers, "/internal/status", PoolStatus)})
+        elif once or not output.is_terminal:
+            output.print(_tables(schedulers))
+        else:
+            with Live(_tables(schedulers), console=output, auto_refresh=False) as live:
+                while True:
+                    time.sleep(every)
+                    live.update(_tables_or_why_not(schedulers), refresh=True)
+
+
+def explain_command(  # noqa: PLR0917
+    request: Annotated[
+        str | None, typer.Argument(help="A request, or a run as its client named it; the whole queue unless given")
+    ] = None,
+    pool: PoolOption = None,
+    namespace: NamespaceOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    url: UrlOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say why requests wait, and behind whom.
+
+    Needs the right to list pods and to forward their ports. Exit code 1 where no scheduler answers, or where what is
+    named does not wait.
+    """
+    with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
+        queues = dict(_look(schedulers, "/internal/queue", QueueStatus))
+    rows = {
+        name: queue.requests if request is None else matching(queue.requests, request) for name, queue in queues.items()
+    }
+    if request is not None and not any(rows.values()):
+        fail(f"{request} does not wait: it runs, is over, or never came; `justitia explain` lists what waits")
+    if json:
+        _print_json({name: [_dumped(each) for each in found] for name, found in rows.items()})
+    elif request is None:
+        for name, queue in queues.items():
+            output.print(_queue_table(name, queue))
+    else:
+        for name, found in rows.items():
+            for each in found:
+                for line in (f"{name}:", *explain(each, queues[name].requests)):
+                    output.print(line, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _asking(
+    pool: str | None, namespace: str | None, kubeconfig: str | None, context: str | None, url: str | None
+) -> Iterator[Schedulers]:
+    """Errors become one line; Ctrl-C is how a look ends."""
+    try:
+        if url is not None:
+            yield At(url)
+            return
+        with OnCluster(pool, namespace, kubeconfig, context) as schedulers:
+            yield schedulers
+    except SchedulersError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        return
+
+
+def _look(schedulers: Schedulers, path: str, kind: type[D]) -> list[tuple[str, D]]:
+    """What those say that answer. Raises SchedulersError where none does."""
+    said, problems = [], []
+    for name, address in schedulers.addresses().items():
+        try:
+            said.append((name, ask(address, path, kind)))
+        except SchedulersError as error:
+            problems.append(f"{name}: {error}")
+            schedulers.forget(name)
+    if not said:
+        none = "no pod runs a scheduler there: see `kubectl get spool`, or name another --namespace"
+        raise SchedulersError("; ".join(problems) or none)
+    for problem in problems:
+        errors.print(problem, highlight=False, soft_wrap=True)
+    return said
+
+
+def _tables(schedulers: Schedulers) -> RenderableType:
+    said = _look(schedulers, "/internal/status", PoolStatus)
+    return Group(*(live_table(_title(name, status), status) for name, status in said))
+
+
+def _tables_or_why_not(schedulers: Schedulers) -> RenderableType:
+    """Engines come and go while somebody looks."""
+    try:
+        return _tables(schedulers)
+    except SchedulersError as error:
+        return str(error)
+
+
+def _title(name: str, status: PoolStatus) -> str:
+    queued, running = (sum(getattr(each, what) for each in status.tenants) for what in ("queued", "running"))
+    state = "draining" if status.draining else "" if status.engine_ready else "engine away"
+    capacity, memory = status.kv_capacity_tokens, ""
+    if capacity:
+        memory = f"{status.kv_reserved_tokens / capacity:.0%} of {capacity:,} KV tokens"
+    parts = (f"{status.namespace}/{status.name}", name, status.policy.value, f"{queued} queued", f"{running} running")
+    return "   ".join(filter(None, (*parts, f"{status.open_runs} runs", memory, state)))
+
+
+def _queue_table(name: str, queue: QueueStatus) -> Table:
+    table = Table(title=f"{name}   {queue.waiting} waiting", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("", justify="right")
+    for column in ("request", "tenant", "application", "run"):
+        table.add_column(column)
+    table.add_column("waits", justify="right")
+    table.add_column("why")
+    for each in queue.requests[:LISTED]:
+        table.add_row(*_queue_row(each))
+    if len(queue.requests) > LISTED:
+        table.add_row("", f"and {queue.waiting - LISTED} more")
+    return table
+
+
+def _queue_row(request: QueuedRequest) -> Sequence[str]:
+    whose = (request.request, request.tenant, request.application, request.run_name or request.run)
+    return (str(request.position), *whose, f"{request.waiting_seconds:.1f} s", request.reason.value)
+
+
+def _dumped(document: PoolStatus | QueuedRequest) -> dict[str, object]:
+    return document.model_dump(mode="json", by_alias=True)
+
+
+def _print_json(content: Mapping[str, object]) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
