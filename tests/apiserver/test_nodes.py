@@ -1,6 +1,6 @@
 """Engines that span nodes, with the real controller of their groups of pods. The kubelet's part is this test's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -50,10 +50,8 @@ def test_without_groups_the_engines_stay_and_the_pool_says_what_to_install(stage
 
 
 @pytest.mark.usefixtures("installed")
-def test_groups_take_the_place_of_single_engines_and_the_other_way_round(
-    stage: Stage, start: Callable[[], OperatorProcess]
-) -> None:
-    start_of_last = stage.kubectl.get("deployment", "justitia-shared", stage.namespace)["metadata"]["uid"]
+def test_groups_take_the_place_of_single_engines_and_the_other_way_round(stage: Stage) -> None:
+    deployment = stage.child("deployment")["metadata"]["uid"]
     stage.act_as_kubelet()
     eventually(lambda: ready_engines(stage) == 1)
 
@@ -67,7 +65,7 @@ def test_groups_take_the_place_of_single_engines_and_the_other_way_round(
         given = {variable["name"]: variable.get("value") for variable in container["env"]}
         assert given["LWS_LEADER_ADDRESS"] == f"{LEADER}.justitia--shared.{stage.namespace}"
     assert exists(stage, "service", "justitia--shared")
-    assert stage.child("deployment")["metadata"]["uid"] == start_of_last
+    assert stage.child("deployment")["metadata"]["uid"] == deployment
 
     report_ready(stage, LEADER, WORKER)
     eventually(lambda: not exists(stage, "deployment", "justitia-shared"))
