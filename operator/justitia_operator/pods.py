@@ -67,9 +67,10 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
 def build_worker_pod(pool: ServingPool, installation: Installation) -> Json:
     """The spec of the pod of an engine on each node but the first."""
     name, engine, spec = children_name(pool.metadata.name), pool.spec.engine, pool.spec
+    delivery = {"initContainers": [build_delivery_container(installation.sidecar_image)]} if plugged(spec) else {}
     pod = {
         **_frame(name, engine),
-        "initContainers": [build_delivery_container(installation.sidecar_image)] if plugged(spec) else [],
+        **delivery,
         "containers": [build_worker_container(spec)],
         "volumes": _volumes(spec, installation),
     }

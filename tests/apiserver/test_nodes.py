@@ -7,7 +7,11 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from cluster.lws import running_lws
-from support.kubectl import OperatorProcess, eventually
+from justitia_api.pool import ServingPool
+from justitia_operator.builders import build_leader_worker_set
+from justitia_operator.compare import needs_apply
+from justitia_operator.snapshot import Installation
+from support.kubectl import Json, eventually
 from support.stage import Stage
 
 SPANNING = {"engine": {"nodes": 2}}
@@ -34,6 +38,15 @@ def report_ready(stage: Stage, *pods: str) -> None:
     for name in pods:
         eventually(lambda name=name: exists(stage, "pod", name))  # type: ignore[misc]
         stage.report(name, phase="Running", conditions=READY)
+
+
+def as_built(stage: Stage, stored: Json) -> Json:
+    """What the operator asks for, with the sidecar image of what is stored."""
+    leader = stored["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]
+    (image,) = {container["image"] for container in leader["initContainers"]}
+    seen = stage.kubectl.get("spool", "shared", stage.namespace)
+    pool = ServingPool.model_validate({key: value for key, value in seen.items() if key != "status"})
+    return build_leader_worker_set(pool, Installation(stage.system, image, pepper=""))
 
 
 def ready_engines(stage: Stage) -> int | None:
@@ -81,16 +94,14 @@ def test_groups_take_the_place_of_single_engines_and_the_other_way_round(stage: 
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_changed_group_serves_before_the_last_one_goes(stage: Stage, operator: OperatorProcess) -> None:
+def test_a_changed_group_serves_before_the_last_one_goes(stage: Stage) -> None:
     stage.set(pool=SPANNING)
     report_ready(stage, LEADER, WORKER)
     eventually(lambda: ready_engines(stage) == 1)
     before = pod(stage, LEADER)["metadata"]["uid"]
 
-    generation = stage.kubectl.get("leaderworkerset", "justitia--shared", stage.namespace)["metadata"]["generation"]
-    operator.wait_for_resyncs(2)
-    found = stage.kubectl.get("leaderworkerset", "justitia--shared", stage.namespace)["metadata"]
-    assert found["generation"] == generation, "the operator writes what has not changed"
+    stored = stage.kubectl.get("leaderworkerset", "justitia--shared", stage.namespace)
+    assert not needs_apply(as_built(stage, stored), stored), "what the webhooks make of it is taken for drift"
 
     stage.set(pool={"engine": {"nodes": 2, "args": ["--max-model-len=512"]}})
     eventually(lambda: exists(stage, "pod", "justitia--shared-1"))

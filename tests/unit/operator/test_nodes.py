@@ -66,7 +66,8 @@ def test_a_group_has_the_scheduler_in_its_leader_and_vllm_in_all_its_pods() -> N
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 3)
     assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
     assert [c["name"] for c in leader["initContainers"] + leader["containers"]] == ["scheduler", "engine"]
-    assert [c["name"] for c in worker["initContainers"] + worker["containers"]] == ["worker"]
+    assert [c["name"] for c in worker["containers"]] == ["worker"]
+    assert "initContainers" not in worker
     at_leader = ["--nnodes=3", "--master-addr=$(LWS_LEADER_ADDRESS)"]
     assert {"--node-rank=0", *at_leader} <= set(leader["containers"][0]["args"])
     (container,) = worker["containers"]
