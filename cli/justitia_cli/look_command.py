@@ -151,8 +151,9 @@ def _title(name: str, status: PoolStatus) -> str:
     capacity, memory = status.kv_capacity_tokens, ""
     if capacity:
         memory = f"{status.kv_reserved_tokens / capacity:.0%} of {capacity:,} KV tokens"
-    parts = (f"{status.namespace}/{status.name}", name, status.policy.value, f"{queued} queued", f"{running} running")
-    return "   ".join(filter(None, (*parts, f"{status.open_runs} runs", memory, state)))
+    which = f"{status.namespace}/{status.name}   {name}   {status.policy.value}"
+    load = filter(None, (f"{queued} queued", f"{running} running", f"{status.open_runs} runs", memory, state))
+    return f"{which}\n{'   '.join(load)}"
 
 
 def _queue_table(name: str, queue: QueueStatus) -> Table:
