@@ -8,10 +8,10 @@ from justitia_api.status import PoolStatus
 
 def live_table(title: str, status: PoolStatus | None) -> Table:
     """One row a tenant: weight, share against what it is entitled to, queue, time to first token."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("tenant")
     for name in ("weight", "share", "entitled", "queued", "running", "TTFT p50", "p99"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for tenant in status.tenants if status else ():
         table.add_row(
             tenant.name,
@@ -20,8 +20,8 @@ def live_table(title: str, status: PoolStatus | None) -> Table:
             _percent(tenant.entitled_share),
             str(tenant.queued),
             str(tenant.running),
-            _milliseconds(tenant.time_to_first_token.p50),
-            _milliseconds(tenant.time_to_first_token.p99),
+            _duration(tenant.time_to_first_token.p50),
+            _duration(tenant.time_to_first_token.p99),
         )
     return table
 
@@ -30,5 +30,7 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
 
 
-def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:,.0f} ms"
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1e3:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"

@@ -157,7 +157,9 @@ def _title(name: str, status: PoolStatus) -> str:
 
 
 def _queue_table(name: str, queue: QueueStatus) -> Table:
-    table = Table(title=f"{name}   {queue.waiting} waiting", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=f"{name}   {queue.waiting} waiting", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("", justify="right")
     for column in ("request", "tenant", "application", "run"):
         table.add_column(column)
