@@ -5,14 +5,14 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import aiohttp
 import kopf
 import structlog
-from aiohttp import web
 
 from justitia_operator.control import Control
 from justitia_operator.controller import Controller
@@ -32,16 +32,21 @@ from justitia_operator.store import Store
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0
 """Between two times that pods are asked what is in force there."""
+START_RETRY_SECONDS = 2.0
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected, LeaseLost or ScopeChanged where it cannot go on."""
-    async with connect() as kube, aiohttp.ClientSession() as session:
-        pepper = await ensure_pepper(kube, settings.namespace)
+    metrics, watching = Metrics(), Watching()
+    async with _health(settings, metrics, watching), connect() as kube, aiohttp.ClientSession() as session:
+        watching.listen_to_signals()
+        pepper = await _once_available(lambda: ensure_pepper(kube, settings.namespace), watching.stop)
         scope = Scope(kube, settings.watch_namespaces)
-        await scope.find()
+        await _once_available(scope.find, watching.stop)
         store = Store(
             Installation(
                 settings.namespace,
@@ -55,7 +60,6 @@ async def run(settings: Settings) -> None:
         loop = asyncio.get_running_loop()
         queue: KeyedQueue[Ref] = KeyedQueue(loop.call_later)
         control = Control(session, pepper, _now)
-        metrics = Metrics()
         controller = Controller(
             kube,
             control,
@@ -69,7 +73,7 @@ async def run(settings: Settings) -> None:
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, loop.time)
         try:
-            await _watch_and_work(controller, lease, settings, metrics, scope)
+            await _watch_and_work(controller, lease, settings, metrics, scope, watching)
         finally:
             await lease.release()
             log.info("stopped")
@@ -79,42 +83,84 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _watch_and_work(
-    controller: Controller, lease: Lease, settings: Settings, metrics: Metrics, scope: Scope
+class Watching:
+    """Whether the informers of resources and of keys have seen everything, and whether they are to stop."""
+
+    def __init__(self) -> None:
+        self.stop, self.resources, self.keys = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def complete(self) -> bool:
+        return self.resources.is_set() and self.keys.is_set()
+
+    def listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop.set)
+
+    async def until_stopped(self) -> None:
+        """kopf takes the signals for one informer: they are for all."""
+        await self.resources.wait()
+        await self.keys.wait()
+        self.listen_to_signals()
+        log.info("watching")
+        await self.stop.wait()
+
+
+def _health(settings: Settings, metrics: Metrics, watching: Watching) -> AbstractAsyncContextManager[None]:
+    """Answers from the start: who waits for the API server lives."""
+    if settings.http_port is None:
+        return nullcontext()
+    return serving(build_health(watching.complete, metrics.registry), settings.http_port)
+
+
+async def _once_available(step: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T:
+    """Tries again as long as the API server does not answer: a container that ends is started anew ever later."""
+    while not stop.is_set():
+        try:
+            return await step()
+        except Unavailable as error:
+            log.warning("waiting for the API server", error=str(error), retry_seconds=START_RETRY_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), START_RETRY_SECONDS)
+    raise Unavailable("told to stop while the API server was away")
+
+
+async def _watch_and_work(  # noqa: PLR0917
+    controller: Controller, lease: Lease, settings: Settings, metrics: Metrics, scope: Scope, watching: Watching
 ) -> None:
     """Watches at once, so that a standby knows the cluster when it comes to lead, and works once it leads."""
-    stop, watching = asyncio.Event(), [asyncio.Event(), asyncio.Event()]
-    resources = build_informer(controller, SEEN_KINDS, stop, watching[0], scope.namespaces)
-    secrets_ = build_informer(controller, (Kind.SECRET,), stop, watching[1], [settings.namespace])
-    watchers = [asyncio.create_task(informer) for informer in (resources, secrets_)]
+    resources = build_informer(controller, SEEN_KINDS, watching.stop, watching.resources, scope.namespaces)
+    keys = build_informer(controller, (Kind.SECRET,), watching.stop, watching.keys, [settings.namespace])
+    watchers = [asyncio.create_task(informer) for informer in (resources, keys)]
     leading = _lead(controller, lease, settings, metrics)
-    others = [asyncio.create_task(task) for task in (leading, scope.keep(), _signals(stop, watching))]
-    if settings.http_port is not None:
-        health = build_health(lambda: all(each.is_set() for each in watching), metrics.registry)
-        others.append(asyncio.create_task(_answer(health, settings.http_port)))
+    others = [asyncio.create_task(task) for task in (leading, scope.keep(), watching.until_stopped())]
     try:
         done, _ = await asyncio.wait([*watchers, *others], return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        stop.set()
+        watching.stop.set()
         for task in others:
             task.cancel()
         await asyncio.gather(*watchers, *others, return_exceptions=True)
 
 
-async def _answer(app: web.Application, port: int) -> None:
-    async with serving(app, port):
-        await asyncio.Event().wait()
-
-
 async def _lead(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics) -> None:
+    """Works as long as the Lease is kept, from the first look on."""
     await lease.acquire()
     metrics.leading.set(1)
     log.info("leading")
+    await _all_until_one_ends([lease.keep(), _work(controller, settings)])
+
+
+async def _work(controller: Controller, settings: Settings) -> None:
     await controller.resync()
-    endless = [lease.keep(), _resync(controller, settings.resync_seconds), _ask_pods(controller)]
-    endless += [controller.work() for _ in range(settings.workers)]
+    workers = [controller.work() for _ in range(settings.workers)]
+    await _all_until_one_ends([_resync(controller, settings.resync_seconds), _ask_pods(controller), *workers])
+
+
+async def _all_until_one_ends(endless: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Raises what it ended with."""
     tasks = [asyncio.create_task(coroutine) for coroutine in endless]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -147,17 +193,6 @@ def build_informer(
         stop_flag=stop,
         ready_flag=ready,
     )
-
-
-async def _signals(stop: asyncio.Event, watching: list[asyncio.Event]) -> None:
-    """kopf takes the signals for one informer: they are for all."""
-    for informer in watching:
-        await informer.wait()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    log.info("watching")
-    await stop.wait()
 
 
 async def _resync(controller: Controller, seconds: float) -> None:

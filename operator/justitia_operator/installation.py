@@ -3,7 +3,7 @@
 import secrets
 from base64 import b64encode
 
-from justitia_operator.kube import Kube, Unavailable
+from justitia_operator.kube import Kube, Rejected
 from justitia_operator.objects import MANAGED_BY_LABEL, MANAGER, Kind, Ref
 from justitia_operator.resolve import secret_value
 
@@ -22,7 +22,7 @@ async def ensure_pepper(kube: Kube, namespace: str) -> str:
         found = await kube.create(secret) or await kube.get(Ref(Kind.SECRET, namespace, PEPPER_SECRET))
     pepper = secret_value(found, PEPPER_ENTRY) if found else None
     if pepper is None:
-        raise Unavailable(
+        raise Rejected(
             f"Secret {namespace}/{PEPPER_SECRET} has no entry {PEPPER_ENTRY}: delete it to have it made anew"
         )
     return pepper.decode()

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import structlog
 
-from justitia_operator.kube import Kube, Unavailable
+from justitia_operator.kube import Kube, Rejected, Unavailable
 from justitia_operator.objects import Kind
 
 LOOK_SECONDS = 10.0
@@ -32,7 +32,7 @@ class Scope:
         self.namespaces: tuple[str, ...] | None = None
 
     async def find(self) -> None:
-        """Sets the namespaces. Raises Unavailable where none of those that are wanted may be read."""
+        """Sets the namespaces. Raises Rejected where none of those that are wanted may be read, and Unavailable."""
         if not self._wanted:
             return
         self.namespaces = await self._readable()
@@ -41,7 +41,7 @@ class Scope:
                 log.warning("namespace not served: there is no right to read it", namespace=name)
         if not self.namespaces:
             names = ", ".join(self._wanted)
-            raise Unavailable(f"there is no right to read any of the namespaces {names}: is the chart's Role in them?")
+            raise Rejected(f"there is no right to read any of the namespaces {names}: is the chart's Role in them?")
 
     async def keep(self) -> NoReturn:
         """Looks for ever. Raises ScopeChanged."""

@@ -107,7 +107,7 @@ def test_a_short_outage_that_forgets_history_is_survived_and_what_changed_is_see
     assert own_stage.child("deployment")["metadata"]["generation"] == before
 
 
-def test_a_long_outage_ends_the_operator_which_says_why_and_the_next_start_catches_up(
+def test_a_long_outage_ends_the_operator_which_says_why_and_the_next_one_waits_for_its_end(
     plane: ControlPlane, own_kubectl: Kubectl, own_stage: Stage, begin: Callable[[str], OperatorProcess]
 ) -> None:
     operator = begin("operator")
@@ -118,9 +118,11 @@ def test_a_long_outage_ends_the_operator_which_says_why_and_the_next_start_catch
     last = json.loads(operator.log().splitlines()[-1])
     assert "was not renewed" in last["error"]
     forget_history(plane)
+    next_one = begin("operator")
+    eventually(lambda: next_one.entries("waiting for the API server"))
     come_back(plane, own_kubectl)
     own_stage.set(tenant={"weight": "7"})
-    begin("operator").wait_until_working()
+    next_one.wait_until_working()
     eventually(lambda: own_stage.config().tenants[0].weight == 7.0)
     assert own_stage.child("deployment")["metadata"]["generation"] == before
 
