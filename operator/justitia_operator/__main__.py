@@ -6,7 +6,7 @@ import sys
 import structlog
 from pydantic import ValidationError
 
-from justitia_operator.app import configure_logging, run
+from justitia_operator.app import Stopped, configure_logging, run
 from justitia_operator.kube import Rejected, Unavailable
 from justitia_operator.lease import LeaseLost
 from justitia_operator.scope import ScopeChanged
@@ -24,6 +24,8 @@ def main() -> int:
     configure_logging(settings.log_level)
     try:
         asyncio.run(run(settings))
+    except Stopped:
+        return 0
     except (Unavailable, Rejected, LeaseLost, ScopeChanged) as error:
         structlog.get_logger().error("ended", error=str(error))
         return 1

@@ -40,7 +40,9 @@ log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected, LeaseLost or ScopeChanged where it cannot go on."""
+    """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected, LeaseLost or ScopeChanged where it cannot go on, and
+    Stopped.
+    """
     metrics, watching = Metrics(), Watching()
     async with _health(settings, metrics, watching), connect() as kube, aiohttp.ClientSession() as session:
         watching.listen_to_signals()
@@ -83,6 +85,10 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+class Stopped(Exception):
+    """It was told to stop while it waited for the API server."""
+
+
 class Watching:
     """Whether the informers of resources and of keys have seen everything, and whether they are to stop."""
 
@@ -122,7 +128,7 @@ async def _once_available(step: Callable[[], Awaitable[T]], stop: asyncio.Event)
             log.warning("waiting for the API server", error=str(error), retry_seconds=START_RETRY_SECONDS)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), START_RETRY_SECONDS)
-    raise Unavailable("told to stop while the API server was away")
+    raise Stopped
 
 
 async def _watch_and_work(  # noqa: PLR0917
