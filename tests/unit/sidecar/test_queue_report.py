@@ -68,6 +68,7 @@ def test_what_the_engine_has_is_told_with_what_the_sidecar_knows_of_it() -> None
         "tenant": "gold",
         "application": "ns/app",
         "run": ticket.run.id,
+        "run_name": None,
         "sequences": 3,
         "preemptions": 2,
         "waiting_seconds": 3.0,
