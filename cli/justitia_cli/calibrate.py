@@ -4,21 +4,18 @@ Nothing is written before all is measured, fitted and checked, so an interrupted
 """
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated
 
-import msgspec
 import typer
-from rich import box
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from justitia_cli.calibrate_engine import KVSpace, LiveEngine
 from justitia_cli.calibrate_measure import Limits, Measurements, Plan, measure, plan_measurements
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
+from justitia_cli.printing import plain_table, print_json
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import Seconds, Tokens
 from justitia_scheduling.registry import build_policy
@@ -149,7 +146,7 @@ def _print_json(fit: StepFit, check: Check) -> None:
         ],
         "check": {"simulated": check.simulated, "measured": check.measured, "error": check.error},
     }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    print_json(document)
 
 
 def _coefficients(fit: StepFit) -> dict[str, Seconds]:
@@ -160,7 +157,7 @@ def _coefficients(fit: StepFit) -> dict[str, Seconds]:
 
 
 def _print(fit: StepFit, check: Check, space: KVSpace) -> None:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("point", no_wrap=True)
     for name in ("measured ms", "fitted ms", "error", "spread"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -31,7 +31,7 @@ def explain(request: QueuedRequest, queue: Sequence[QueuedRequest]) -> Iterator[
     yield f"request {request.request} of {_whose(request)}"
     yield (
         f"  has waited for {request.waiting_seconds:.1f} s, place {request.position} of {len(queue)}: "
-        + (WHY[request.reason])
+        f"{WHY[request.reason]}"
     )
     before = Counter(each.tenant for each in queue if each.position < request.position)
     if before:

@@ -1,14 +1,14 @@
 """The table of a pool's tenants that is seen while it works."""
 
-from rich import box
 from rich.table import Table
 
 from justitia_api.status import PoolStatus
+from justitia_cli.printing import plain_table
 
 
 def live_table(title: str, status: PoolStatus | None) -> Table:
     """One row a tenant: weight, share against what it is entitled to, queue, time to first token."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = plain_table(title)
     table.add_column("tenant")
     for name in ("weight", "share", "entitled", "queued", "running", "TTFT p50", "p99"):
         table.add_column(name, justify="right", no_wrap=True)

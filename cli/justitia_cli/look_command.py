@@ -1,14 +1,11 @@
 """`justitia top` and `justitia explain`: what happens in the engines of a pool, and why requests wait."""
 
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, TypeVar
 
-import msgspec
 import typer
-from rich import box
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -17,6 +14,7 @@ from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus
 from justitia_cli.console import errors, fail, output
 from justitia_cli.explanation import explain, matching
 from justitia_cli.live_table import live_table
+from justitia_cli.printing import plain_table, print_json
 from justitia_cli.schedulers import At, OnCluster, Schedulers, SchedulersError, ask
 
 D = TypeVar("D", PoolStatus, QueueStatus)
@@ -53,7 +51,7 @@ def top_command(  # noqa: PLR0917
     """
     with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
         if json:
-            _print_json({name: _dumped(status) for name, status in _look(schedulers, "/internal/status", PoolStatus)})
+            print_json({name: _dumped(status) for name, status in _look(schedulers, "/internal/status", PoolStatus)})
         elif once or not output.is_terminal:
             output.print(_tables(schedulers))
         else:
@@ -87,7 +85,7 @@ def explain_command(  # noqa: PLR0917
     if request is not None and not any(rows.values()):
         fail(f"{request} does not wait: it runs, is over, or never came; `justitia explain` lists what waits")
     if json:
-        _print_json({name: [_dumped(each) for each in found] for name, found in rows.items()})
+        print_json({name: [_dumped(each) for each in found] for name, found in rows.items()})
     elif request is None:
         for name, queue in queues.items():
             output.print(_queue_table(name, queue))
@@ -157,9 +155,7 @@ def _title(name: str, status: PoolStatus) -> str:
 
 
 def _queue_table(name: str, queue: QueueStatus) -> Table:
-    table = Table(
-        title=f"{name}   {queue.waiting} waiting", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    table = plain_table(f"{name}   {queue.waiting} waiting")
     table.add_column("", justify="right")
     for column in ("request", "tenant", "application", "run"):
         table.add_column(column)
@@ -179,7 +175,3 @@ def _queue_row(request: QueuedRequest) -> Sequence[str]:
 
 def _dumped(document: PoolStatus | QueuedRequest) -> dict[str, object]:
     return document.model_dump(mode="json", by_alias=True)
-
-
-def _print_json(content: Mapping[str, object]) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")

@@ -7,18 +7,19 @@ may forward its ports may ask, and no network policy stands in the way.
 import json
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from pydantic import ValidationError
 
 from justitia_api.config import Document
 from justitia_api.wire import ADMIN_PORT
+from justitia_operator.objects import POOL_LABEL
+from justitia_operator.programming import scheduler_pod
 
-POOL_LABEL, SCHEDULER = "justitia.dev/pool", "scheduler"
 ANSWER_SECONDS = 10.0
 
 D = TypeVar("D", bound=Document)
@@ -73,14 +74,14 @@ class OnCluster:
     def addresses(self) -> Mapping[str, str]:
         """By pod."""
         found = json.loads(_output([*self._kubectl, "get", "pods", f"--selector={self._selector}", "--output=json"]))
-        running = {pod["metadata"]["name"] for pod in found["items"] if _runs_scheduler(pod)}
+        running = {pod["metadata"]["name"] for pod in found["items"] if scheduler_pod(pod)}
         for pod in [*self._forwarded]:
             if pod not in running:
                 self.forget(pod)
         for pod in sorted(running - self._forwarded.keys()):
             with ExitStack() as stack:
-                address = stack.enter_context(_forwarded([*self._kubectl, "port-forward", f"pod/{pod}"]))
-                self._forwarded[pod] = address, stack.pop_all()
+                address = stack.enter_context(forwarded(self._kubectl, f"pod/{pod}", ADMIN_PORT))
+                self._forwarded[pod] = f"http://{address}", stack.pop_all()
         return {pod: address for pod, (address, _) in sorted(self._forwarded.items())}
 
     def forget(self, name: str) -> None:
@@ -98,11 +99,6 @@ def ask(address: str, path: str, kind: type[D]) -> D:
         raise SchedulersError(f"{address}{path}: {why}") from error
 
 
-def _runs_scheduler(pod: Mapping[str, Any]) -> bool:
-    containers = pod["status"].get("initContainerStatuses") or ()
-    return any(each["name"] == SCHEDULER and each.get("started") for each in containers)
-
-
 def _output(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -114,9 +110,11 @@ def _output(command: list[str]) -> str:
 
 
 @contextmanager
-def _forwarded(command: list[str]) -> Iterator[str]:
+def forwarded(kubectl: Sequence[str], what: str, port: int) -> Iterator[str]:
+    """A local address that leads to the port of a pod, or of one of a Service's. Raises SchedulersError."""
+    command = [*kubectl, "port-forward", what, f":{port}"]
     process = subprocess.Popen(
-        [*command, f":{ADMIN_PORT}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     with process:
         assert process.stdout is not None
@@ -126,6 +124,6 @@ def _forwarded(command: list[str]) -> Iterator[str]:
             words = process.stdout.readline().split()
             if len(words) < len(("Forwarding", "from", "address")):
                 raise SchedulersError(process.stderr.read().strip() or "kubectl forwards no port")
-            yield f"http://{words[2]}"
+            yield words[2]
         finally:
             process.terminate()

@@ -1,13 +1,11 @@
 """Results on a terminal: one table of policies, one of tenants, or JSON."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-from rich import box
 from rich.table import Table
 
+from justitia_cli import printing
 from justitia_cli.console import output
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.summary import summarise
@@ -20,7 +18,7 @@ TENANT_COLUMNS = ("weight", "share", "due", "runs", "JCT", "TTFT p50", "p99")
 def print_json(results: Sequence[PolicyResults]) -> None:
     """The content of `summary.json` on standard output."""
     summary = {r.policy: summarise(r) for r in results}
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n")
+    printing.print_json(summary)
 
 
 def print_summary(results: Sequence[PolicyResults]) -> None:
@@ -41,7 +39,7 @@ def print_summary(results: Sequence[PolicyResults]) -> None:
 
 
 def _table(title: str, texts: Sequence[str], figures: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = printing.plain_table(title)
     for name in texts:
         table.add_column(name, no_wrap=True)
     for name in figures:

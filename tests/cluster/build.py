@@ -78,14 +78,9 @@ def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Pat
     return _ensure_built("cluster", MODULES_TO_BUILD, progress)
 
 
-def ensure_kwok(progress: Progress) -> Path:
-    """The program. Raises BuildError."""
-    return _ensure_built("kwok", (KWOK,), progress) / "kwok"
-
-
-def ensure_lws(progress: Progress) -> Path:
-    """The program. Raises BuildError."""
-    return _ensure_built("lws", (LWS,), progress) / "lws"
+def ensure_program(module: Module, progress: Progress) -> Path:
+    """The program of a module that is not part of every cluster. Raises BuildError."""
+    return _ensure_built(module.folder, (module,), progress) / module.names[0]
 
 
 def ensure_definitions(module: str, inside: str, progress: Progress) -> Path:
@@ -243,7 +238,7 @@ def main() -> int:
 
     try:
         folder = ensure_programs(progress)
-        ensure_lws(progress)
+        ensure_program(LWS, progress)
     except BuildError as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1

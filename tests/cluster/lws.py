@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from cluster.build import ensure_definitions, ensure_lws
+from cluster.build import LWS, ensure_definitions, ensure_program
 from cluster.components import free_ports
 from cluster.control_plane import ControlPlane
 
@@ -20,7 +20,7 @@ OF_ITS_PODS = {"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", 
 def running_lws(plane: ControlPlane, progress: Callable[[str], None] = lambda line: None) -> Iterator[None]:
     """Installed for a while. It goes with all its objects."""
     definitions = ensure_definitions(MODULE, "config/crd/bases", progress)
-    program = ensure_lws(progress)
+    program = ensure_program(LWS, progress)
     webhooks, health = free_ports(2)
     certificate, key, authority = plane.issue_server("lws")
     for file, name in ((certificate, "tls.crt"), (key, "tls.key")):

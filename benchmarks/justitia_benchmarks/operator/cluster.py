@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cluster.build import ensure_kwok
+from cluster.build import KWOK, ensure_program
 from cluster.components import free_ports, scheduler_arguments
 from cluster.control_plane import ControlPlane
 
@@ -19,7 +19,7 @@ CAPACITY = {"cpu": "1000", "memory": "8Ti", "pods": "100", "nvidia.com/gpu": "64
 @contextmanager
 def simulated_cluster(progress: Callable[[str], None]) -> Iterator[ControlPlane]:
     """With the project's definitions and nodes that take pods."""
-    kwok = ensure_kwok(progress)
+    kwok = ensure_program(KWOK, progress)
     with ControlPlane(progress) as plane:
         (port,) = free_ports(1)
         plane.start("kube-scheduler", *scheduler_arguments(plane.folder, plane.kubeconfig, port))
