@@ -32,6 +32,8 @@ from justitia_operator.store import Store
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0
 """Between two times that pods are asked what is in force there."""
+KEEP_SECONDS = 3 * ASK_SECONDS
+"""A connection to a pod that nobody asks any more; sidecars keep theirs for longer."""
 START_RETRY_SECONDS = 2.0
 
 T = TypeVar("T")
@@ -44,7 +46,7 @@ async def run(settings: Settings) -> None:
     Stopped.
     """
     metrics, watching = Metrics(), Watching()
-    async with _health(settings, metrics, watching), connect() as kube, aiohttp.ClientSession() as session:
+    async with _health(settings, metrics, watching), connect() as kube, _session_with_pods() as session:
         watching.listen_to_signals()
         pepper = await _once_available(lambda: ensure_pepper(kube, settings.namespace), watching.stop)
         scope = Scope(kube, settings.watch_namespaces)
@@ -79,6 +81,10 @@ async def run(settings: Settings) -> None:
         finally:
             await lease.release()
             log.info("stopped")
+
+
+def _session_with_pods() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(keepalive_timeout=KEEP_SECONDS))
 
 
 def _now() -> datetime:

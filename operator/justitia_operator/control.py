@@ -6,6 +6,7 @@ TLS to the one certificate that is the pool's, and the token that goes with it, 
 import asyncio
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
@@ -21,6 +22,16 @@ from justitia_operator.snapshot import Report
 
 ANSWER_SECONDS = 5.0
 MOST_AT_ONCE = 32
+MOST_KEPT = 100
+"""Connections between two times that pods are asked. One takes a quarter of a MiB, a new one 3 ms of processor time."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    method: str
+    path: str
+    body: bytes | None = None
+    keep: bool = False
 
 
 class Control:
@@ -37,20 +48,20 @@ class Control:
 
     async def tell(self, push: Push) -> Report:
         """Have the documents put in force."""
-        return await self._ask("PUT", DOCUMENTS_PATH, push, push.documents)
+        return await self._ask(push, _Request("PUT", DOCUMENTS_PATH, push.documents))
 
-    async def ask(self, push: Push) -> Report:
-        """What is in force. The documents stay here."""
-        return await self._ask("GET", STATUS_PATH, push, None)
+    async def ask(self, push: Push, *, keep: bool) -> Report:
+        """What is in force. The documents stay here. `keep`: the connection, for the next time."""
+        return await self._ask(push, _Request("GET", STATUS_PATH, keep=keep))
 
-    async def _ask(self, method: str, path: str, push: Push, body: bytes | None) -> Report:
+    async def _ask(self, push: Push, request: _Request) -> Report:
         period = period_at(push.server_uid, self._clock())
         problem = ""
         async with self._seats:
             for each in (period, period - 1):
                 credentials = make_credentials(self._pepper, push.server_uid, each)
                 try:
-                    status, text = await self._exchange(method, path, push, credentials, body)
+                    status, text = await self._exchange(push, credentials, request)
                 except aiohttp.ClientConnectorCertificateError:
                     problem = "its certificate is not the pool's"
                     continue
@@ -64,15 +75,16 @@ class Control:
                     break
         return Report(push.instance, push.generation, None, problem)
 
-    async def _exchange(
-        self, method: str, path: str, push: Push, credentials: Credentials, body: bytes | None
-    ) -> tuple[int, bytes]:
+    async def _exchange(self, push: Push, credentials: Credentials, request: _Request) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {credentials.token}", "Content-Type": "application/json"}
+        if not request.keep:
+            headers["Connection"] = "close"
         host = f"[{push.address}]" if ":" in push.address else push.address
         async with self._session.request(
-            method,
-            f"https://{host}:{self._port}{path}",
-            data=body,
-            headers={"Authorization": f"Bearer {credentials.token}", "Content-Type": "application/json"},
+            request.method,
+            f"https://{host}:{self._port}{request.path}",
+            data=request.body,
+            headers=headers,
             ssl=_trusting(credentials.certificate),
             server_hostname=server_name(push.server_uid),
             timeout=aiohttp.ClientTimeout(ANSWER_SECONDS),

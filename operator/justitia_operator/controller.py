@@ -7,7 +7,7 @@ from datetime import datetime
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from justitia_operator.control import Control
+from justitia_operator.control import MOST_KEPT, Control
 from justitia_operator.engines import starting
 from justitia_operator.kube import Kube, Rejected, Unavailable
 from justitia_operator.metrics import Fault, Metrics
@@ -124,10 +124,11 @@ class Controller:
                 if report is not None and report.instance == pod.instance:
                     uid = obj["metadata"]["uid"]
                     asked.append(Push(pod.ref, pod.instance, pod.address, uid, report.told, b""))
-        await asyncio.gather(*(self._ask(push) for push in asked))
+        keep = len(asked) <= MOST_KEPT
+        await asyncio.gather(*(self._ask(push, keep) for push in asked))
 
-    async def _ask(self, push: Push) -> None:
-        report = await self._control.ask(push)
+    async def _ask(self, push: Push, keep: bool) -> None:
+        report = await self._control.ask(push, keep=keep)
         if report.generation is not None and report.generation < push.generation:
             self._store.forget_report(push.pod)
             self._enqueue(affected(self._store.snapshot(), push.pod))

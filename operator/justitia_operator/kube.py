@@ -81,11 +81,11 @@ class Kube:
         return None if status == HTTPStatus.CONFLICT else _checked(status, body)
 
     async def replace(self, obj: Json) -> Json | None:
-        """The object as stored, None if it has changed since it was read."""
+        """The object as stored, None if it has changed since it was read, or is gone."""
         ref = ref_of(obj)
         path = _path(ref.kind, ref.namespace, ref.name)
         status, body = await self._exchange("PUT", path, {"fieldManager": MANAGER}, obj)
-        return None if status == HTTPStatus.CONFLICT else _checked(status, body)
+        return None if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND} else _checked(status, body)
 
     async def apply(self, obj: Json) -> Json:
         """Makes the object's fields ours and as given; those that were ours and are not given any more are removed."""

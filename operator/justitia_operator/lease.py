@@ -34,7 +34,8 @@ class Lease:
         self._clock = clock
         self._version = ""
         self._changed_at = clock()
-        self._held = False
+        self._renewed: Json | None = None
+        """As the API server stored it, while the Lease is ours."""
 
     async def acquire(self) -> None:
         """Returns once the Lease is ours."""
@@ -51,12 +52,12 @@ class Lease:
             if await self._try():
                 renewed = self._clock()
             elif self._clock() - renewed > RENEW_SECONDS:
-                self._held = False
+                self._renewed = None
                 raise LeaseLost(f"{self._ref} was not renewed for {RENEW_SECONDS:.0f} s")
 
     async def release(self) -> None:
         """Lets the next one in at once, if the Lease is ours and the API server answers."""
-        if not self._held:
+        if self._renewed is None:
             return
         try:
             found = await self._kube.get(self._ref)
@@ -69,24 +70,32 @@ class Lease:
     async def _try(self) -> bool:
         try:
             async with asyncio.timeout(RENEW_SECONDS / 2):
-                self._held = await self._take()
+                self._renewed = await self._renew() or await self._take()
         except (Unavailable, TimeoutError):
             return False
-        return self._held
+        return self._renewed is not None
 
-    async def _take(self) -> bool:
+    async def _renew(self) -> Json | None:
+        """Without a look first: nobody else writes what is ours."""
+        return self._renewed and await self._hold(self._renewed)
+
+    async def _take(self) -> Json | None:
         found = await self._kube.get(self._ref)
         if found is None:
             metadata = {"name": self._ref.name, "namespace": self._ref.namespace}
             lease = {"apiVersion": Kind.LEASE.api_version, "kind": str(Kind.LEASE), "metadata": metadata}
-            return await self._kube.create(lease | {"spec": self._spec({})}) is not None
+            return await self._kube.create(lease | {"spec": self._spec({})})
         version = found["metadata"]["resourceVersion"]
         if version != self._version:
             self._version, self._changed_at = version, self._clock()
         holder = found["spec"].get("holderIdentity")
         if holder not in (None, self._identity) and self._clock() - self._changed_at < DURATION_SECONDS:
-            return False
-        return await self._kube.replace(found | {"spec": self._spec(found["spec"])}) is not None
+            return None
+        return await self._hold(found)
+
+    async def _hold(self, found: Json) -> Json | None:
+        """None if it has changed meanwhile."""
+        return await self._kube.replace(found | {"spec": self._spec(found["spec"])})
 
     def _spec(self, before: Json) -> Json:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

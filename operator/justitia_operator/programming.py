@@ -11,7 +11,7 @@ from justitia_api.pool import ServingPool
 from justitia_operator.names import pool_ref
 from justitia_operator.objects import Json, Kind, Push, Ref, ref_of
 from justitia_operator.pods import SCHEDULER_CONTAINER
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.snapshot import Report, Snapshot
 from justitia_operator.status import Verdict
 
 MOST_NAMED = 3
@@ -20,25 +20,32 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class SchedulerPod:
-    """A pod whose scheduler runs: in which container, and at which address."""
+    """A pod whose scheduler runs: in which container, and at which address. `leaving`: it is being deleted."""
 
     ref: Ref
     instance: str
     address: str
+    leaving: bool = False
+
+    def has_ended(self, report: Report | None) -> bool:
+        """Whether it leaves and does not answer any more: nothing is in force there, and nothing has to be."""
+        return self.leaving and report is not None and report.instance == self.instance and report.generation is None
 
 
 def scheduler_pods(world: Snapshot, pool: Ref) -> list[SchedulerPod]:
     """A pool's, those included that are being drained: they still serve what they began."""
     pods = (world.objects[ref] for ref in world.objects.referrers(pool, Kind.POD))
-    return [found for pod in pods if (found := _scheduler_pod(pod)) is not None]
+    return [found for pod in pods if (found := scheduler_pod(pod)) is not None]
 
 
-def _scheduler_pod(pod: Json) -> SchedulerPod | None:
+def scheduler_pod(pod: Json) -> SchedulerPod | None:
+    """None while its scheduler does not run, or the pod has none."""
     status = pod.get("status") or {}
     for container in status.get("initContainerStatuses") or ():
         running = container["name"] == SCHEDULER_CONTAINER and "running" in (container.get("state") or {})
         if running and container.get("started") and status.get("podIP"):
-            return SchedulerPod(ref_of(pod), container.get("containerID", ""), status["podIP"])
+            leaving = "deletionTimestamp" in pod["metadata"]
+            return SchedulerPod(ref_of(pod), container.get("containerID", ""), status["podIP"], leaving)
     return None
 
 
@@ -56,6 +63,7 @@ def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTabl
 
 def programmed_verdict(world: Snapshot, pods: Sequence[SchedulerPod], generation: int) -> Verdict:
     """The condition Programmed."""
+    pods = [pod for pod in pods if not pod.has_ended(world.reports.get(pod.ref))]
     if not pods:
         return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a scheduler yet")
     silent, behind = [], []
@@ -88,7 +96,7 @@ def pods_behind(world: Snapshot) -> int:
         for pod in scheduler_pods(world, ref_of(obj)):
             report = world.reports.get(pod.ref)
             current = report is not None and report.instance == pod.instance and (report.generation or 0) >= latest
-            behind += not current
+            behind += not (current or pod.has_ended(report))
     return behind
 
 

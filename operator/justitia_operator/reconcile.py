@@ -253,10 +253,14 @@ def _plan_children(
 ) -> tuple[Plan, Verdict | None]:
     """What is due of the pool's objects, and what the API server says of those that it refuses."""
     children = [child for kind, child in parts.items() if kind not in withheld]
-    kept = set() if _replaced(world, pool, withheld) else ENGINE_KINDS - parts.keys()
+    still_needed = ENGINE_KINDS - parts.keys()
     plan = Plan(
         applies=tuple(child for child in children if _is_due(world, child)),
-        deletes=tuple(ref for ref in _superfluous(world, obj, parts.keys()) if ref.kind not in kept),
+        deletes=tuple(
+            ref
+            for ref in _superfluous(world, obj, parts.keys())
+            if ref.kind not in still_needed or _replaced(world, pool, withheld)
+        ),
     )
     rejected = [found.message for child in children if (found := rejection(world, child))]
     if not rejected:

@@ -22,6 +22,8 @@ def installation_of(world: Snapshot, pool: ServingPool) -> Installation:
     images = [container["image"] for container in containers if container["name"] == SCHEDULER_CONTAINER]
     made_with = (engines["metadata"].get("annotations") or {}).get(POD_HASH_ANNOTATION)
     for image in images:
+        if image == installation.sidecar_image:
+            break
         with_it = replace(installation, sidecar_image=image)
         if content_hash(build_pod(pool, with_it)) == made_with:
             return with_it

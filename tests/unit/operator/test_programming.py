@@ -7,6 +7,7 @@ import pytest
 from justitia_api.conditions import Condition
 from justitia_api.config import PoolDocuments
 from justitia_operator.objects import Json, Kind, Push, Ref
+from justitia_operator.programming import pods_behind
 from justitia_operator.reconcile import reconcile
 from justitia_operator.snapshot import Report, Snapshot
 from support.resources import NOW, put, settled, small_world, tenant
@@ -105,6 +106,23 @@ def test_programmed_says_where_the_generation_is_not_in_force(
     assert found is not None
     assert found[:2] == (status, reason)
     assert says in found[2]
+
+
+def test_a_pod_that_goes_and_answers_no_more_is_not_waited_for() -> None:
+    """An operator that starts while a pod goes must not take that for news."""
+    going = pod("justitia-shared-2")
+    going["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
+    both, silent = serving(pod(), going), report(None, problem="refused")
+    for known, wanted in (
+        ({"justitia_shared_1": report(1), "justitia_shared_2": silent}, "Programmed"),
+        ({"justitia_shared_1": silent, "justitia_shared_2": report(1)}, "NotReachable"),
+        ({"justitia_shared_1": report(1), "justitia_shared_2": report(0)}, "Outdated"),
+        ({"justitia_shared_1": report(1)}, "Outdated"),
+    ):
+        found = condition(told(both, **known), "Programmed")
+        assert found is not None
+        assert found[1] == wanted
+    assert pods_behind(told(both, justitia_shared_1=report(7), justitia_shared_2=silent)) == 0
 
 
 def test_without_pods_nothing_is_programmed() -> None:
