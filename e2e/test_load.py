@@ -39,8 +39,8 @@ TOKENS = 128
 busy; with more, what is in the engine, by which a tenant may be ahead, is more than a little of what is served then.
 """
 FEW_TOKENS = 8
-LARGE, SMALL = 60, 3
-"""Requests of a run."""
+LARGE, SMALL = 150, 3
+"""Requests of a run; many times what the engine serves together, so that most wait when the first are answered."""
 
 
 OCCASIONAL = """\
@@ -160,8 +160,9 @@ def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, a
         told, queue = eventually(last_of_light, CHANGE_SECONDS)
         status = look("top")
     assert [row["position"] for row in queue] == list(range(1, len(queue) + 1))
+    assert all(row["reason"] for row in queue)
     assert "before it:" in told
-    assert {tenant["weight"] for tenant in status["tenants"]} == set(WEIGHTS.values())
+    assert set(WEIGHTS.values()) <= {tenant["weight"] for tenant in status["tenants"]}
 
 
 def run_of(threads: ThreadPoolExecutor, client: openai.OpenAI, name: str, requests: int) -> list[Future[float]]:

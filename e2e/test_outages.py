@@ -41,6 +41,8 @@ pytestmark = pytest.mark.node
 
 AWAY_SECONDS = 60.0
 STREAMS = 4
+DRAIN_SECONDS = 180.0
+"""A little more than a pod of the example may take to go."""
 
 
 def kill(pod: dict[str, Any], part: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -176,7 +178,7 @@ def test_a_drained_node_finishes_what_it_has_begun_and_serves_again_when_it_may(
         try:
             # It goes on where it was when it was told to wait no longer.
             eventually(
-                lambda: administrator("drain", node, pool, "--delete-emptydir-data", "--timeout=30s"), ENGINE_SECONDS
+                lambda: administrator("drain", node, pool, "--delete-emptydir-data", "--timeout=30s"), DRAIN_SECONDS
             )
         finally:
             administrator("uncordon", node)

@@ -1,16 +1,16 @@
 """A cluster that somebody gives to the tests, by kubeconfig and context: nothing else in the kubeconfig is touched."""
 
 import json
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import yaml
 
+from justitia_cli import schedulers
 from justitia_e2e.example import EXAMPLE, NAMESPACE, POOL
 from justitia_e2e.install import NAMESPACE as SYSTEM
 from justitia_e2e.machine import ClusterError
+from justitia_operator.builders import SERVICE_PORT
 from support.kubectl import Kubectl
 
 
@@ -54,14 +54,7 @@ def names(example: Path) -> set[tuple[str, str]]:
     return {(d["kind"], d["metadata"]["name"]) for d in documents if d and d["kind"] in ours}
 
 
-@contextmanager
-def forwarded(kubectl: Kubectl) -> Iterator[str]:
+def forwarded(kubectl: Kubectl) -> AbstractContextManager[str]:
     """A local address that leads to the pool's Service, or to one of its pods as long as that lives."""
-    command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", "-n", NAMESPACE, "port-forward"]
-    with subprocess.Popen([*command, f"service/justitia-{POOL}", ":80"], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            # Forwarding from 127.0.0.1:36111 -> 8000
-            yield process.stdout.readline().split()[2]
-        finally:
-            process.terminate()
+    command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", f"--namespace={NAMESPACE}"]
+    return schedulers.forwarded(command, f"service/justitia-{POOL}", SERVICE_PORT)
