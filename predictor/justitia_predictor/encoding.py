@@ -1,0 +1,70 @@
+"""Features as a vector: TF-IDF of the terms that matter, and the numbers, standardised.
+
+A term's weight is (1 + ln count) x idf, as in scikit-learn's TfidfTransformer with `sublinear_tf`, and the terms'
+part of the vector has length 1. Plain numpy, so that who predicts needs nothing else.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from justitia_predictor.features import BUCKETS, NUMBERS, Features
+
+Floats = NDArray[np.float32]
+Indices = NDArray[np.int32]
+
+LEAST_RUNS_WITH_TERM = 2
+MOST_TERMS = 2048
+"""Of those that more runs have, the ones that fewest have go first."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """`buckets` (t), ascending, and their `idf` (t); `mean` and `scale` (n) of the numbers. A vector has t + n."""
+
+    buckets: Indices
+    idf: Floats
+    mean: Floats
+    scale: Floats
+
+    @classmethod
+    def fitted(cls, features: list[Features]) -> Self:
+        """To at least one run."""
+        document_frequency = np.zeros(BUCKETS)
+        for each in features:
+            document_frequency[list(each.terms)] += 1
+        common = np.flatnonzero(document_frequency >= min(LEAST_RUNS_WITH_TERM, len(features)))
+        if len(common) > MOST_TERMS:
+            common = np.sort(common[np.argsort(-document_frequency[common], kind="stable")[:MOST_TERMS]])
+        idf = np.log((1 + len(features)) / (1 + document_frequency[common])) + 1
+        numbers = np.array([each.numbers for each in features])
+        scale = numbers.std(axis=0)
+        return cls(
+            common.astype(np.int32),
+            idf.astype(np.float32),
+            numbers.mean(axis=0).astype(np.float32),
+            np.where(scale > 0, scale, 1).astype(np.float32),
+        )
+
+    @property
+    def size(self) -> int:
+        """Parts of a vector."""
+        return len(self.buckets) + len(NUMBERS)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {int(bucket): place for place, bucket in enumerate(self.buckets)}
+
+    def vector(self, features: Features) -> Floats:
+        """Of `size` parts."""
+        found = np.zeros(self.size, np.float32)
+        known = [(self._places[bucket], count) for bucket, count in features.terms.items() if bucket in self._places]
+        if known:
+            places, counts = np.array(known).T
+            weights = (1 + np.log(counts)) * self.idf[places]
+            found[places] = weights / np.linalg.norm(weights)
+        found[len(self.buckets) :] = (np.array(features.numbers, np.float32) - self.mean) / self.scale
+        return found

@@ -1,0 +1,46 @@
+"""How good predictions are, on runs that were not trained with."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from justitia_predictor.artifact import Errors
+from justitia_predictor.models import RunningMean
+from justitia_scheduling.model import KVTokenTime
+
+
+def errors(predicted: Sequence[KVTokenTime] | NDArray[np.float64], cost: Sequence[KVTokenTime]) -> Errors:
+    """Of at least two runs. Where predictions or costs are all the same, the rank correlation is 0."""
+    guess, truth = np.asarray(predicted, float), np.asarray(cost, float)
+    ranked = len(set(guess)) > 1 and len(set(truth)) > 1
+    return Errors(
+        relative=float(np.mean(np.abs(guess - truth) / truth)),
+        rank=float(spearmanr(guess, truth).statistic) if ranked else 0.0,
+        log=float(np.mean(np.abs(np.log(guess / truth)))),
+    )
+
+
+def mean_of(parts: Sequence[tuple[int, Errors]]) -> Errors:
+    """Over parts with so many runs each. Orders are compared within a part: models of two parts do not mix."""
+    weights = [count for count, _ in parts]
+
+    def mean(name: str) -> float:
+        return float(np.average([getattr(each, name) for _, each in parts], weights=weights))
+
+    return Errors(mean("relative"), mean("rank"), mean("log"))
+
+
+def loss(own: Errors, mean: Errors) -> float:
+    """What a kind of model is chosen by: its errors of size and of order, each in units of the running mean's, which
+    has loss 2. An order without any relation to the true one has rank 0, and so has the mean's.
+    """
+    size = own.relative / mean.relative if mean.relative else 1.0
+    return size + 1 - own.rank
+
+
+def best(by_kind: dict[str, Errors]) -> str:
+    """The kind with the least loss; among equals the running mean, then the first."""
+    mean = by_kind[RunningMean.kind]
+    return min(by_kind, key=lambda kind: (loss(by_kind[kind], mean), kind != RunningMean.kind))

@@ -1,0 +1,77 @@
+"""A finished run as predictors learn from it, and batches of them as they travel."""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from justitia_predictor.features import FEATURES_VERSION, Features
+from justitia_scheduling.model import KVTokenTime, Seconds
+
+MOST_BATCH_BYTES = 64 * 2**20
+"""Of a batch, unpacked: more is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was known of a run at its first request, and what it cost: all of it, and each of its stages.
+
+    `finished` is the time of day, in seconds since 1970. `text` is that of the first request where it is kept.
+    """
+
+    features: Features
+    cost: KVTokenTime
+    stages: tuple[KVTokenTime, ...] = ()
+    finished: Seconds = 0.0
+    text: bytes | None = None
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    features: bytes
+    cost: KVTokenTime
+    stages: tuple[KVTokenTime, ...]
+    finished: Seconds
+    text: bytes | None
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    version: int
+    rows: list[_Row]
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Batch)
+
+
+class BatchError(Exception):
+    """A batch that cannot be read, or is of another version."""
+
+
+def to_batch(samples: Sequence[Sample]) -> bytes:
+    rows = [_Row(s.features.packed(), s.cost, s.stages, s.finished, s.text) for s in samples]
+    return zlib.compress(_encoder.encode(_Batch(FEATURES_VERSION, rows)))
+
+
+def from_batch(content: bytes) -> list[Sample]:
+    """Raises BatchError."""
+    try:
+        unpacking = zlib.decompressobj()
+        plain = unpacking.decompress(content, MOST_BATCH_BYTES)
+        if unpacking.unconsumed_tail:
+            raise BatchError(f"a batch has more than {MOST_BATCH_BYTES} bytes")
+        if not unpacking.eof:
+            raise BatchError("a batch is cut off")
+        batch = _decoder.decode(plain)
+        if batch.version != FEATURES_VERSION:
+            raise BatchError(f"a batch has features of version {batch.version}")
+        return [Sample(Features.unpacked(r.features), r.cost, r.stages, r.finished, r.text) for r in batch.rows]
+    except (zlib.error, msgspec.DecodeError, ValueError) as error:
+        raise BatchError(f"a batch is damaged: {error}") from error
+
+
+def data_hash(samples: Iterable[Sample]) -> str:
+    """Of what is learned from samples, whatever their order: hex SHA-256."""
+    each = sorted(hashlib.sha256(struct.pack("<d", s.cost) + s.features.packed()).digest() for s in samples)
+    return hashlib.sha256(b"".join(each)).hexdigest()

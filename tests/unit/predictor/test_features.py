@@ -1,0 +1,66 @@
+"""What is kept of a first request."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_predictor.features import BUCKETS, MOST_HEAD, MOST_TAIL, NUMBERS, Features, FirstRequest, cut
+
+NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+FEATURES = st.builds(
+    Features,
+    st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 2**16 - 1), max_size=50),
+    st.tuples(*[NUMBER] * len(NUMBERS)),
+)
+
+
+def request(text: bytes, most_output: int | None = 256) -> FirstRequest:
+    return FirstRequest(cut(text), len(text), 100, most_output, 2, 3)
+
+
+@given(FEATURES)
+def test_packed_features_come_back(features: Features) -> None:
+    assert Features.unpacked(features.packed()) == features
+
+
+@given(st.binary(max_size=200))
+def test_what_was_not_packed_is_refused_or_is_features(content: bytes) -> None:
+    try:
+        features = Features.unpacked(content)
+    except ValueError:
+        return
+    assert all(map(math.isfinite, features.numbers))
+
+
+def test_words_count_whatever_their_case_and_order() -> None:
+    one, other = Features.of(request(b"Check the Sum, check it")), Features.of(request(b"it: sum CHECK check the"))
+    assert one.terms == other.terms
+    assert sorted(one.terms.values()) == [1, 1, 1, 2]
+    assert one.terms != Features.of(request(b"check the product, check it")).terms
+
+
+def test_what_json_escapes_parts_words() -> None:
+    plain, escaped = Features.of(request(b'say it "now" and go')), Features.of(request(rb"say\nit \"now\"\tand go"))
+    assert plain.terms == escaped.terms
+
+
+def test_numbers_are_logarithms() -> None:
+    numbers = Features.of(request(b"four word text here")).numbers
+    assert numbers == pytest.approx([math.log(20), math.log(101), math.log(257), math.log(3), math.log(4)])
+    assert Features.of(request(b"four word text here", None)).numbers[2] == 0
+
+
+def test_beginning_and_end_of_a_long_text_count_and_nothing_between() -> None:
+    long = b"first " + b"a " * MOST_HEAD + b"middle " + b"a " * MOST_TAIL + b"last"
+    same = b"first " + b"a " * MOST_HEAD + b"centre " + b"a " * MOST_TAIL + b"last"
+    terms = Features.of(request(long)).terms
+    assert terms == Features.of(request(same)).terms
+    for word in (b"first", b"last"):
+        (bucket,) = Features.of(request(word)).terms
+        assert terms[bucket] == 1
+
+
+def test_the_text_does_not_show_in_what_is_kept() -> None:
+    assert b"confidential" not in Features.of(request(b"confidential")).packed()
