@@ -87,11 +87,26 @@ class RunConfig(Document):
     maximum_cost: int | None = Field(default=None, ge=1, description="KV token-time")
 
 
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class LearningConfig(Document):
+    """What is learned from an application's runs, and which models predict them, by their digests."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9.-]{0,252}$")] = Field(
+        description="The application's in the store: no other application ever has it"
+    )
+    keep_text: bool = Field(default=False, description="Keep the text of first requests, not only hashed terms of it")
+    version: Digest | None = Field(default=None, description="Whose predictions count; None: the running mean's")
+    candidate: Digest | None = Field(default=None, description="Compared with the version on the same runs")
+
+
 class ApplicationConfig(Document):
     namespace: str
     name: str
     tenant: str
     run: RunConfig = RunConfig()
+    learning: LearningConfig | None = Field(default=None, description="None: nothing is kept of its runs")
 
 
 class QueueConfig(Document):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -14,19 +15,24 @@ import uvloop
 from pydantic import ValidationError
 
 from justitia_api.config import KeyTable, PoolConfig
+from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.admin import build_admin
 from justitia_sidecar.control import ControlCredentials, build_control
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_channel import EngineChannel, listen
 from justitia_sidecar.hang import HangWatch
+from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.reload import WatchedDocument
+from justitia_sidecar.samples import Samples, SamplesError
 from justitia_sidecar.service import Sidecar
 from justitia_sidecar.serving import Server, server_config
 from justitia_sidecar.settings import Settings
 
 SHUTDOWN_SECONDS = 30
+CLOSE_SECONDS = 10
+"""To bring samples to the store."""
 CREDENTIALS_SECONDS = 10.0
 
 log = structlog.get_logger("justitia.sidecar")
@@ -66,7 +72,10 @@ async def serve(
     async with Engine.session() as session:
         channel = None if settings.engine_socket is None else EngineChannel()
         hang_watch = HangWatch(settings.hang_seconds, settings.hang_file)
-        sidecar = Sidecar(Engine(settings.engine_url, session), Metrics(), time.monotonic, channel, hang_watch)
+        metrics = Metrics()
+        learning = _learning(settings, metrics)
+        engine = Engine(settings.engine_url, session)
+        sidecar = Sidecar(engine, metrics, time.monotonic, channel, hang_watch, learning=learning)
         config = WatchedDocument(settings.config_file, PoolConfig)
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.poll_documents(config, keys)
@@ -84,6 +93,7 @@ async def serve(
                 group.create_task(sidecar.watch_engine()),
                 group.create_task(sidecar.watch_documents(config, keys)),
                 group.create_task(sidecar.tick_forever()),
+                group.create_task(learning.work_forever()),
             ]
             if credentials is not None:
                 background.append(group.create_task(_keep_fresh(credentials)))
@@ -101,6 +111,23 @@ async def serve(
             await asyncio.wait(serving)
             for task in background:
                 task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await learning.close()
+
+
+def _learning(settings: Settings, metrics: Metrics) -> Learning:
+    """Requests are served whether or not anything can be learned from them."""
+    samples, store = None, None
+    try:
+        if settings.samples_file is not None:
+            samples = Samples(settings.samples_file)
+        if settings.store_url is not None:
+            store = Store(settings.store_url)
+    except (SamplesError, StoreError) as error:
+        metrics.learning_failures.labels("open").inc()
+        log.error("nothing is learned", reason=str(error))
+    return Learning(samples, store, metrics, time.monotonic, time.time, pod=os.uname().nodename)
 
 
 async def _keep_fresh(credentials: ControlCredentials) -> None:

@@ -17,6 +17,7 @@ from enum import Enum
 import msgspec
 
 from justitia_api.wire import Refusal
+from justitia_predictor.features import cut
 from justitia_scheduling.model import ApplicationId, Tokens
 from justitia_sidecar.refusals import RefusalError
 
@@ -71,7 +72,8 @@ _completion = msgspec.json.Decoder(_Completion)
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
     """`prompt_tokens`, of all prompts, and `longest_prompt` are None where only the engine can count; then
-    `prompt_bytes` is the size of the texts.
+    `prompt_bytes` is the size of the texts, and `text` what counts of them for predictors. `messages` are those of a
+    conversation, else the prompts.
 
     Each prompt is answered by so many `choices`. `max_tokens`, of each, is None where the engine's own bound applies.
     `fixed_output` tells that nothing else ends the output.
@@ -86,6 +88,8 @@ class ParsedBody:
     prompt_tokens: Tokens | None
     longest_prompt: Tokens | None
     prompt_bytes: int
+    text: bytes
+    messages: int
     max_tokens: Tokens | None
     fixed_output: bool
     run: str | None
@@ -102,6 +106,8 @@ class _Prompts:
     count: int
     tokens: list[Tokens] | None
     size: int
+    text: bytes = b""
+    messages: int = 0
 
 
 def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
@@ -111,8 +117,10 @@ def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
         match endpoint:
             case Endpoint.CHAT:
                 fields = chat = _chat.decode(body)
-                prompts = _Prompts(1, None, len(bytes(chat.messages)) + len(bytes(chat.tools)))
-                if _is_batch(bytes(chat.messages)):
+                messages = bytes(chat.messages)
+                size = len(messages) + len(bytes(chat.tools))
+                prompts = _Prompts(1, None, size, cut(messages), messages.count(b'"role"'))
+                if _is_batch(messages):
                     raise RefusalError(
                         Refusal.UNSUPPORTED,
                         "One request is one conversation here: send a request of the same run for each of 'messages'.",
@@ -142,6 +150,8 @@ def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
         prompt_tokens=None if prompts.tokens is None else sum(prompts.tokens),
         longest_prompt=None if prompts.tokens is None else max(prompts.tokens),
         prompt_bytes=prompts.size,
+        text=prompts.text,
+        messages=prompts.messages or prompts.count,
         max_tokens=max_tokens,
         fixed_output=bool(fields.ignore_eos) and not fields.stop,
         run=run if isinstance(run, str) else None,
@@ -208,7 +218,8 @@ def _measure(completion: _Completion) -> _Prompts:
         )
     if ids:
         return _Prompts(len(ids), [len(each) for each in ids], 0)
-    return _Prompts(len(texts), None, sum(len(text.encode(errors="replace")) for text in texts))
+    encoded = [text.encode(errors="replace") for text in texts]
+    return _Prompts(len(texts), None, sum(map(len, encoded)), cut(b" ".join(encoded)))
 
 
 class TokensPerByte:

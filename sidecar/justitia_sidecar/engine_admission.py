@@ -142,7 +142,9 @@ class EngineAdmission(Admission):
 
     def _count_cost(self, ticket: Ticket, cost: KVTokenTime) -> None:
         run = self.policy.runs.get(ticket.run.id)
-        if run is not None:
+        if run is None:
+            ticket.run.cost += cost
+        else:
             run.kv_token_time += cost
 
 

@@ -4,6 +4,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _DECISION_SECONDS = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2)
+_PREDICTION_SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1)
+_ERRORS = (0.1, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 5)
 _APPLICATION = ("tenant", "application")
 
 
@@ -55,6 +57,28 @@ class Metrics:
         self.generation = Gauge("justitia_config_generation", "Generation of the configuration in force", registry=r)
         self.reload_failures = Counter(
             "justitia_config_reload_failures", "Documents that were not put in force", ("document",), registry=r
+        )
+        self.prediction = Histogram(
+            "justitia_prediction_seconds",
+            "To make a run's features and predict its cost",
+            buckets=_PREDICTION_SECONDS,
+            registry=r,
+        )
+        self.prediction_error = Histogram(
+            "justitia_prediction_error",
+            "|ln(predicted / cost)| of finished runs: 0.7 is off by a factor of two",
+            (*_APPLICATION, "model"),
+            buckets=_ERRORS,
+            registry=r,
+        )
+        self.unnoticed_runs = Counter(
+            "justitia_unnoticed_runs", "Runs that nothing is learned from for want of time", registry=r
+        )
+        self.learning_failures = Counter(
+            "justitia_learning_failures",
+            "Predictions, and reads and writes of samples and models",
+            ("attempt",),
+            registry=r,
         )
         self.step_seconds = Gauge(
             "justitia_step_time_coefficient", "Fitted step time in seconds per unit", ("per",), registry=r

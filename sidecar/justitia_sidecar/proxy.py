@@ -9,12 +9,14 @@ import time
 import uuid
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import RequestId, TenantId
+from justitia_predictor.features import FirstRequest
+from justitia_scheduling.model import ApplicationId, RequestId, TenantId, Tokens
 from justitia_sidecar import recognition
 from justitia_sidecar.admission import Admission, Ticket
 from justitia_sidecar.asgi import ClientGoneError, Receive, Scope, Send, send_answer, until_disconnect
-from justitia_sidecar.body import Endpoint, parse_body
+from justitia_sidecar.body import Endpoint, ParsedBody, parse_body
 from justitia_sidecar.forwarding import Accepted, Forwarding
+from justitia_sidecar.learning import Noticed
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.waiting import Waiting
@@ -114,8 +116,9 @@ class Proxy:
         sidecar = self._sidecar
         in_force = sidecar.configured()
         admission = in_force.admission
+        noticed = await self._notice(accepted, admission)
         admitted = asyncio.get_running_loop().create_future()
-        ticket = self._ticket(accepted, admission, admitted)
+        ticket = self._ticket(accepted, admission, admitted, noticed)
         waiting = Waiting(ticket, admission, in_force.config.queue.timeout_seconds, sidecar.waiters)
         ticket.on_begun = lambda: self._begun(ticket, waiting)
         forwarding = Forwarding(sidecar, admission, accepted, ticket, waiting=waiting, send=send)
@@ -132,25 +135,57 @@ class Proxy:
             forwarding.close()
             sidecar.wake_when_begun()
 
+    async def _notice(self, accepted: Accepted, admission: Admission) -> Noticed | None:
+        """What is predicted of a run by its first request. Raises refusals: others may have come meanwhile."""
+        learning, parsed = accepted.application.learning, accepted.parsed
+        application = recognition.application_id(accepted.application)
+        if learning is None or admission.runs.is_open(accepted.tenant, application, accepted.run, accepted.arrival):
+            return None
+        first = FirstRequest(
+            parsed.text,
+            parsed.prompt_bytes,
+            self._prompt_tokens(application, parsed),
+            parsed.max_tokens,
+            parsed.messages,
+            parsed.sequences,
+        )
+        noticed = await self._sidecar.learning.notice(learning, first)
+        admission.check_room(accepted.tenant, parsed.sequences)
+        return noticed
+
     def _begun(self, ticket: Ticket, waiting: Waiting) -> None:
         delay = self._sidecar.clock() - ticket.arrival
         self._sidecar.metrics.queue_delay.labels(ticket.tenant, ticket.application).observe(delay)
         waiting.over()
 
-    def _ticket(self, accepted: Accepted, admission: Admission, admitted: "asyncio.Future[None]") -> Ticket:
+    def _prompt_tokens(self, application: ApplicationId, parsed: ParsedBody) -> Tokens:
+        """An estimate where only the engine can count."""
+        if parsed.prompt_tokens is not None:
+            return parsed.prompt_tokens
+        return self._sidecar.tokens_per_byte.estimate(application, parsed.prompt_bytes)
+
+    def _ticket(
+        self,
+        accepted: Accepted,
+        admission: Admission,
+        admitted: "asyncio.Future[None]",
+        noticed: Noticed | None,
+    ) -> Ticket:
         parsed = accepted.parsed
         application = recognition.application_id(accepted.application)
-        tokens = parsed.prompt_tokens
-        if tokens is None:
-            tokens = self._sidecar.tokens_per_byte.estimate(application, parsed.prompt_bytes)
+        tokens = self._prompt_tokens(application, parsed)
         each = parsed.longest_prompt or -(-tokens // parsed.prompts)
         longest = admission.engine.longest or admission.engine.kv_tokens or each
         room = max(1, longest - each)
+        told = None if noticed is None else noticed.told
+        run = admission.runs.enter(accepted.tenant, accepted.application, accepted.run, accepted.arrival, told)
+        if noticed is not None:
+            self._sidecar.learning.opened(run, noticed)
         ticket = Ticket(
             id=RequestId(uuid.uuid4().hex),
             tenant=accepted.tenant,
             application=application,
-            run=admission.runs.enter(accepted.tenant, accepted.application, accepted.run, accepted.arrival),
+            run=run,
             prompt_tokens=min(tokens, parsed.prompts * longest),
             prompt_exact=parsed.prompt_tokens is not None,
             max_tokens=room if parsed.max_tokens is None else min(parsed.max_tokens, room),

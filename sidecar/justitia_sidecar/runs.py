@@ -8,29 +8,39 @@ This class decides and keeps the policy informed (`run_arrived`, `run_ended`); i
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from justitia_api.config import ApplicationConfig, RunConfig
+from justitia_api.config import ApplicationConfig
 from justitia_scheduling.model import ApplicationId, KVTokenTime, Run, RunId, Seconds, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_sidecar.recognition import application_id
 
 MAXIMUM_OPEN_RUNS = 100_000
+MOST_STAGES = 64
+"""Of a run, whose costs are told apart; what comes later belongs to the last one."""
 
 RunKey = tuple[TenantId, ApplicationId, str]
 
 
 @dataclass(slots=True, eq=False)
 class TrackedRun:
-    """`closing` runs take no further request and end with their last open one."""
+    """`closing` runs take no further request and end with their last open one.
+
+    A stage is over when none of the run's requests is open; `stages` is what the run had cost by then. `cost` and
+    `aborted` are those of a run that is over, and what the engine tells later is added.
+    """
 
     id: RunId
+    application: ApplicationConfig
     key: RunKey | None
-    limits: RunConfig
     opened: Seconds
     last_activity: Seconds
     open_requests: int = 0
     closing: bool = False
+    stages: list[KVTokenTime] = field(default_factory=list)
+    cost: KVTokenTime = 0.0
+    aborted: bool = False
 
     @property
     def name(self) -> str | None:
@@ -39,8 +49,11 @@ class TrackedRun:
 
 
 class RunTable:
+    """`on_ended` hears of each run that is over."""
+
     def __init__(self, policy: Policy, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
         self.policy = policy
+        self.on_ended: Callable[[TrackedRun], None] = lambda run: None
         self._maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._idle: OrderedDict[RunId, TrackedRun] = OrderedDict()
@@ -48,6 +61,11 @@ class RunTable:
 
     def __len__(self) -> int:
         return len(self.policy.runs)
+
+    def is_open(self, tenant: TenantId, application: ApplicationId, run: str | None, now: Seconds) -> bool:
+        """Whether a request that comes now belongs to a run that had one before."""
+        tracked = None if run is None else self._by_key.get((tenant, application, run))
+        return tracked is not None and not self._spent(tracked, now)
 
     def enter(
         self,
@@ -65,7 +83,7 @@ class RunTable:
             self._close(tracked, now)
             tracked = None
         if tracked is None:
-            tracked = self._open(Run(self._next(), tenant, name, predicted_cost), key, application.run, now)
+            tracked = self._open(Run(self._next(), tenant, name, predicted_cost), key, application, now)
         self._idle.pop(tracked.id, None)
         tracked.open_requests += 1
         tracked.last_activity = now
@@ -75,11 +93,13 @@ class RunTable:
         """One of the run's requests is over."""
         run.open_requests -= 1
         run.last_activity = now
+        if run.open_requests == 0 and len(run.stages) < MOST_STAGES:
+            run.stages.append(self.policy.runs[run.id].kv_token_time)
         if ends or run.key is None:
             self._close(run, now)
         elif run.open_requests == 0:
             if run.closing:
-                self.policy.run_ended(run.id, now)
+                self._ended(run, now)
             else:
                 self._idle[run.id] = run
 
@@ -93,11 +113,11 @@ class RunTable:
 
     def expire(self, now: Seconds) -> None:
         """End the runs that have been idle for their timeout."""
-        for run in [r for r in self._idle.values() if now - r.last_activity >= r.limits.idle_timeout_seconds]:
+        for run in [r for r in self._idle.values() if now - r.last_activity >= r.application.run.idle_timeout_seconds]:
             self._close(run, now)
 
     def _spent(self, run: TrackedRun, now: Seconds) -> bool:
-        limits = run.limits
+        limits = run.application.run
         too_old = now - run.opened >= limits.maximum_age_seconds
         too_idle = run.open_requests == 0 and now - run.last_activity >= limits.idle_timeout_seconds
         too_costly = limits.maximum_cost is not None and self.policy.runs[run.id].kv_token_time >= limits.maximum_cost
@@ -107,10 +127,10 @@ class RunTable:
         self._sequence += 1
         return RunId(f"run-{self._sequence}")
 
-    def _open(self, run: Run, key: RunKey | None, limits: RunConfig, now: Seconds) -> TrackedRun:
+    def _open(self, run: Run, key: RunKey | None, application: ApplicationConfig, now: Seconds) -> TrackedRun:
         if len(self) >= self._maximum and self._idle:
             self._close(next(iter(self._idle.values())), now)
-        opened = TrackedRun(run.id, key, limits, now, now)
+        opened = TrackedRun(run.id, application, key, now, now)
         self.policy.run_arrived(run, now)
         if key is not None:
             self._by_key[key] = opened
@@ -122,4 +142,10 @@ class RunTable:
         self._idle.pop(run.id, None)
         run.closing = True
         if run.open_requests == 0:
-            self.policy.run_ended(run.id, now)
+            self._ended(run, now)
+
+    def _ended(self, run: TrackedRun, now: Seconds) -> None:
+        opened = self.policy.runs[run.id]
+        run.cost, run.aborted = opened.kv_token_time, opened.aborted
+        self.policy.run_ended(run.id, now)
+        self.on_ended(run)

@@ -4,6 +4,7 @@ One event loop, one owner of all state. Documents are polled each second; an inv
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics
 from justitia_sidecar.hang import HangWatch
+from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
 from justitia_sidecar.policy_condition import PolicyCondition
@@ -93,8 +95,11 @@ class Sidecar:
         clock: Callable[[], Seconds],
         channel: EngineChannel | None = None,
         hang_watch: HangWatch | None = None,
+        *,
+        learning: Learning | None = None,
     ) -> None:
         self.engine = engine
+        self.learning = learning or Learning(None, None, metrics, clock, time.time)
         self.hang_watch = hang_watch or HangWatch()
         self.channel = channel
         self.metrics = metrics
@@ -145,6 +150,7 @@ class Sidecar:
         directory = Directory(config)
         if self.in_force is None:
             admission = self._admission(config)
+            admission.runs.on_ended = self.learning.ended
             admission.reconfigure(config, admission.policy, now, keep_service=True)
         else:
             old = self.in_force.config
@@ -160,6 +166,7 @@ class Sidecar:
                 self.shares.restart()
         if self.channel is not None:
             self.channel.configure(engine_configuration(config))
+        self.learning.configure(config)
         self.in_force = InForce(config, directory, admission)
         self._put_limits(config, now)
         self.metrics.generation.set(config.generation)

@@ -29,4 +29,8 @@ class Settings(BaseSettings):
     )
     hang_seconds: float = Field(default=HANG_SECONDS, gt=0, description="How long a busy engine may make no step")
     hang_file: Path | None = Field(default=None, description="Exists while the engine hangs, for its liveness probe")
+    samples_file: Path | None = Field(default=None, description="SQLite, for runs that predictors learn from")
+    store_url: str | None = Field(
+        default=None, description="Where samples and models outlive the pod: file:///folder or s3://bucket/prefix"
+    )
     log_level: str = "info"

@@ -55,11 +55,13 @@ def write_credentials(folder: Path, moment: datetime, uid: str = UID) -> None:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[tuple[Sidecar, Control, ControlCredentials]]:
+async def serving(
+    folder: Path, *traces: aiohttp.TraceConfig
+) -> AsyncIterator[tuple[Sidecar, Control, ControlCredentials]]:
     """A sidecar whose control port listens, and the operator's client for it, whose clock stands at `NOW`."""
     credentials = ControlCredentials(folder)
     listener = socket.create_server(("127.0.0.1", 0))
-    async with Engine.session() as session, aiohttp.ClientSession() as http:
+    async with Engine.session() as session, aiohttp.ClientSession(trace_configs=list(traces)) as http:
         sidecar = Sidecar(Engine("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
         server = uvicorn.Server(
             uvicorn.Config(
@@ -84,7 +86,7 @@ async def test_what_is_told_is_in_force_and_answered(tmp_path: Path) -> None:
         assert (report.generation, report.told, report.instance, report.problem) == (3, 3, "containerd://one", "")
         assert sidecar.configured().config.tenants[0].weight == 7.0
         assert sidecar.tenant(b"Bearer " + KEY) == "alice"
-        assert (await control.ask(push(b"", 3))).generation == 3
+        assert (await control.ask(push(b"", 3), keep=False)).generation == 3
 
 
 async def test_an_older_generation_changes_nothing_and_the_newer_one_is_answered(tmp_path: Path) -> None:
@@ -97,13 +99,31 @@ async def test_an_older_generation_changes_nothing_and_the_newer_one_is_answered
         assert sidecar.tenant(b"Bearer " + KEY) == "alice"
 
 
+@pytest.mark.parametrize(("keep", "wanted"), [(True, 1), (False, 3)], ids=["kept", "not kept"])
+async def test_a_connection_is_kept_for_the_next_time_if_wanted(tmp_path: Path, keep: bool, wanted: int) -> None:
+    write_credentials(tmp_path, NOW)
+    made: list[object] = []
+
+    async def count(*event: object) -> None:
+        made.append(event)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(count)
+    async with serving(tmp_path, trace) as (_, control, _):
+        await control.tell(push(documents(1)))
+        made.clear()
+        for _ in range(3):
+            assert not (await control.ask(push(b""), keep=keep)).problem
+    assert len(made) == wanted
+
+
 async def test_a_pod_that_has_not_seen_the_new_period_yet_is_reached_by_the_old(tmp_path: Path) -> None:
     write_credentials(tmp_path, NOW - PERIOD)
     async with serving(tmp_path) as (_, control, credentials):
         assert (await control.tell(push(documents(1)))).generation == 1
         write_credentials(tmp_path, NOW)
         credentials.refresh()
-        assert (await control.ask(push(b""))).generation == 1
+        assert (await control.ask(push(b""), keep=False)).generation == 1
 
 
 @pytest.mark.parametrize(

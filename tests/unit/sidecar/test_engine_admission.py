@@ -258,6 +258,17 @@ def test_a_request_whose_end_is_never_told_is_counted_by_what_was_streamed(told:
     assert (ticket.produced, cost(admission, ticket), len(admission._accounts)) == (4, 4 * 50 + 10, 0)
 
 
+def test_what_the_engine_tells_after_a_run_is_over_belongs_to_its_cost() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a")
+    begins(engine, ticket)
+    admission.leave(ticket, 1, completed=True)
+    assert not admission.policy.runs
+    assert ticket.run.cost == 0
+    closes(engine, ticket, produced=10)
+    assert ticket.run.cost == 50 * 10 + 55
+
+
 def test_accounts_that_wait_for_the_engine_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "MOST_WAITING", 3)
     admission, _ = room()

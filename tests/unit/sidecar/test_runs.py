@@ -1,7 +1,7 @@
 from justitia_api.config import ApplicationConfig, RunConfig
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import ApplicationId, TenantId
+from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Step, TenantId
 from justitia_sidecar.runs import RunTable, TrackedRun
 
 GOLD = TenantId("gold")
@@ -95,3 +95,36 @@ def test_the_same_id_of_another_tenant_is_another_run() -> None:
     runs = table()
     other = ApplicationConfig(namespace="ns", name="chat", tenant="silver")
     assert enter(runs, "r", 0) is not runs.enter(TenantId("silver"), other, "r", 0)
+
+
+def test_what_a_run_cost_by_the_end_of_each_stage_is_told_with_its_end() -> None:
+    runs = table()
+    ended: list[TrackedRun] = []
+    runs.on_ended = ended.append
+
+    def serve(run: TrackedRun, name: str, now: float) -> None:
+        runs.policy.request_arrived(Request(RequestId(name), run.id, 10), now)
+        runs.policy.admitted(RequestId(name), now)
+        runs.policy.stepped(Step((Progress(RequestId(name), prefilled=10, produced=1),)), now)
+        runs.policy.finished(RequestId(name), now)
+
+    first, beside = enter(runs, "r", 0), enter(runs, "r", 0)
+    serve(first, "1", 1)
+    runs.leave(first, 1)
+    serve(beside, "2", 2)
+    runs.leave(beside, 2)
+    serve(enter(runs, "r", 3), "3", 3)
+    assert not ended
+    runs.leave(first, 3, ends=True)
+    assert ended == [first]
+    assert first.stages == [2 * 11, 3 * 11]
+    assert (first.cost, first.aborted) == (3 * 11, False)
+
+
+def test_a_run_is_open_from_its_first_request_until_it_is_spent() -> None:
+    runs = table()
+    assert not runs.is_open(GOLD, CHAT, "r", 0)
+    runs.leave(enter(runs, "r", 0), 1)
+    assert runs.is_open(GOLD, CHAT, "r", 2)
+    assert not runs.is_open(GOLD, CHAT, None, 2)
+    assert not runs.is_open(GOLD, CHAT, "r", 12)

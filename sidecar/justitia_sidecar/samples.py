@@ -1,0 +1,169 @@
+"""Finished runs on this pod's disk, in SQLite, until they are in the store that outlives the pod.
+
+Bounded: of each application the newest `MOST_RUNS` are kept, nothing longer than `RETENTION`, and the file does not
+grow beyond `MOST_BYTES`. Runs with an aborted request are kept and marked: they say that something happened, not what
+a run costs.
+
+One thread's business: calls take milliseconds of disk. A file that is no database any more is put aside, and a new one
+begun, since what is here can be lost without anybody being served worse.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from justitia_predictor.features import FEATURES_VERSION, Features
+from justitia_predictor.sample import Sample
+from justitia_scheduling.model import KVTokenTime, Seconds
+
+MOST_RUNS = 2000
+"""Of an application: training takes no more."""
+RETENTION: Seconds = 30 * 86_400.0
+MOST_BYTES = 256 * 2**20
+_PAGE = 4096
+_BUSY_SECONDS = 1.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS samples (
+    id INTEGER PRIMARY KEY,
+    application TEXT NOT NULL,
+    finished REAL NOT NULL,
+    aborted INTEGER NOT NULL,
+    flushed INTEGER NOT NULL DEFAULT 0,
+    cost REAL NOT NULL,
+    stages BLOB NOT NULL,
+    features BLOB NOT NULL,
+    text BLOB
+);
+CREATE INDEX IF NOT EXISTS of_application ON samples (application, id);
+CREATE INDEX IF NOT EXISTS unflushed ON samples (application, id) WHERE NOT flushed AND NOT aborted;
+"""
+
+_INSERT = (
+    "INSERT INTO samples (application, finished, aborted, cost, stages, features, text) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
+log = structlog.get_logger("justitia.sidecar")
+
+_stages = msgspec.msgpack.Decoder(tuple[KVTokenTime, ...])
+
+
+class SamplesError(Exception):
+    """The database does not do what it was asked: its disk is full, it is locked, or damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that is over, with the features packed as they are kept. `application` is its name in the store."""
+
+    application: str
+    finished: Seconds
+    aborted: bool
+    cost: KVTokenTime
+    stages: tuple[KVTokenTime, ...]
+    features: bytes
+    text: bytes | None
+
+
+class Samples:
+    """Raises SamplesError, as all its methods do."""
+
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+        try:
+            self._database = _opened(path, most_bytes)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise SamplesError(f"{path}: {error}") from error
+            log.warning("samples are damaged and put aside", path=str(path), reason=str(error))
+            path.replace(path.with_name(path.name + ".damaged"))
+            self._database = _opened(path, most_bytes)
+
+    def add(self, runs: Sequence[Finished]) -> None:
+        """All or none of them. Where the file is full, the oldest make room."""
+        rows = [
+            (r.application, r.finished, r.aborted, r.cost, msgspec.msgpack.encode(r.stages), r.features, r.text)
+            for r in runs
+        ]
+        try:
+            self._change(_INSERT, rows)
+        except SamplesError as error:
+            if getattr(error.__cause__, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+                raise
+            self._change("DELETE FROM samples WHERE id <= (SELECT (MIN(id) + MAX(id)) / 2 FROM samples)", [()])
+            self._change(_INSERT, rows)
+
+    def unflushed(self, application: str, most: int) -> list[tuple[int, Sample]]:
+        """The oldest that are not in the store yet, with their numbers."""
+        try:
+            with closing(
+                self._database.execute(
+                    "SELECT id, features, cost, stages, finished, text FROM samples "
+                    "WHERE application = ? AND NOT flushed AND NOT aborted ORDER BY id LIMIT ?",
+                    (application, most),
+                )
+            ) as rows:
+                return [
+                    (number, Sample(Features.unpacked(features), cost, _stages.decode(stages), finished, text))
+                    for number, features, cost, stages, finished, text in rows
+                ]
+        except (sqlite3.Error, ValueError) as error:
+            raise SamplesError(f"samples are not read: {error}") from error
+
+    def flushed(self, numbers: Sequence[int]) -> None:
+        """They are in the store."""
+        self._change("UPDATE samples SET flushed = 1 WHERE id = ?", [(number,) for number in numbers])
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Of each application, the runs that are kept, and those of them that were aborted."""
+        try:
+            with closing(
+                self._database.execute("SELECT application, COUNT(*), SUM(aborted) FROM samples GROUP BY application")
+            ) as rows:
+                return {application: (count, aborted) for application, count, aborted in rows}
+        except sqlite3.Error as error:
+            raise SamplesError(f"samples are not read: {error}") from error
+
+    def prune(self, now: Seconds) -> None:
+        """Forget what is too old or too much. `now` is the time of day."""
+        self._change("DELETE FROM samples WHERE finished < ?", [(now - RETENTION,)])
+        self._change(
+            "DELETE FROM samples WHERE application = ? AND id <= "
+            "(SELECT id FROM samples WHERE application = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+            [(application, application, MOST_RUNS) for application in self.counts()],
+        )
+
+    def erase(self, application: str) -> None:
+        self._change("DELETE FROM samples WHERE application = ?", [(application,)])
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _change(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        try:
+            with self._database:
+                self._database.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise SamplesError(f"samples are not written: {error}") from error
+
+
+def _opened(path: Path, most_bytes: int) -> sqlite3.Connection:
+    """Of another version of the features nothing can be learned: it is forgotten."""
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA secure_delete = ON")
+        database.execute(f"PRAGMA max_page_count = {most_bytes // _PAGE}")
+        if database.execute("PRAGMA user_version").fetchone()[0] != FEATURES_VERSION:
+            database.execute("DROP TABLE IF EXISTS samples")
+            database.execute(f"PRAGMA user_version = {FEATURES_VERSION}")
+        database.executescript(_SCHEMA)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
