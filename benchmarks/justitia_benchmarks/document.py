@@ -20,9 +20,7 @@ PAPERS = {
     "ours": "This project's own",
 }
 COLUMNS = ("claim", "the paper's figure", "ours", "verdict", "why")
-COMMAND = "make reproduce"
-HOW_TO_READ = f"""Written by `{COMMAND}`; `{COMMAND} REPRODUCE_ARGS='--only NAME'` runs one experiment, named beside its
-claims. Nothing here is edited by hand.
+HOW_TO_READ = """Written by `{command}`. Nothing here is edited by hand.
 
 How to read it. The tables of claims come first: what a paper says (or this project), the paper's figure, ours, a
 verdict, and why. Ours is the mean over n seeds and, in brackets, its 95 % confidence interval (Student's t; of a ratio
@@ -37,11 +35,13 @@ by seed; −58 % means a ratio of 0.42. The verdict is
 Below, each experiment says what it varies and has its plots and tables. All of it is simulation except CPU times."""
 
 
-def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "") -> Path:
-    """Write `README.md` and a folder per experiment, in place of those that were there. `note` comes first."""
+def write_document(outcomes: Sequence[Outcome], folder: Path, *, command: str, note: str = "") -> Path:
+    """Write `README.md` and a folder per experiment, in place of those that were there. `note` comes first, `command`
+    is what writes it again. A folder that has a `README.md` is another document, and stays.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for earlier in folder.iterdir():
-        if earlier.is_dir():
+        if earlier.is_dir() and not (earlier / "README.md").exists():
             shutil.rmtree(earlier)
     claims: list[tuple[Experiment, Claim]] = []
     sections: list[str] = []
@@ -58,7 +58,7 @@ def write_document(outcomes: Sequence[Outcome], folder: Path, *, note: str = "")
     parts = [
         "# Results",
         *([note] if note else []),
-        HOW_TO_READ,
+        HOW_TO_READ.format(command=command),
         _claims(claims),
         *sections,
     ]

@@ -38,15 +38,27 @@ def reproduce(
     with mistakes():
         plan = {e: cells_of(e, quick, seeds) for e in chosen(only)}
         folder = QUICK if quick else PART if only or seeds else WHOLE
+    note = (
+        ""
+        if folder == WHOLE
+        else "**A part of the reproduction, with fewer seeds, smaller cells or fewer experiments.**"
+    )
+    run_and_report(plan, folder, jobs, command="make reproduce", note=note)
+
+
+def run_and_report(
+    plan: Mapping[Experiment, Sequence[Cell]], folder: Path, jobs: int | None, *, command: str, note: str = ""
+) -> None:
+    """Run what has no result yet and write the document. Ends the process where that does not succeed."""
     try:
-        failures = _run(plan, folder, jobs or os.cpu_count() or 1)
+        failures = _run(plan, folder, jobs or os.cpu_count() or 1, command, note)
     except KeyboardInterrupt:
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     if failures:
         fail(f"{len(failures)} cells failed:\n  " + "\n  ".join(f.text for f in failures), EXIT_FAILED)
 
 
-def _run(plan: Mapping[Experiment, Sequence[Cell]], folder: Path, jobs: int) -> list[Failure]:
+def _run(plan: Mapping[Experiment, Sequence[Cell]], folder: Path, jobs: int, command: str, note: str) -> list[Failure]:
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
     ) as bar:
@@ -61,12 +73,7 @@ def _run(plan: Mapping[Experiment, Sequence[Cell]], folder: Path, jobs: int) -> 
                 f"{e.name}: {results} kept results are stale, what computes them has changed: they run again"
             ),
         )
-    part = (
-        ""
-        if folder == WHOLE
-        else "**A part of the reproduction, with fewer seeds, smaller cells or fewer experiments.**"
-    )
-    output.print(f"Results in {write_document(outcomes, folder, note=part)}")
+    output.print(f"Results in {write_document(outcomes, folder, command=command, note=note)}")
     return [failure for outcome in outcomes for failure in outcome.failures]
 
 

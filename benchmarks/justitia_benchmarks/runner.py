@@ -2,9 +2,10 @@
 
 A result lies in `<folder>/<experiment>/<digest of the cell>.json` and holds the digest of the source that computed it:
 the scheduling and simulator packages with their data files, the experiment's own module, and every module of
-`justitia_benchmarks` that it imports, or that such a module does, but for two that decide no figures: the reports,
-which only draw, and `experiment.py`, the interface. A result of another source is stale: it is reported and computed
-again. Files are written whole or not at all: a run that is interrupted, even killed, goes on where it was.
+`justitia_benchmarks` or `justitia_predictor` that it imports, or that such a module does, but for two that decide no
+figures: the reports, which only draw, and `experiment.py`, the interface. A result of another source is stale: it is
+reported and computed again. Files are written whole or not at all: a run that is interrupted, even killed, goes on
+where it was.
 
 A cell that fails is named, with its error, and the others go on. Its experiment has no report.
 """
@@ -23,7 +24,7 @@ from justitia_benchmarks.experiment import Cell, Experiment, Row
 from justitia_simulator.files import write_bytes
 
 WHOLE_PACKAGES = ("justitia_scheduling", "justitia_simulator")
-FOLLOWED_PACKAGE = "justitia_benchmarks"
+FOLLOWED_PACKAGES = ("justitia_benchmarks", "justitia_predictor")
 NOT_FOLLOWED = ("reports", "experiment")
 
 
@@ -151,7 +152,7 @@ def _imports(path: Path) -> Iterable[str]:
 
 def _followed(name: str) -> bool:
     package, *inside = name.split(".")
-    return package == FOLLOWED_PACKAGE and bool(inside) and inside[0] not in NOT_FOLLOWED
+    return package in FOLLOWED_PACKAGES and bool(inside) and inside[0] not in NOT_FOLLOWED
 
 
 @dataclass(frozen=True)

@@ -64,13 +64,13 @@ def lengths(
 
 
 class Caller:
-    """Draws the calls of one run: what they have in common is drawn once."""
+    """Draws the calls of one run. What they have in common is drawn first: two traits, standard normal."""
 
     def __init__(self, rng: random.Random, name: str) -> None:
         self.rng = rng
         self.name = name
-        self._prompt = rng.gauss(0.0, 1.0)
-        self._output = rng.gauss(0.0, 1.0)
+        self.prompt_trait = rng.gauss(0.0, 1.0)
+        self.output_trait = rng.gauss(0.0, 1.0)
 
     def call(self, kind: Lengths) -> WorkloadRequest:
         z = self._prompt_z(kind)
@@ -89,10 +89,10 @@ class Caller:
         )
 
     def _prompt_z(self, kind: Lengths) -> float:
-        return _mixed(self._prompt, self.rng.gauss(0.0, 1.0), kind.common)
+        return _mixed(self.prompt_trait, self.rng.gauss(0.0, 1.0), kind.common)
 
     def _output_tokens(self, kind: Lengths, prompt_z: float) -> Tokens:
-        own = _mixed(self._output, self.rng.gauss(0.0, 1.0), kind.common)
+        own = _mixed(self.output_trait, self.rng.gauss(0.0, 1.0), kind.common)
         return kind.output.at(_mixed(prompt_z, own, kind.correlation**2, math.copysign(1.0, kind.correlation)))
 
 

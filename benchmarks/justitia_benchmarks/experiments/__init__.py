@@ -1,4 +1,6 @@
-"""All experiments, in the order of the document. One module per family; what several share lies beside them."""
+"""Experiments, one module per family; what several share lies beside them. `EXPERIMENTS` are those of the papers, in
+the order of their document.
+"""
 
 from justitia_benchmarks.experiment import Experiment
 from justitia_benchmarks.experiments import boost, justitia, tiered, vtc

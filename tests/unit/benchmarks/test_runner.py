@@ -126,7 +126,7 @@ def evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     for name, text in SOURCES.items():
         (package / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(runner, "FOLLOWED_PACKAGE", "evaluations")
+    monkeypatch.setattr(runner, "FOLLOWED_PACKAGES", ("evaluations",))
     yield package
     for name in [name for name in sys.modules if name.split(".")[0] == "evaluations"]:
         del sys.modules[name]
