@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine bench-operator test e2e lint format crds lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-operator test e2e lint format crds lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -25,13 +25,18 @@ benchmark: .venv/.synced ## How long each policy takes for a decision, and how f
 bench-engine: .venv/.synced engine ## Policies inside a real vLLM and in front of it, into docs/results; QUICK=1 for a look. Leave the machine alone
 	$(PYTHON_BIN) -m justitia_benchmarks.engine $(if $(QUICK),--quick)
 
+bench-learning: .venv/.synced ## What predictors of runs' costs are worth, in simulation, into docs/results/learning; QUICK=1 for a look
+	$(PYTHON_BIN) -m justitia_benchmarks.learning $(if $(QUICK),--quick)
+
 bench-operator: .venv/.synced cluster ## The operator with 1,000 applications on simulated nodes, into docs/results; QUICK=1 for a look
 	PYTHONPATH=tests $(PYTHON_BIN) -m justitia_benchmarks.operator $(if $(QUICK),--quick)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test
 
+# Two processes, each with control planes of its own; an engine takes all cores, so those tests go one by one.
 pytest: lint cluster engine
-	$(PYTHON_BIN) -m pytest $(PYTEST_ARGS)
+	$(PYTHON_BIN) -m pytest --ignore=tests/engine --numprocesses=2 --dist=loadscope $(PYTEST_ARGS)
+	$(PYTHON_BIN) -m pytest tests/engine $(PYTEST_ARGS)
 
 # E2E_ARGS= for pytest. A KUBECONFIG of the environment is not meant: whose cluster it is has to be said.
 e2e: .venv/.synced ## What users do, on a real Kubernetes node on this machine (Debian, as root, 20 GB of disk); KUBECONFIG= CONTEXT= for a cluster of yours

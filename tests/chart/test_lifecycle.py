@@ -139,7 +139,7 @@ def test_definitions_that_a_release_of_another_namespace_left_are_taken_over_or_
 ) -> None:
     release.install()
     release("uninstall")
-    control_plane.kubectl("create", "namespace", f"{namespace}-next")
+    control_plane.create_namespace(f"{namespace}-next")
     following = Release(control_plane, f"{namespace}-next")
     assert "invalid ownership metadata" in following.attempt("install", str(CHART)).stderr
     following.install(*way)

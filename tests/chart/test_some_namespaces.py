@@ -17,7 +17,7 @@ def served(control_plane: ControlPlane, namespace: str) -> list[str]:
     """The names of two namespaces that are to be served."""
     names = [f"{namespace}-{letter}" for letter in "ab"]
     for name in names:
-        control_plane.kubectl("create", "namespace", name)
+        control_plane.create_namespace(name)
     return names
 
 
