@@ -99,6 +99,7 @@ class LearningConfig(Document):
     keep_text: bool = Field(default=False, description="Keep the text of first requests, not only hashed terms of it")
     version: Digest | None = Field(default=None, description="Whose predictions count; None: the running mean's")
     candidate: Digest | None = Field(default=None, description="Compared with the version on the same runs")
+    canary_percent: int = Field(default=0, ge=0, le=100, description="Of runs, whose prediction is the candidate's")
 
 
 class ApplicationConfig(Document):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from justitia_api.conditions import Condition
-from justitia_api.config import CostModelName, Document, PolicyName
+from justitia_api.config import CostModelName, Digest, Document, PolicyName
 
 
 class WaitingReason(StrEnum):
@@ -72,6 +72,37 @@ class EngineSchedulerStatus(Document):
     last_failure: str | None
 
 
+class ErrorSums(Document):
+    """Over runs that two predictions were made of, with errors |ln(predicted / cost)|. Sums of several pods add up."""
+
+    runs: int = 0
+    error: float = Field(default=0.0, description="The model's")
+    baseline: float = Field(default=0.0, description="Of what it is compared with, on the same runs")
+    squared_difference: float = Field(default=0.0, description="Squares of baseline minus error, run by run")
+
+
+class ModelStatus(Document):
+    """A version that predicts. A version in force is compared with the running mean, a candidate with the version in
+    force, or with the running mean where there is none.
+    """
+
+    version: Digest
+    loaded: bool
+    problem: str | None = Field(default=None, description="Why it is not loaded")
+    since_start: ErrorSums = Field(default=ErrorSums(), description="Since it came to this pod in this role")
+    recent: ErrorSums = Field(default=ErrorSums(), description="Over the window in which drift is looked for")
+
+
+class LearningStatus(Document):
+    """What one sidecar learned of an application."""
+
+    namespace: str
+    name: str
+    samples: int | None = Field(default=None, description="In the store, of all pods; None until it was looked at")
+    version: ModelStatus | None = None
+    candidate: ModelStatus | None = None
+
+
 class PoolStatus(Document):
     """One sidecar's view of its pool."""
 
@@ -95,6 +126,7 @@ class PoolStatus(Document):
         default=(), description="Observed generations are those of the configuration"
     )
     tenants: tuple[TenantStatus, ...]
+    learning: tuple[LearningStatus, ...] = Field(default=(), description="Of applications that are learned from")
 
 
 class QueuedRequest(Document):
