@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from justitia_api.config import Document
+from justitia_api.learning import Predictor, PredictorStatus
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.resource import (
     AGE,
@@ -58,6 +59,13 @@ class LLMApplicationSpec(Document):
         ),
     ] = None
     run: Annotated[Run, Field(description="When runs end.")] = Run()
+    predictor: Annotated[
+        Predictor | None,
+        Field(
+            description="Learns what the application's runs cost, and predicts it at their first request. The pool "
+            "must have a store (learning.store). Unset: the running mean is what is expected of a run."
+        ),
+    ] = None
     paused: Annotated[bool, Field(description="Leaves what exists for the application as it is until it is unset.")] = (
         False
     )
@@ -92,6 +100,7 @@ class LLMApplicationStatus(Status):
             description="The ServingPool that serves the application; with its namespace where that is another one.",
         ),
     ] = None
+    predictor: Annotated[PredictorStatus | None, Field(description="What predicts the application's runs.")] = None
 
 
 class LLMApplication(Resource):
@@ -118,6 +127,7 @@ class LLMApplication(Resource):
             Column("Pool", "string", ".status.pool", "Pool that serves the application."),
             condition_column("Ready", "Ready"),
             reason_column(),
+            condition_column("Predictor", "PredictorReady", wide=True),
             Column("Endpoint", "string", ".status.endpoint", "Base URL for OpenAI clients."),
             AGE,
         ),

@@ -34,6 +34,9 @@ class ConditionType(StrEnum):
     PROGRAMMED = "Programmed"
     """The pool's configuration of the latest generation is in force in every pod."""
 
+    PREDICTOR_READY = "PredictorReady"
+    """A trained version predicts the application's runs. Only where it asks for a predictor; it serves without."""
+
     POLICY_IN_FORCE = "PolicyInForce"
     """The scheduler inside the engine orders by the configured policy. Only where it keeps the order."""
 
@@ -164,6 +167,43 @@ class Reason(StrEnum):
 
     POLICY_FAILED = "PolicyFailed"
     """The policy raised an error and is dismissed: requests are served in the order of arrival."""
+
+    NO_STORE = "NoStore"
+    """The application asks for a predictor, and its pool has no `learning.store`."""
+
+    COLLECTING = "Collecting"
+    """No version yet: there are fewer finished runs than `minimumSamples`."""
+
+    TRAINING = "Training"
+    """The first version is being trained."""
+
+    TRAINING_FAILED = "TrainingFailed"
+    """The last training did not end well; the message says why, and when it is tried again."""
+
+    COMPARING = "Comparing"
+    """No version is in force; a candidate predicts live runs and is compared with the running mean."""
+
+    PREDICTING = "Predicting"
+    """A version is in force."""
+
+    NOT_LOADED = "NotLoaded"
+    """No pod could load the version in force; the message says why. The running mean is used."""
+
+    PROMOTED = "Promoted"
+    """Of a decision: the candidate came in force."""
+
+    REJECTED = "Rejected"
+    """Of a decision: the candidate did not show smaller errors, and was dropped."""
+
+    ROLLED_BACK = "RolledBack"
+    """Of a decision: the version's errors were shown to be larger than the running mean's, or it could not be loaded,
+    and the one before it came in force again."""
+
+    TRAINED = "Trained"
+    """Of a decision: a training brought a new candidate."""
+
+    PINNED = "Pinned"
+    """Of a decision: `spec.predictor.version` was put in force."""
 
 
 class Condition(Document):

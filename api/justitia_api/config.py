@@ -88,6 +88,7 @@ class RunConfig(Document):
 
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""SHA-256, hex."""
 
 
 class LearningConfig(Document):

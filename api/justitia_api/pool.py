@@ -16,6 +16,7 @@ from justitia_api.config import (
 )
 from justitia_api.engine import Engine, Model
 from justitia_api.gateway import Gateway
+from justitia_api.learning import Learning
 from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
@@ -257,6 +258,13 @@ class ServingPoolSpec(Document):
         Scheduling,
         Field(json_schema_extra=SCHEDULING_RULES, description="How service is shared and ordered."),
     ] = Scheduling()
+    learning: Annotated[
+        Learning | None,
+        Field(
+            description="Lets applications with a predictor learn from their runs. Setting it or changing it restarts "
+            "the pool's pods."
+        ),
+    ] = None
     allowed_namespaces: Annotated[
         NamespaceSelection | None,
         Field(

@@ -16,6 +16,7 @@ from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import SecretKeyReference
 from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_operator.arguments import LEADER_VARIABLE, engine_command, plugged, worker_command
+from justitia_operator.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name, selector_of
 from justitia_operator.objects import Json
@@ -38,6 +39,8 @@ PLUGIN_DIRECTORY = "/plugin"
 PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
 ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
 CACHE_DIRECTORY = "/cache"
+SAMPLES_DIRECTORY = "/samples"
+SAMPLES_LIMIT = "1Gi"
 HANG_FILE = "/tmp/engine-hangs"
 """In the folder that scheduler and engine share."""
 HANG_GRACE_SECONDS = 5
@@ -58,6 +61,7 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
         "volumes": [
             {"name": "config", "configMap": {"name": name}},
             {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
+            *_learning_volumes(spec),
             *_volumes(spec, installation),
         ],
     }
@@ -182,6 +186,7 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
             {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.engine.hang_seconds)},
             *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
+            *_learning_environment(pool),
         ],
         "ports": [
             {"name": "http", "containerPort": PUBLIC_PORT, "protocol": "TCP"},
@@ -199,8 +204,34 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *([PLUGIN_MOUNT] if with_plugin else []),
+            *_learning_mounts(pool),
         ],
     }
+
+
+def _learning_environment(pool: ServingPoolSpec) -> list[Json]:
+    if pool.learning is None:
+        return []
+    store = pool.learning.store
+    return [
+        {"name": "JUSTITIA_SAMPLES_FILE", "value": f"{SAMPLES_DIRECTORY}/samples.sqlite"},
+        {"name": "JUSTITIA_STORE_URL", "value": store_url(store)},
+        # Vectors are small: threads would wait for each other more than they compute.
+        {"name": "OPENBLAS_NUM_THREADS", "value": "1"},
+        *store_environment(store),
+    ]
+
+
+def _learning_volumes(pool: ServingPoolSpec) -> list[Json]:
+    if pool.learning is None:
+        return []
+    return [{"name": "samples", "emptyDir": {"sizeLimit": SAMPLES_LIMIT}}, *store_volumes(pool.learning.store)]
+
+
+def _learning_mounts(pool: ServingPoolSpec) -> list[Json]:
+    if pool.learning is None:
+        return []
+    return [{"name": "samples", "mountPath": SAMPLES_DIRECTORY}, *store_mounts(pool.learning.store)]
 
 
 def build_engine_container(pool: ServingPoolSpec) -> Json:

@@ -16,7 +16,7 @@ from justitia_operator.objects import Json
 from justitia_operator.pods import DELIVERY_CONTAINER, PLUGIN_DIRECTORY
 
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
-NOT_LOCAL = ("JUSTITIA_CONTROL_", "JUSTITIA_HANG_FILE")
+NOT_LOCAL = ("JUSTITIA_CONTROL_", "JUSTITIA_HANG_FILE", "JUSTITIA_SAMPLES_FILE", "JUSTITIA_STORE_URL", "AWS_")
 TINY_MODEL_ARGUMENTS = ("--load-format=dummy", "--max-model-len=2048")
 
 
@@ -65,7 +65,7 @@ def engine_launch(  # noqa: PLR0917
 def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
     """The sidecar's container as a command; `plugin` stands for its plugin volume."""
     container = _container(deployment, "initContainers", "scheduler")
-    # Nobody tells a local scheduler anything but by its files, and nobody looks at a file of its own.
+    # Nobody tells a local scheduler anything but by its files, and nobody looks at a file of its own, or trains.
     inherited = {v["name"]: v["value"] for v in container["env"] if not v["name"].startswith(NOT_LOCAL)}
     environment = inherited | {
         "JUSTITIA_CONFIG_FILE": str(config),

@@ -1,0 +1,187 @@
+"""What is learned of an application's runs: where a pool keeps it, and how an application's predictor comes in force."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from justitia_api.config import Digest, Document
+from justitia_api.resource import LocalReference, Name, rules
+
+ONE_STORE = "exactly one of claimName and bucket must be set"
+CANARY_ONLY = "percent is for strategy Canary only: remove it, or choose that strategy"
+
+
+class Bucket(Document):
+    """A bucket of any S3-compatible service."""
+
+    url: Annotated[
+        str,
+        Field(
+            max_length=512,
+            pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$",
+            description="Bucket and prefix, as s3://bucket/prefix.",
+        ),
+    ]
+    endpoint: Annotated[
+        str | None,
+        Field(
+            max_length=512,
+            pattern=r"^https?://[^\s/]+(/[^\s]*)?$",
+            description="URL of the service, where it is not Amazon's.",
+        ),
+    ] = None
+    region: Annotated[
+        str | None, Field(max_length=64, pattern=r"^[a-z0-9-]+$", description="Region of the bucket; us-east-1 if unset.")
+    ] = None
+    secret_ref: Annotated[
+        LocalReference | None,
+        Field(
+            description="Secret in the pool's namespace with entries AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. "
+            "Without it pods use what their cloud gives them."
+        ),
+    ] = None
+
+
+STORE_RULES = rules(("has(self.claimName) != has(self.bucket)", ONE_STORE))
+
+
+class ArtifactStore(Document):
+    """Where samples of runs and predictors outlive pods."""
+
+    claim_name: Annotated[
+        Name | None,
+        Field(
+            description="PersistentVolumeClaim in the pool's namespace. Where pods run on several nodes it must be "
+            "ReadWriteMany. Not with bucket."
+        ),
+    ] = None
+    bucket: Annotated[Bucket | None, Field(description="Not with claimName.")] = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "ArtifactStore":
+        if (self.claim_name is None) == (self.bucket is None):
+            raise ValueError(ONE_STORE)
+        return self
+
+
+class Learning(Document):
+    """What a pool learns from runs of applications that have a predictor."""
+
+    store: Annotated[
+        ArtifactStore,
+        Field(json_schema_extra=STORE_RULES, description="Where samples of runs and predictors outlive pods."),
+    ]
+
+
+ROLLOUT_RULES = rules(("!has(self.percent) || self.strategy == 'Canary'", CANARY_ONLY))
+
+
+class Rollout(Document):
+    """How a new version comes in force."""
+
+    strategy: Annotated[
+        Literal["Shadow", "Canary", "Immediate"],
+        Field(
+            description="Shadow: the candidate predicts live runs without effect, and comes in force once its errors "
+            "are shown to be smaller. Canary: the same, and a share of runs is ordered by it meanwhile. Immediate: it "
+            "comes in force at once. Whatever came in force is rolled back when its errors are shown to be larger than "
+            "the running mean's."
+        ),
+    ] = "Shadow"
+    percent: Annotated[
+        int | None, Field(ge=1, le=50, description="With Canary: percentage of runs that use the candidate; 10 if unset.")
+    ] = None
+    minimum_runs: Annotated[
+        int, Field(ge=10, le=100_000, description="Finished runs that a candidate has predicted before it is judged.")
+    ] = 30
+    confidence_percent: Annotated[
+        int, Field(ge=50, le=99, description="Confidence with which errors must be shown to be smaller, in percent.")
+    ] = 95
+
+    @property
+    def canary_percent(self) -> int:
+        """Share of runs that use a candidate."""
+        return 0 if self.strategy != "Canary" else 10 if self.percent is None else self.percent
+
+    @model_validator(mode="after")
+    def _canary(self) -> "Rollout":
+        if self.percent is not None and self.strategy != "Canary":
+            raise ValueError(CANARY_ONLY)
+        return self
+
+
+class Predictor(Document):
+    """What predicts the cost of the application's runs, from samples of its finished runs."""
+
+    text: Annotated[
+        Literal["Hashed", "Kept"],
+        Field(
+            description="What samples hold of the text of a run's first request. Hashed: counts of hashed words. Kept: "
+            "the text as well, for your own analysis."
+        ),
+    ] = "Hashed"
+    minimum_samples: Annotated[
+        int, Field(ge=20, le=2000, description="Finished runs before a first predictor is trained.")
+    ] = 100
+    retrain_hours: Annotated[
+        int, Field(ge=1, le=8760, description="Hours after which a new version is trained, if there are new samples.")
+    ] = 24
+    rollout: Annotated[
+        Rollout, Field(json_schema_extra=ROLLOUT_RULES, description="How a new version comes in force.")
+    ] = Rollout()
+    version: Annotated[
+        Digest | None,
+        Field(
+            max_length=64,
+            description="Keeps this version in force: no other is trained or takes its place. One of "
+            "status.predictor.history, or whatever the store has.",
+        ),
+    ] = None
+    paused: Annotated[
+        bool, Field(description="No version is trained and none comes in force. Samples are kept all the same.")
+    ] = False
+
+
+class Decision(Document):
+    """What was decided of a predictor, and why."""
+
+    time: Annotated[datetime, Field(description="When.")]
+    reason: Annotated[str, Field(max_length=64, description="One CamelCase word for programs.")]
+    message: Annotated[str, Field(max_length=1024, description="For people.")]
+
+
+class PredictorStatus(Document):
+    """What predicts the application's runs. Errors are factors by which a prediction is typically off, in percent of
+    the cost: 0 is exact, 100 is twice or half of it.
+    """
+
+    version: Annotated[Digest | None, Field(max_length=64, description="In force; none: the running mean is.")] = None
+    candidate: Annotated[Digest | None, Field(max_length=64, description="Compared with what is in force.")] = None
+    candidate_percent: Annotated[
+        int | None, Field(ge=0, le=100, description="Percentage of runs that use the candidate.")
+    ] = None
+    samples: Annotated[int | None, Field(ge=0, description="Finished runs in the store.")] = None
+    version_error_percent: Annotated[
+        int | None, Field(ge=0, description="Of the version in force, on the runs of the last hours.")
+    ] = None
+    candidate_error_percent: Annotated[
+        int | None, Field(ge=0, description="Of the candidate, on the runs that it was compared on.")
+    ] = None
+    compared_error_percent: Annotated[
+        int | None, Field(ge=0, description="Of what the candidate is compared with, on the same runs.")
+    ] = None
+    compared_runs: Annotated[int | None, Field(ge=0, description="Finished runs that the candidate predicted.")] = None
+    trained: Annotated[datetime | None, Field(description="When a training was last begun.")] = None
+    trained_samples: Annotated[
+        int | None, Field(ge=0, description="Finished runs that were in the store then.")
+    ] = None
+    history: Annotated[
+        tuple[Annotated[Digest, Field(max_length=64)], ...],
+        Field(
+            max_length=5,
+            json_schema_extra={"x-kubernetes-list-type": "atomic"},
+            description="Versions that were in force before, the latest first.",
+        ),
+    ] = ()
+    last_decision: Annotated[Decision | None, Field(description="The last step, and its reason.")] = None

@@ -1,0 +1,44 @@
+"""A pool's store of samples and predictors, as containers see it.
+
+A Secret that is missing keeps no pod from starting: what cannot be learned must not keep anything from being served.
+"""
+
+from justitia_api.learning import ArtifactStore, Bucket
+from justitia_operator.objects import Json
+
+DIRECTORY = "/store"
+VOLUME = "store"
+REGION = "us-east-1"
+ACCESS_ENTRIES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+def store_url(store: ArtifactStore) -> str:
+    return f"file://{DIRECTORY}" if store.bucket is None else store.bucket.url
+
+
+def store_environment(store: ArtifactStore) -> list[Json]:
+    """What the store's client reads, besides the URL."""
+    return [] if store.bucket is None else _of_bucket(store.bucket)
+
+
+def _of_bucket(bucket: Bucket) -> list[Json]:
+    environment: list[Json] = [{"name": "AWS_REGION", "value": bucket.region or REGION}]
+    if bucket.endpoint is not None:
+        environment.append({"name": "AWS_ENDPOINT", "value": bucket.endpoint})
+        if bucket.endpoint.startswith("http:"):
+            environment.append({"name": "AWS_ALLOW_HTTP", "value": "true"})
+    if bucket.secret_ref is not None:
+        for entry in ACCESS_ENTRIES:
+            reference = {"name": bucket.secret_ref.name, "key": entry, "optional": True}
+            environment.append({"name": entry, "valueFrom": {"secretKeyRef": reference}})
+    return environment
+
+
+def store_volumes(store: ArtifactStore) -> list[Json]:
+    if store.claim_name is None:
+        return []
+    return [{"name": VOLUME, "persistentVolumeClaim": {"claimName": store.claim_name}}]
+
+
+def store_mounts(store: ArtifactStore) -> list[Json]:
+    return [] if store.claim_name is None else [{"name": VOLUME, "mountPath": DIRECTORY}]

@@ -1,0 +1,53 @@
+"""Which of two predictions of the same runs errs less, as far as their errors show it, looked at as often as one likes.
+
+The bounds are those of an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform
+central limit theory and asymptotic confidence sequences", one-sided): with the given confidence the mean difference is
+above the lower bound at all times at once. A test that is made for one look would, looked at after each run, sooner or
+later say yes to anything.
+"""
+
+import math
+from collections.abc import Iterable
+
+from justitia_api.status import ErrorSums
+
+
+def added(parts: Iterable[ErrorSums]) -> ErrorSums:
+    """Of several pods, over all their runs."""
+    parts = list(parts)
+    return ErrorSums(
+        runs=sum(p.runs for p in parts),
+        error=sum(p.error for p in parts),
+        baseline=sum(p.baseline for p in parts),
+        squared_difference=sum(p.squared_difference for p in parts),
+    )
+
+
+def errs_less(sums: ErrorSums, confidence: float, least_runs: int) -> bool:
+    """Whether the model's error is shown to be smaller than what it is compared with."""
+    return sums.runs >= least_runs and _gain(sums) > _uncertainty(sums, confidence, least_runs)
+
+
+def errs_more(sums: ErrorSums, confidence: float, least_runs: int) -> bool:
+    """Whether it is shown to be larger."""
+    return sums.runs >= least_runs and -_gain(sums) > _uncertainty(sums, confidence, least_runs)
+
+
+def percent(error: float, runs: int) -> int | None:
+    """A mean error as the factor by which a prediction is off, in percent; None without runs."""
+    return round(100 * math.expm1(error / runs)) if runs else None
+
+
+def _gain(sums: ErrorSums) -> float:
+    """Mean of baseline minus error."""
+    return (sums.baseline - sums.error) / sums.runs
+
+
+def _uncertainty(sums: ErrorSums, confidence: float, least_runs: int) -> float:
+    """How far the mean of so many runs may be from the true one. Tightest at twice the least number of runs."""
+    runs, alpha = sums.runs, 1 - confidence
+    variance = max(sums.squared_difference / runs - _gain(sums) ** 2, 0.0) * runs / max(runs - 1, 1)
+    log = -2 * math.log(alpha)
+    spread = (log + math.log(log + 1)) / (2 * least_runs)
+    width = 2 * (runs * spread + 1) / (runs**2 * spread) * math.log1p(math.sqrt(runs * spread + 1) / (2 * alpha))
+    return math.sqrt(variance * width)
