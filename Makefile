@@ -60,7 +60,7 @@ crds: .venv/.synced ## Write the resource definitions from the types, for kubect
 
 lock: .venv/.synced ## Renew the lock files from what pyproject.toml and locks/*.in ask for
 	$(LOCK) --universal --all-extras --group dev pyproject.toml --output-file locks/dev.txt >/dev/null
-	$(LOCK) --universal --extra operator --extra sidecar pyproject.toml --output-file locks/image.txt >/dev/null
+	$(LOCK) --universal --extra operator --extra sidecar --extra training pyproject.toml --output-file locks/image.txt >/dev/null
 	$(LOCK) --universal locks/build.in --output-file locks/build.txt >/dev/null
 	$(LOCK) --universal --overrides locks/engine-cpu-overrides.in locks/engine-cpu.in \
 		--output-file cli/justitia_cli/locks/engine-cpu.txt >/dev/null

@@ -1,4 +1,4 @@
-"""What is learned of an application's runs: where a pool keeps it, and how an application's predictor comes in force."""
+"""What is learned of an application's runs: where a pool keeps it, and how a predictor comes in force."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -32,7 +32,8 @@ class Bucket(Document):
         ),
     ] = None
     region: Annotated[
-        str | None, Field(max_length=64, pattern=r"^[a-z0-9-]+$", description="Region of the bucket; us-east-1 if unset.")
+        str | None,
+        Field(max_length=64, pattern=r"^[a-z0-9-]+$", description="Region of the bucket; us-east-1 if unset."),
     ] = None
     secret_ref: Annotated[
         LocalReference | None,
@@ -90,7 +91,8 @@ class Rollout(Document):
         ),
     ] = "Shadow"
     percent: Annotated[
-        int | None, Field(ge=1, le=50, description="With Canary: percentage of runs that use the candidate; 10 if unset.")
+        int | None,
+        Field(ge=1, le=50, description="With Canary: percentage of runs that use the candidate; 10 if unset."),
     ] = None
     minimum_runs: Annotated[
         int, Field(ge=10, le=100_000, description="Finished runs that a candidate has predicted before it is judged.")
@@ -173,9 +175,7 @@ class PredictorStatus(Document):
     ] = None
     compared_runs: Annotated[int | None, Field(ge=0, description="Finished runs that the candidate predicted.")] = None
     trained: Annotated[datetime | None, Field(description="When a training was last begun.")] = None
-    trained_samples: Annotated[
-        int | None, Field(ge=0, description="Finished runs that were in the store then.")
-    ] = None
+    trained_samples: Annotated[int | None, Field(ge=0, description="Finished runs that were in the store then.")] = None
     history: Annotated[
         tuple[Annotated[Digest, Field(max_length=64)], ...],
         Field(

@@ -89,6 +89,7 @@ class ModelStatus(Document):
     version: Digest
     loaded: bool
     problem: str | None = Field(default=None, description="Why it is not loaded")
+    unusable: bool = Field(default=False, description="It never will be: it is damaged, or of other features")
     since_start: ErrorSums = Field(default=ErrorSums(), description="Since it came to this pod in this role")
     recent: ErrorSums = Field(default=ErrorSums(), description="Over the window in which drift is looked for")
 

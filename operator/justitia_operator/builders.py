@@ -280,12 +280,17 @@ def _child(pool: ServingPool, kind: Kind, content: Json, annotations: Mapping[st
                 "name": children_name(metadata.name, kind),
                 "namespace": metadata.namespace,
                 "labels": selector_of(metadata.name) | {MANAGED_BY_LABEL: MANAGER},
-                "ownerReferences": [_owner(Kind.SERVING_POOL, metadata.name, metadata.uid)],
+                "ownerReferences": [owned_by_pool(pool)],
                 **({"annotations": dict(annotations)} if annotations else {}),
             },
             **content,
         }
     )
+
+
+def owned_by_pool(pool: ServingPool) -> Json:
+    """The owner reference of what goes with the pool."""
+    return _owner(Kind.SERVING_POOL, pool.metadata.name, pool.metadata.uid)
 
 
 def _owner(kind: Kind, name: str, uid: str) -> Json:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import TypeVar, cast
 
-from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref, labels_of, ref_of
+from justitia_operator.objects import APPLICATION_ANNOTATION, POOL_LABEL, Json, Kind, Ref, labels_of, ref_of
 
 T = TypeVar("T")
 
@@ -31,6 +31,10 @@ def refers_to(obj: Json) -> frozenset[Ref]:
         return frozenset(key_secret(_name_in(key, "secretRef")) for key in spec.get("apiKeys") or ())
     if ref.kind is Kind.SECRET and ref.namespace and POOL_LABEL not in labels_of(obj):
         return frozenset(map(_of_value, (obj.get("data") or {}).values()))
+    if ref.kind in {Kind.JOB, Kind.POD}:
+        namespace, _, name = (obj["metadata"].get("annotations") or {}).get(APPLICATION_ANNOTATION, "").partition("/")
+        if name:
+            return frozenset({Ref(Kind.LLM_APPLICATION, namespace, name)})
     label = labels_of(obj).get(POOL_LABEL)
     return frozenset() if label is None else frozenset({Ref(Kind.SERVING_POOL, ref.namespace, label)})
 

@@ -97,8 +97,9 @@ def _report(push: Push, text: bytes) -> Report:
         status = PoolStatus.model_validate_json(text)
     except ValidationError:
         return Report(push.instance, push.generation, None, "its answer is not understood: is it of this version?")
+    learning = {(each.namespace, each.name): each for each in status.learning}
     policy = next((c for c in status.conditions if c.type == ConditionType.POLICY_IN_FORCE), None)
-    return Report(push.instance, push.generation, status.generation, policy=policy)
+    return Report(push.instance, push.generation, status.generation, policy=policy, learning=learning)
 
 
 @lru_cache(maxsize=1024)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -145,7 +146,14 @@ class Controller:
             log.info("pod told", object=str(push.pod), generation=report.generation)
 
     def _heard(self, pod: Ref, report: Report) -> None:
-        if self._store.report(pod, report):
+        """What it learned changes with each run that ends, and concerns that application alone."""
+        before = self._store.snapshot().reports.get(pod)
+        if not self._store.report(pod, report):
+            return
+        if before is not None and replace(before, learning=report.learning) == report:
+            changed = {key for key, each in report.learning.items() if before.learning.get(key) != each}
+            self._enqueue(frozenset(Ref(Kind.LLM_APPLICATION, *key) for key in changed))
+        else:
             self._enqueue(affected(self._store.snapshot(), pod))
 
     async def _carry_out(self, plan: Plan, ref: Ref) -> None:
@@ -166,6 +174,7 @@ class Controller:
             if answer is not None:
                 self.seen(answer)
         for note in plan.events:
+            self._metrics.events.labels(ref_of(note.about).kind, note.reason).inc()
             try:
                 await self._kube.record(note, self._clock())
             except Rejected as error:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import ValidationError
 
-from justitia_api.application import LLMApplication
 from justitia_api.config import (
     ApplicationConfig,
     BoostConfig,
@@ -44,7 +43,7 @@ def build_pool_config(
     tenants: dict[str, TenantConfig] = {}
     applications: list[ApplicationConfig] = []
     for admission in admitted:
-        application = _application(admission.application, written)
+        application = _application(admission, written)
         if application is not None:
             applications.append(application)
             tenants[application.tenant] = _tenant(admission.tenant, admission.weight)
@@ -88,8 +87,9 @@ def _tenant(tenant: Tenant, weight: str) -> TenantConfig:
     )
 
 
-def _application(application: LLMApplication, written: PoolConfig | None) -> ApplicationConfig | None:
+def _application(admission: Admission, written: PoolConfig | None) -> ApplicationConfig | None:
     """The application's entry; a paused one's is the one that was written, if any."""
+    application = admission.application
     if application.spec.paused:
         here = (application.metadata.namespace, application.metadata.name, application.spec.tenant_ref.name)
         before = written.applications if written else ()
@@ -104,6 +104,7 @@ def _application(application: LLMApplication, written: PoolConfig | None) -> App
             maximum_age_seconds=run.maximum_age_seconds,
             maximum_cost=run.maximum_cost,
         ),
+        learning=admission.learning,
     )
 
 

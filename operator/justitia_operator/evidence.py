@@ -1,9 +1,9 @@
 """Which of two predictions of the same runs errs less, as far as their errors show it, looked at as often as one likes.
 
-The bounds are those of an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform
-central limit theory and asymptotic confidence sequences", one-sided): with the given confidence the mean difference is
-above the lower bound at all times at once. A test that is made for one look would, looked at after each run, sooner or
-later say yes to anything.
+The bounds are those of an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas,
+"Time-uniform central limit theory and asymptotic confidence sequences", one-sided): with the given confidence the mean
+difference is above the lower bound at all times at once. A test that is made for one look would, looked at after each
+run, sooner or later say yes to anything.
 """
 
 import math

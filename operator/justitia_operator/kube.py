@@ -109,8 +109,10 @@ class Kube:
         return None if status == HTTPStatus.NOT_FOUND else _checked(status, answer)
 
     async def delete(self, ref: Ref) -> None:
-        """Deletes the object; one that is gone already is no error."""
-        status, body = await self._exchange("DELETE", _path(ref.kind, ref.namespace, ref.name))
+        """Deletes the object and then what it owns; one that is gone already is no error."""
+        # Jobs, unlike all other kinds, would leave their pods behind.
+        query = {"propagationPolicy": "Background"}
+        status, body = await self._exchange("DELETE", _path(ref.kind, ref.namespace, ref.name), query)
         if status != HTTPStatus.NOT_FOUND:
             _checked(status, body)
 

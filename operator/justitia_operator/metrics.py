@@ -36,6 +36,9 @@ class Metrics:
         self.writes = Counter(
             "justitia_operator_api_writes", "Objects changed at the API server", ("verb", "kind"), registry=r
         )
+        self.events = Counter(
+            "justitia_operator_events", "What was told in Events about resources", ("kind", "reason"), registry=r
+        )
         self.queued = Gauge("justitia_operator_queued", "Resources that wait to be reconciled", registry=r)
         self.pods_behind = Gauge(
             "justitia_operator_pods_behind",

@@ -1,5 +1,6 @@
 """What a pool's objects are called, and the labels of its pods."""
 
+from justitia_api.application import LLMApplication
 from justitia_api.pool import ServingPool
 from justitia_operator.objects import POOL_LABEL, Kind, Ref
 
@@ -36,6 +37,11 @@ def engines_kind(pool: ServingPool) -> Kind:
 def pool_ref(pool: ServingPool) -> Ref:
     """The pool itself."""
     return Ref(Kind.SERVING_POOL, pool.metadata.namespace, pool.metadata.name)
+
+
+def application_ref(application: LLMApplication) -> Ref:
+    """The application itself."""
+    return Ref(Kind.LLM_APPLICATION, application.metadata.namespace, application.metadata.name)
 
 
 def selector_of(pool: str) -> dict[str, str]:

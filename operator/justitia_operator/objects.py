@@ -32,6 +32,7 @@ class Kind(StrEnum):
     SCALED_OBJECT = "ScaledObject"
     INFERENCE_POOL = "InferencePool"
     HTTP_ROUTE = "HTTPRoute"
+    JOB = "Job"
     POD = "Pod"
     EVENT = "Event"
     LEASE = "Lease"
@@ -66,6 +67,7 @@ _API: dict[Kind, tuple[str, str]] = {
     Kind.SCALED_OBJECT: ("keda.sh/v1alpha1", "scaledobjects"),
     Kind.INFERENCE_POOL: ("inference.networking.k8s.io/v1", "inferencepools"),
     Kind.HTTP_ROUTE: ("gateway.networking.k8s.io/v1", "httproutes"),
+    Kind.JOB: ("batch/v1", "jobs"),
     Kind.POD: ("v1", "pods"),
     Kind.EVENT: ("events.k8s.io/v1", "events"),
     Kind.LEASE: ("coordination.k8s.io/v1", "leases"),
@@ -89,12 +91,14 @@ OPTIONAL_KINDS = (Kind.LEADER_WORKER_SET, Kind.SCALED_OBJECT, Kind.INFERENCE_POO
 ENGINE_KINDS = frozenset({Kind.DEPLOYMENT, Kind.LEADER_WORKER_SET})
 """What makes engines' pods: a pool has one of them."""
 
-WATCHED_KINDS = (*CHILD_KINDS, Kind.POD)
-"""By label. Pods are another object's, and only looked at."""
+WATCHED_KINDS = (*CHILD_KINDS, Kind.JOB, Kind.POD)
+"""By label. Jobs train predictors. Pods are another object's, and only looked at."""
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"
 POOL_LABEL = f"{GROUP}/pool"
+APPLICATION_ANNOTATION = f"{GROUP}/application"
+"""Of what is done for one LLMApplication, as namespace/name: Jobs and their pods."""
 APPLIED_HASH_ANNOTATION = f"{GROUP}/applied-hash"
 POD_HASH_ANNOTATION = f"{GROUP}/pod-hash"
 

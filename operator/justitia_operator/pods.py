@@ -88,14 +88,7 @@ def _frame(account: str, engine: Engine) -> Json:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": ENDPOINT_LEAVE_SECONDS + engine.drain_seconds + STOP_SECONDS,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": restricted_pod(),
     }
 
 
@@ -162,7 +155,7 @@ def build_delivery_container(image: str) -> Json:
         "image": image,
         "command": ["python", "-m", "justitia_sidecar.deliver", PLUGIN_DIRECTORY],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
-        "securityContext": _restricted() | {"readOnlyRootFilesystem": True},
+        "securityContext": restricted() | {"readOnlyRootFilesystem": True},
         "volumeMounts": [PLUGIN_MOUNT],
     }
 
@@ -198,7 +191,7 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=1),
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": _restricted() | {"readOnlyRootFilesystem": True},
+        "securityContext": restricted() | {"readOnlyRootFilesystem": True},
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_DIRECTORY, "readOnly": True},
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
@@ -288,7 +281,7 @@ def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
             for part, amounts in (("limits", engine.resources.limits), ("requests", engine.resources.requests))
             if amounts
         },
-        "securityContext": _restricted(),
+        "securityContext": restricted(),
         "volumeMounts": [
             {"name": "cache", "mountPath": CACHE_DIRECTORY},
             {"name": "tmp", "mountPath": "/tmp"},
@@ -342,5 +335,17 @@ def _probe(path: str, failures: int) -> Json:
     }
 
 
-def _restricted() -> Json:
+def restricted_pod() -> Json:
+    """What a pod has that meets the restricted Pod Security Standard."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER_ID,
+        "runAsGroup": USER_ID,
+        "fsGroup": USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def restricted() -> Json:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

@@ -42,6 +42,7 @@ from justitia_operator.objects import (
     is_controlled_by,
     ref_of,
 )
+from justitia_operator.predictors import plan_prediction
 from justitia_operator.programming import policy_verdict, programmed_verdict, pushes, scheduler_pods
 from justitia_operator.resolve import (
     Admission,
@@ -50,7 +51,6 @@ from justitia_operator.resolve import (
     admit,
     applications_of,
     parse,
-    pool_of,
     tenant_keys,
 )
 from justitia_operator.sidecars import installation_of
@@ -118,8 +118,10 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
 def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
     """Its status, and its own pool if it brings one."""
     application = parse(LLMApplication, obj)
+    # What is recorded of the predictor is written nowhere else, and stays whatever becomes of the rest.
+    fields: dict[str, Any] = {"predictor": (obj.get("status") or {}).get("predictor")}
     if isinstance(application, Refused):
-        return plan_status(obj, (verdict_of(application), _not_accepted()), {}, now)
+        return plan_status(obj, (verdict_of(application), _not_accepted()), fields, now)
     found = admit(world, application)
     accepted_, refs = accepted(application.spec.paused), resolved()
     if isinstance(found, Refused):
@@ -130,14 +132,14 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
             refs = verdict_of(found)
             reason, message = Reason.REFS_NOT_RESOLVED, "see the condition ResolvedRefs"
         ready = Verdict(ConditionType.READY, False, reason, message)
-        return plan_status(obj, (accepted_, refs, ready), {}, now)
-    fields = {
-        "endpoint": endpoint_of(application),
-        "pool": _pool_as_seen_from_here(application),
-    }
+        return plan_status(obj, (accepted_, refs, ready), fields, now)
+    fields |= {"endpoint": endpoint_of(application), "pool": _pool_as_seen_from_here(application)}
     plan, refusal = _plan_own_pool(world, application, obj)
-    ready = _application_ready(world, application)
-    return plan + plan_status(obj, (refusal or accepted_, refs, ready), fields, now)
+    ready = _application_ready(world, application, found.pool)
+    prediction = plan_prediction(world, application, found.pool, obj, now)
+    fields["predictor"] = prediction.record
+    verdicts = (refusal or accepted_, refs, ready, *([prediction.verdict] if prediction.verdict else []))
+    return plan + prediction.plan + plan_status(obj, verdicts, fields, now)
 
 
 def endpoint_of(application: LLMApplication) -> str:
@@ -179,11 +181,8 @@ def rejection(world: Snapshot, desired: Json) -> Rejection | None:
     return found if found and found.hash == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
 
 
-def _application_ready(world: Snapshot, application: LLMApplication) -> Verdict:
+def _application_ready(world: Snapshot, application: LLMApplication, pool: ServingPool) -> Verdict:
     namespace, name = application.metadata.namespace, application.metadata.name
-    pool = pool_of(world, application)
-    if isinstance(pool, Refused):
-        return _not_accepted()
     engines = observe_engines(world, pool)
     if not engines.ready:
         why = engines.obstacle.message if engines.obstacle else "no engine takes requests yet"

@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import MINIMUM_KEY_BYTES, key_digest
+from justitia_api.config import MINIMUM_KEY_BYTES, LearningConfig, key_digest
 from justitia_api.namespaces import NamespaceSelection
 from justitia_api.pool import ServingPool
 from justitia_api.resource import Resource
 from justitia_api.tenant import ApiKey, Tenant
-from justitia_operator.names import pool_ref
+from justitia_operator.learned import learning_config, recorded
+from justitia_operator.names import application_ref, pool_ref
 from justitia_operator.objects import Json, Kind, Ref, is_controlled_by, labels_of
 from justitia_operator.snapshot import Snapshot
 
@@ -42,7 +43,9 @@ class Admission:
 
     application: LLMApplication
     tenant: Tenant
+    pool: ServingPool
     weight: str
+    learning: LearningConfig | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
     weight = weight_in(pool, tenant)
     if isinstance(weight, Refused):
         return weight
-    return Admission(application, tenant, weight)
+    record = recorded(world.get(application_ref(application)))
+    return Admission(application, tenant, pool, weight, learning_config(application, pool, record))
 
 
 def allows(world: Snapshot, selection: NamespaceSelection, namespace: str) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from justitia_api.conditions import Condition
+from justitia_api.status import LearningStatus
 from justitia_operator.catalog import Catalog
 from justitia_operator.objects import OPTIONAL_KINDS, Json, Kind, Ref, ref_of
 
@@ -39,7 +40,7 @@ class Rejection:
 class Report:
     """What a pod said when it was last told its documents, or asked. `instance` is the scheduler's container, `told`
     the generation that was to be in force, `generation` the one that is; None: there was no answer, and `problem` says
-    why. `policy` is its condition PolicyInForce.
+    why. `policy` is its condition PolicyInForce, `learning` what it learned of applications, by namespace and name.
     """
 
     instance: str
@@ -47,6 +48,7 @@ class Report:
     generation: int | None
     problem: str = ""
     policy: Condition | None = None
+    learning: Mapping[tuple[str, str], LearningStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ WRITTEN = (
     "configmaps",
     "services",
     "deployments.apps",
+    "jobs.batch",
     "poddisruptionbudgets.policy",
     "networkpolicies.networking.k8s.io",
     "horizontalpodautoscalers.autoscaling",

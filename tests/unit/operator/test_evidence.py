@@ -42,9 +42,7 @@ def peeking_ever(seeds: int) -> float:
     for seed in range(seeds):
         draw = np.random.default_rng(seed)
         gains = draw.gamma(2, 0.25, RUNS) - draw.gamma(2, 0.25, RUNS)
-        shown += any(
-            gains[:n].mean() > 1.645 * gains[:n].std(ddof=1) / math.sqrt(n) for n in range(LEAST, RUNS + 1, 5)
-        )
+        shown += any(gains[:n].mean() > 1.645 * gains[:n].std(ddof=1) / math.sqrt(n) for n in range(LEAST, RUNS + 1, 5))
     return shown / seeds
 
 

@@ -1,0 +1,81 @@
+"""What is to be done for an application's predictor: a Job that trains, and what its status records."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from justitia_api.application import LLMApplication
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.learning import PredictorStatus
+from justitia_api.pool import ServingPool
+from justitia_operator.learned import recorded
+from justitia_operator.names import pool_ref
+from justitia_operator.objects import EventType, Json, Note, Plan
+from justitia_operator.programming import scheduler_pods
+from justitia_operator.rollout import Learned, Outcome, learned, predictor_verdict, step, training_is_due
+from justitia_operator.snapshot import Snapshot
+from justitia_operator.status import Verdict
+from justitia_operator.training import Unfinished, build_training, outcome_of, training_ref
+
+_WARNINGS = {Reason.TRAINING_FAILED, Reason.ROLLED_BACK}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What is to be done, recorded and told. Nothing of an application without a predictor."""
+
+    plan: Plan = field(default_factory=Plan)
+    record: Json | None = None
+    verdict: Verdict | None = None
+
+
+def plan_prediction(
+    world: Snapshot, application: LLMApplication, pool: ServingPool, obj: Json, now: datetime
+) -> Prediction:
+    """`now` is taken to whole seconds, as statuses have them."""
+    policy = application.spec.predictor
+    if policy is None:
+        return Prediction()
+    before = recorded(obj)
+    seen = _learned(world, application, pool, before)
+    outcome = outcome_of(world, application)
+    if pool.spec.learning is None:
+        message = f"ServingPool {pool.metadata.name} has no learning.store: set it, or remove the predictor"
+        return Prediction(
+            Plan(), _written(before), Verdict(ConditionType.PREDICTOR_READY, False, Reason.NO_STORE, message)
+        )
+    if application.spec.paused:
+        return Prediction(Plan(), _written(before), predictor_verdict(policy, before, seen, training=False))
+    ended = outcome if isinstance(outcome, Outcome) else None
+    after = step(policy, before, seen, ended, now.replace(microsecond=0))
+    plan = Plan()
+    if training_is_due(policy, after, now):
+        if outcome is None:
+            plan = Plan(applies=(build_training(application, pool, pool.spec.learning.store, world.installation),))
+        elif outcome is not Unfinished.RUNNING:
+            plan = Plan(deletes=(training_ref(application),))
+    training = outcome is Unfinished.RUNNING or bool(plan.applies)
+    verdict = predictor_verdict(policy, after, seen, training=training)
+    return Prediction(plan + _told(obj, before, after), _written(after), verdict)
+
+
+def _learned(world: Snapshot, application: LLMApplication, pool: ServingPool, record: PredictorStatus) -> Learned:
+    here = (application.metadata.namespace, application.metadata.name)
+    reports = []
+    for pod in scheduler_pods(world, pool_ref(pool)):
+        report = world.reports.get(pod.ref)
+        if report is not None and report.instance == pod.instance and here in report.learning:
+            reports.append(report.learning[here])
+    return learned(reports, record)
+
+
+def _written(record: PredictorStatus) -> Json | None:
+    return record.model_dump(by_alias=True, mode="json", exclude_none=True, exclude_defaults=True) or None
+
+
+def _told(obj: Json, before: PredictorStatus, after: PredictorStatus) -> Plan:
+    """An Event for each decision."""
+    decision = after.last_decision
+    if decision is None or decision == before.last_decision:
+        return Plan()
+    type_ = EventType.WARNING if decision.reason in _WARNINGS else EventType.NORMAL
+    return Plan(events=(Note(obj, type_, decision.reason, decision.message),))
