@@ -43,6 +43,8 @@ class Release:
 
     def attempt(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """What helm answers about it, success or not."""
+        if verb == "uninstall":
+            self._use_definitions()
         return helm(verb, "justitia", *arguments, "--namespace", self.namespace, kubeconfig=self.plane.kubeconfig)
 
     def __call__(self, verb: str, *arguments: str) -> None:
@@ -51,6 +53,13 @@ class Release:
 
     def install(self, *arguments: str, chart: Path = CHART) -> None:
         self("install", str(chart), *arguments)
+
+    def _use_definitions(self) -> None:
+        """One that is deleted before its storage is there may stay for minutes: the API server tries again, meets its
+        own write, and waits for the next resync of its informer.
+        """
+        if defined := definitions(self.plane):
+            self.plane.kubectl("get", ",".join(defined), "--all-namespaces")
 
     def upgrade(self, *arguments: str, chart: Path = CHART) -> None:
         self("upgrade", str(chart), *arguments)

@@ -1,0 +1,221 @@
+"""Which version is in force: each decision, its reason, and what must not move it."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from justitia_api.conditions import Reason
+from justitia_api.learning import Predictor, PredictorStatus, Rollout
+from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
+from justitia_operator.rollout import (
+    PATIENCE,
+    Learned,
+    Model,
+    Outcome,
+    learned,
+    predictor_verdict,
+    step,
+    training_is_due,
+)
+from support.resources import NOW
+
+FIRST, SECOND, THIRD = ("a" * 64, "b" * 64, "c" * 64)
+SHADOW = Predictor()
+LEAST = SHADOW.rollout.minimum_runs
+NOTHING = Learned(None, Model(), Model())
+TRAINED = Outcome(NOW, 120, FIRST, "linear")
+
+
+def errors(runs: int, gain: float, seed: int = 0) -> ErrorSums:
+    """Of a model whose error is smaller by this much on average."""
+    draw = np.random.default_rng(seed)
+    own, other = draw.gamma(2, 0.2, runs), draw.gamma(2, 0.2, runs) + gain
+    return ErrorSums(
+        runs=runs,
+        error=float(own.sum()),
+        baseline=float(other.sum()),
+        squared_difference=float(((other - own) ** 2).sum()),
+    )
+
+
+def seen(*, version: ErrorSums | None = None, candidate: ErrorSums | None = None, samples: int = 120) -> Learned:
+    return Learned(
+        samples,
+        Model(loaded=version is not None, recent=version or ErrorSums()),
+        Model(loaded=candidate is not None, since_start=candidate or ErrorSums()),
+    )
+
+
+def reason(status: PredictorStatus) -> str | None:
+    return None if status.last_decision is None else status.last_decision.reason
+
+
+COMPARED = PredictorStatus(candidate=SECOND, version=FIRST, trained=NOW)
+IN_FORCE = PredictorStatus(version=SECOND, history=(FIRST,), trained=NOW)
+
+
+def test_a_trained_version_is_compared_before_it_counts() -> None:
+    after = step(SHADOW, PredictorStatus(), NOTHING, TRAINED, NOW)
+    assert (after.version, after.candidate, after.candidate_percent) == (None, FIRST, 0)
+    assert (after.trained, after.trained_samples, reason(after)) == (NOW, 120, Reason.TRAINED)
+
+
+def test_an_outcome_counts_once() -> None:
+    after = step(SHADOW, PredictorStatus(), NOTHING, TRAINED, NOW)
+    dropped = after.model_copy(update={"candidate": None})
+    assert step(SHADOW, dropped, NOTHING, TRAINED, NOW).candidate is None
+    again = replace(TRAINED, begun=NOW + timedelta(seconds=1))
+    assert step(SHADOW, dropped, NOTHING, again, NOW).candidate == FIRST
+
+
+@pytest.mark.parametrize("before", [None, FIRST])
+def test_a_candidate_that_is_shown_to_err_less_comes_in_force(before: str | None) -> None:
+    status = COMPARED.model_copy(update={"version": before})
+    after = step(SHADOW, status, seen(candidate=errors(4 * LEAST, 0.6)), None, NOW)
+    assert (after.version, after.candidate, reason(after)) == (SECOND, None, Reason.PROMOTED)
+    assert after.history == (() if before is None else (before,))
+
+
+@pytest.mark.parametrize(
+    ("sums", "why"),
+    [(errors(LEAST - 1, 5.0), None), (errors(4 * LEAST, 0.0), None), (errors(PATIENCE * LEAST, 0.0), "not shown")],
+)
+def test_a_candidate_waits_for_evidence_and_not_for_ever(sums: ErrorSums, why: str | None) -> None:
+    after = step(SHADOW, COMPARED, seen(candidate=sums), None, NOW)
+    assert after.version == FIRST
+    assert (reason(after) == Reason.REJECTED) is (why is not None)
+    assert (after.candidate is None) is (why is not None)
+
+
+def test_a_poisoned_candidate_is_dropped() -> None:
+    after = step(SHADOW, COMPARED, seen(candidate=errors(4 * LEAST, -1.5)), None, NOW)
+    assert (after.version, after.candidate, reason(after)) == (FIRST, None, Reason.REJECTED)
+    assert after.last_decision is not None
+    assert "errs more than version aaaaaaaaaaaa" in after.last_decision.message
+
+
+def test_a_version_that_drifts_gives_way_to_the_one_before_and_a_training_is_due() -> None:
+    after = step(SHADOW, IN_FORCE, seen(version=errors(100, -0.8)), None, NOW)
+    assert (after.version, after.history, reason(after)) == (FIRST, (), Reason.ROLLED_BACK)
+    assert training_is_due(SHADOW, after, NOW)
+    last = step(SHADOW, after, seen(version=errors(100, -0.8)), None, NOW)
+    assert (last.version, reason(last)) == (None, Reason.ROLLED_BACK)
+
+
+def test_a_version_that_does_not_err_more_stays() -> None:
+    for gain in (0.5, 0.0):
+        assert step(SHADOW, IN_FORCE, seen(version=errors(100, gain)), None, NOW).version == SECOND
+
+
+def test_the_training_before_a_rollback_is_not_taken_for_a_new_one() -> None:
+    after = step(SHADOW, IN_FORCE, seen(version=errors(100, -0.8)), None, NOW)
+    assert step(SHADOW, after, NOTHING, replace(TRAINED, version=SECOND), NOW).candidate is None
+
+
+def test_what_cannot_be_loaded_gives_way_but_not_what_is_not_loaded_yet() -> None:
+    away = Learned(10, Model(problem="the store does not answer"), Model())
+    assert step(SHADOW, IN_FORCE, away, None, NOW).version == SECOND
+    verdict = predictor_verdict(SHADOW, IN_FORCE, away, training=False)
+    assert (verdict.holds, verdict.reason) == (False, Reason.NOT_LOADED)
+    damaged = Learned(10, Model(unusable=True, problem="it is damaged"), Model())
+    assert step(SHADOW, IN_FORCE, damaged, None, NOW).version == FIRST
+    assert step(SHADOW, COMPARED, Learned(10, Model(), damaged.version), None, NOW).candidate is None
+
+
+def test_immediate_comes_in_force_at_once() -> None:
+    policy = Predictor(rollout=Rollout(strategy="Immediate"))
+    after = step(policy, PredictorStatus(version=SECOND), NOTHING, TRAINED, NOW)
+    assert (after.version, after.candidate, after.history, reason(after)) == (FIRST, None, (SECOND,), Reason.PROMOTED)
+
+
+def test_a_canary_has_its_share() -> None:
+    policy = Predictor(rollout=Rollout(strategy="Canary", percent=25))
+    assert step(policy, PredictorStatus(), NOTHING, TRAINED, NOW).candidate_percent == 25
+    assert Predictor(rollout=Rollout(strategy="Canary")).rollout.canary_percent == 10
+
+
+@pytest.mark.parametrize("status", [COMPARED, IN_FORCE])
+def test_what_is_paused_stands_still(status: PredictorStatus) -> None:
+    policy = Predictor(paused=True)
+    after = step(policy, status, seen(version=errors(100, -1.0), candidate=errors(300, 1.0)), TRAINED, NOW)
+    assert (after.version, after.candidate) == (status.version, status.candidate)
+    assert not training_is_due(policy, PredictorStatus(samples=2000), NOW)
+
+
+def test_a_version_by_hand_is_in_force_and_stays() -> None:
+    policy = Predictor(version=THIRD)
+    after = step(policy, COMPARED, NOTHING, None, NOW)
+    assert (after.version, after.candidate, after.history) == (THIRD, None, (FIRST,))
+    assert step(policy, after, seen(version=errors(100, -1.0)), TRAINED, NOW).version == THIRD
+    assert not training_is_due(policy, after, NOW + timedelta(days=30))
+
+
+def test_nothing_new_is_no_candidate() -> None:
+    same = step(SHADOW, PredictorStatus(version=FIRST), NOTHING, TRAINED, NOW)
+    assert (same.candidate, same.version) == (None, FIRST)
+    mean = step(SHADOW, PredictorStatus(), NOTHING, replace(TRAINED, kind="running-mean"), NOW)
+    assert mean.candidate is None
+
+
+def test_a_failed_training_is_tried_again_after_an_hour_and_a_good_one_after_a_day() -> None:
+    failed = step(SHADOW, PredictorStatus(), seen(), Outcome(NOW, problem="no space"), NOW)
+    assert (reason(failed), failed.trained) == (Reason.TRAINING_FAILED, NOW)
+    for status, wait in ((failed, timedelta(hours=1)), (IN_FORCE, timedelta(hours=24))):
+        known = status.model_copy(update={"samples": 120, "last_decision": failed.last_decision})
+        if status is IN_FORCE:
+            known = known.model_copy(
+                update={"last_decision": step(SHADOW, PredictorStatus(), NOTHING, TRAINED, NOW).last_decision}
+            )
+        assert not training_is_due(SHADOW, known, NOW + wait - timedelta(seconds=1))
+        assert training_is_due(SHADOW, known, NOW + wait)
+
+
+def test_a_training_waits_for_samples_and_for_the_comparison() -> None:
+    assert not training_is_due(SHADOW, PredictorStatus(samples=99), NOW)
+    assert training_is_due(SHADOW, PredictorStatus(samples=100), NOW)
+    assert not training_is_due(SHADOW, PredictorStatus(samples=100, candidate=FIRST), NOW)
+
+
+def test_pods_count_for_the_versions_that_are_meant() -> None:
+    def pod(version: str, runs: int, samples: int | None) -> LearningStatus:
+        sums = errors(runs, 0.1)
+        model = ModelStatus(version=version, loaded=True, since_start=sums, recent=sums)
+        return LearningStatus(namespace="apps", name="chat", samples=samples, version=model)
+
+    together = learned([pod(FIRST, 10, 50), pod(FIRST, 5, None), pod(SECOND, 99, 70)], PredictorStatus(version=FIRST))
+    assert (together.samples, together.version.recent.runs, together.candidate.loaded) == (70, 15, False)
+
+
+def test_figures_are_of_the_versions_that_are_recorded_and_do_not_change_with_every_run() -> None:
+    status = step(SHADOW, COMPARED, seen(candidate=errors(200, 0.0), samples=1234), None, NOW)
+    assert (status.samples, status.compared_runs) == (1200, 200)
+    assert status == step(SHADOW, COMPARED, seen(candidate=errors(200, 0.0), samples=1299), None, NOW)
+    promoted = step(SHADOW, COMPARED, seen(candidate=errors(200, 0.6)), None, NOW)
+    assert promoted.version_error_percent is None, "its errors in force are not known yet"
+    assert promoted.candidate_error_percent is promoted.compared_runs is None
+
+
+def test_errors_are_factors_in_percent() -> None:
+    sums = ErrorSums(runs=20, error=20 * math.log(1.5), baseline=20 * math.log(2), squared_difference=20 * 0.5)
+    status = step(SHADOW, COMPARED, seen(candidate=sums), None, NOW)
+    assert (status.candidate_error_percent, status.compared_error_percent) == (50, 100)
+
+
+@pytest.mark.parametrize(
+    ("status", "training", "expected"),
+    [
+        (PredictorStatus(samples=40), False, (False, Reason.COLLECTING)),
+        (PredictorStatus(samples=400), True, (False, Reason.TRAINING)),
+        (PredictorStatus(candidate=FIRST), False, (False, Reason.COMPARING)),
+        (IN_FORCE, True, (True, Reason.PREDICTING)),
+        (COMPARED, False, (True, Reason.PREDICTING)),
+    ],
+)
+def test_the_condition_tells_how_far_it_is(
+    status: PredictorStatus, training: bool, expected: tuple[bool, Reason]
+) -> None:
+    verdict = predictor_verdict(SHADOW, status, seen(version=ErrorSums()), training=training)
+    assert (verdict.holds, verdict.reason) == expected
