@@ -1,6 +1,8 @@
 """What kopf watches. It is an informer here: events only, so that it writes nothing to any object."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import kopf
@@ -11,6 +13,15 @@ from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
 
 WATCH_SECONDS = 300
 SEEN_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET))
+
+
+class Backoffs:
+    """Seconds between two attempts, for ever. With kopf's own, which end, an API server that is away for a minute ends
+    the process, whose container then waits ever longer before it starts anew.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return chain((1.0, 1.0, 2.0, 3.0), repeat(5.0))
 
 
 def build_registry(controller: Controller, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:
@@ -28,6 +39,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.watching.server_timeout = WATCH_SECONDS
+    settings.networking.error_backoffs = Backoffs()
     for kind in WATCHED_KINDS:
         if kind is not Kind.SECRET:
             settings.watching.label_selectors[kind.plural] = CHILD_SELECTOR

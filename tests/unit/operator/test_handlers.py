@@ -1,5 +1,6 @@
 """How the informer reaches the API server."""
 
+import itertools
 from typing import Any
 
 import kopf
@@ -32,3 +33,10 @@ def test_a_pod_needs_no_dns_to_reach_the_api_server(monkeypatch: pytest.MonkeyPa
     connection = handlers._login()
     assert connection is not None
     assert (connection.server, connection.token) == (server, "t")
+
+
+def test_watches_try_again_for_ever_and_never_wait_long() -> None:
+    for _ in range(2):
+        seconds = list(itertools.islice(handlers.build_settings().networking.error_backoffs, 1000))
+        assert len(seconds) == 1000
+        assert max(seconds) <= 5
