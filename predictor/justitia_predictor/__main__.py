@@ -14,8 +14,9 @@ import msgspec
 
 from justitia_predictor.artifact import Errors
 from justitia_predictor.models import RunningMean
+from justitia_predictor.sample import MOST_SAMPLES
 from justitia_predictor.store import Store, StoreError
-from justitia_predictor.training import MOST_SAMPLES, TooFewSamplesError, train
+from justitia_predictor.training import TooFewSamplesError, train
 from justitia_scheduling.model import Seconds
 
 EXIT_STORE, EXIT_TOO_FEW = 1, 3

@@ -11,6 +11,8 @@ import msgspec
 from justitia_predictor.features import FEATURES_VERSION, Features
 from justitia_scheduling.model import KVTokenTime, Seconds
 
+MOST_SAMPLES = 2000
+"""That are trained with. The newest count: beyond that training takes longer, and the past tells less."""
 MOST_BATCH_BYTES = 64 * 2**20
 """Of a batch, unpacked: more is not read."""
 

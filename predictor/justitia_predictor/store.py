@@ -1,6 +1,6 @@
 """Where samples and artifacts outlive the pods: a folder of a volume, or a bucket of any S3-compatible service.
 
-    {application}/samples/{name}       batches, named so that their order is that of time
+    {application}/samples/{name}       batches; names begin with the time and end with the number of samples
     {application}/artifacts/{digest}
 
 `application` is a name that no other application ever has had: what is learned from a tenant's runs goes nowhere else.
@@ -8,7 +8,7 @@ Nothing is written over: objects come, are read, and are deleted.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import obstore
@@ -17,10 +17,29 @@ from obstore.store import LocalStore, from_url
 
 from justitia_predictor.artifact import MOST_BYTES, Artifact, ArtifactError, digest
 from justitia_predictor.sample import BatchError, Sample, from_batch, to_batch
+from justitia_scheduling.model import Seconds
 
 
 class StoreError(Exception):
     """The store does not do what was asked of it: it is away, full, or forbids it."""
+
+
+class NotStoredError(StoreError):
+    """The store works, and does not have it."""
+
+
+_TIME = "020.6f"
+"""So that names are in the order of time."""
+
+
+def _batch_name(at: Seconds, source: str, samples: list[Sample]) -> str:
+    return f"{at:{_TIME}}-{source}-{len(samples)}"
+
+
+def _samples_in(name: str) -> int:
+    """By a batch's name; 0 where it was not we who named it."""
+    count = name.rpartition("-")[2]
+    return int(count) if count.isdecimal() and len(count) < 8 else 0
 
 
 @contextmanager
@@ -47,10 +66,12 @@ class Store:
                 raise StoreError(f"the store {url!r} is neither file:///folder nor s3://bucket/prefix")
         self.url = url
 
-    def put_samples(self, application: str, name: str, samples: list[Sample]) -> None:
-        """Raises StoreError."""
+    def put_samples(self, application: str, at: Seconds, source: str, samples: list[Sample]) -> None:
+        """A batch. `at`, in seconds since 1970, and `source` tell it from all others: what is put again under both
+        takes the place of what may have been put before. Raises StoreError.
+        """
         with _errors(self.url):
-            obstore.put(self._store, f"{application}/samples/{name}", to_batch(samples))
+            obstore.put(self._store, f"{application}/samples/{_batch_name(at, source, samples)}", to_batch(samples))
 
     def samples(self, application: str, most: int) -> tuple[list[Sample], int]:
         """The newest, oldest first, and the number of batches that could not be read. Raises StoreError."""
@@ -77,8 +98,11 @@ class Store:
         return name
 
     def artifact(self, application: str, name: str) -> Artifact:
-        """By its digest. Raises StoreError and ArtifactError."""
-        content = self._get(f"{application}/artifacts/{name}")
+        """By its digest. Raises StoreError, of which NotStoredError, and ArtifactError."""
+        try:
+            content = self._get(f"{application}/artifacts/{name}")
+        except NotStoredError:
+            raise NotStoredError(f"the artifact {name[:12]} is not in the store") from None
         if digest(content) != name:
             raise ArtifactError(f"the artifact {name[:12]} is damaged: its content has another digest")
         return Artifact.from_bytes(content)
@@ -86,16 +110,29 @@ class Store:
     def erase(self, application: str) -> int:
         """All of an application; tells how many objects that were. Raises StoreError."""
         paths = list(self._paths(application))
-        with _errors(self.url):
-            for path in paths:
-                obstore.delete(self._store, path)
+        self._delete(paths)
         return len(paths)
 
-    def erase_samples_before(self, application: str, name: str) -> None:
-        """Batches whose names come before this one. Raises StoreError."""
+    def tidy_samples(self, application: str, most: int, since: Seconds) -> int:
+        """Erases batches from before `since`, in seconds since 1970, and those with none of the newest `most` samples;
+        tells how many samples are left. That is a listing: no batch is read. Raises StoreError.
+        """
+        oldest, count = f"{since:{_TIME}}", 0
+        gone: list[str] = []
+        for path in sorted(self._paths(f"{application}/samples"), reverse=True):
+            name = path.rpartition("/")[2]
+            if count >= most or name < oldest:
+                gone.append(path)
+            else:
+                count += _samples_in(name)
+        self._delete(gone)
+        return count
+
+    def _delete(self, paths: list[str]) -> None:
+        """Somebody else may have been faster."""
         with _errors(self.url):
-            for path in self._paths(f"{application}/samples"):
-                if path.rpartition("/")[2] < name:
+            for path in paths:
+                with suppress(FileNotFoundError):
                     obstore.delete(self._store, path)
 
     def _paths(self, prefix: str) -> Iterator[str]:
@@ -106,7 +143,10 @@ class Store:
 
     def _get(self, path: str) -> bytes:
         with _errors(self.url):
-            result = obstore.get(self._store, path)
+            try:
+                result = obstore.get(self._store, path)
+            except FileNotFoundError:
+                raise NotStoredError(f"{path} is not in the store") from None
             if result.meta["size"] > 2 * MOST_BYTES:
                 raise StoreError(f"{self.url}: {path} is larger than anything that was written there")
             return bytes(result.bytes())

@@ -21,11 +21,9 @@ from justitia_predictor.artifact import About, Artifact, Errors
 from justitia_predictor.encoding import Encoding, Floats
 from justitia_predictor.evaluation import best, errors, mean_of
 from justitia_predictor.models import PROMPT, Linear, Model, Network, PromptLength, RunningMean, Trees
-from justitia_predictor.sample import Sample, data_hash
+from justitia_predictor.sample import MOST_SAMPLES, Sample, data_hash
 
 LEAST_SAMPLES = 10
-MOST_SAMPLES = 2000
-"""The newest count: beyond that training takes longer, and the past tells less."""
 FOLDS = 5
 PROMPT_CLASSES = 5
 LEAST_WIDTH, MOST_WIDTH = 16, 128

@@ -120,10 +120,10 @@ def _learning(settings: Settings, metrics: Metrics) -> Learning:
     """Requests are served whether or not anything can be learned from them."""
     samples, store = None, None
     try:
-        if settings.samples_file is not None:
-            samples = Samples(settings.samples_file)
         if settings.store_url is not None:
             store = Store(settings.store_url)
+        if settings.samples_file is not None:
+            samples = Samples(settings.samples_file)
     except (SamplesError, StoreError) as error:
         metrics.learning_failures.labels("open").inc()
         log.error("nothing is learned", reason=str(error))

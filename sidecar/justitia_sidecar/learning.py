@@ -2,7 +2,8 @@
 
 At a run's first request a thread makes its features, and every model that the application's configuration names says
 what the run will cost. The request waits for that `DEADLINE` at most, then goes on without. When the run is over, it
-becomes a sample (`samples.py`), and a metric tells how far each model was off.
+becomes a sample (`samples.py`), which goes to the store (`flushing.py`), and how far each model was off is summed up
+(`evidence.py`).
 
 All of it may fail, by a full disk, a store that is away, a damaged model: then there is a metric, and less is learned.
 Nothing here ever fails a request.
@@ -22,13 +23,18 @@ from typing import TypeVar
 import structlog
 
 from justitia_api.config import LearningConfig, PoolConfig
+from justitia_api.status import LearningStatus
 from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
-from justitia_predictor.store import Store
+from justitia_predictor.sample import MOST_SAMPLES
+from justitia_predictor.store import NotStoredError, Store, StoreError
 from justitia_scheduling.model import KVTokenTime, Seconds
+from justitia_sidecar.evidence import Begun, Evidence, Predicted, error_of, in_canary
+from justitia_sidecar.flushing import Flushing
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.models import Models, Named
 from justitia_sidecar.runs import TrackedRun
-from justitia_sidecar.samples import Finished, Samples
+from justitia_sidecar.samples import RETENTION, Finished, Samples
 
 DEADLINE: Seconds = 0.005
 MOST_WAITING = 256
@@ -37,34 +43,55 @@ SETTLE: Seconds = 2.0
 """After a run's end: the engine may tell of its last requests later than their answers."""
 MOST_ENDED = 10_000
 """Runs that are over and not written yet."""
-WRITE_SECONDS, FLUSH_SECONDS = 1.0, 60.0
-"""Between two times that samples go to the disk, and to the store."""
-BATCH = 500
-"""Samples in one."""
+WRITE_SECONDS, FLUSH_SECONDS, LOOK_SECONDS = 1.0, 60.0, 3600.0
+"""Between two times that samples go to the disk, and to the store, and that the store is looked at where none went."""
+MOST_STORED = 2 * MOST_SAMPLES
+"""Samples of an application in the store, by whole batches."""
 
 T = TypeVar("T")
 
 log = structlog.get_logger("justitia.sidecar")
 
-Predicted = Mapping[str, KVTokenTime]
-"""By version."""
-
 
 @dataclass(slots=True, eq=False)
 class Noticed:
     """A run's first request. A thread fills in `features`, packed, and what is `predicted`, maybe after the request
-    has gone on.
+    has gone on. With `canary` the candidate's prediction counts, if there is one. `begun` is None where the
+    application has just left the configuration.
     """
 
     learning: LearningConfig
     text: bytes | None
+    canary: bool
+    begun: Begun | None
     features: bytes | None = None
     predicted: Predicted = field(default_factory=dict)
 
     @property
     def told(self) -> KVTokenTime | None:
         """What counts."""
-        return None if self.learning.version is None else self.predicted.get(self.learning.version)
+        asked = (self.learning.candidate if self.canary else None, self.learning.version)
+        return next((self.predicted[version] for version in asked if version and version in self.predicted), None)
+
+
+@dataclass(slots=True)
+class _Application:
+    """`stored` samples were in the store when it was looked at, on the clock of requests."""
+
+    evidence: Evidence = field(default_factory=Evidence)
+    stored: int | None = None
+    looked_at: Seconds = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """An attempt in the thread of disk and store."""
+
+    error: Exception
+
+    @property
+    def store_is_away(self) -> bool:
+        return isinstance(self.error, StoreError) and not isinstance(self.error, NotStoredError)
 
 
 class Learning:
@@ -84,13 +111,12 @@ class Learning:
     ) -> None:
         self._samples = samples
         self._store = store
+        self._flushing = None if samples is None or store is None else Flushing(samples, store, pod)
         self._metrics = metrics
         self._clock = clock
         self._time_of_day = time_of_day
-        self._pod = pod
-        self._models: dict[tuple[str, str], Artifact] = {}
-        self._wanted: set[tuple[str, str]] = set()
-        self._names: frozenset[str] | None = None
+        self._models = Models()
+        self._applications: dict[str, _Application] | None = None
         self._changed = False
         self._looking = ThreadPoolExecutor(1, "look")
         self._disk = ThreadPoolExecutor(1, "learn")
@@ -101,27 +127,50 @@ class Learning:
     def configure(self, config: PoolConfig) -> None:
         """Applications that are not in it any more are forgotten with their samples."""
         learning = [a.learning for a in config.applications if a.learning is not None]
-        self._names = frozenset(each.name for each in learning)
-        self._wanted = {
+        known = self._applications or {}
+        self._applications = {each.name: known.get(each.name) or _Application() for each in learning}
+        for each in learning:
+            self._applications[each.name].evidence.configure(each)
+        self._models.want(
             (each.name, version) for each in learning for version in (each.version, each.candidate) if version
-        }
-        for known in self._models.keys() - self._wanted:
-            del self._models[known]
+        )
         self._changed = True
+
+    def status(self, config: PoolConfig) -> tuple[LearningStatus, ...]:
+        """Of the configuration in force."""
+        return tuple(
+            self._status(application.namespace, application.name, application.learning)
+            for application in config.applications
+            if application.learning is not None
+        )
+
+    def _status(self, namespace: str, name: str, learning: LearningConfig) -> LearningStatus:
+        assert self._applications is not None
+        application = self._applications[learning.name]
+        evidence = application.evidence
+        return LearningStatus(
+            namespace=namespace,
+            name=name,
+            samples=application.stored,
+            version=self._models.status(learning.name, learning.version, evidence.of_version),
+            candidate=self._models.status(learning.name, learning.candidate, evidence.of_candidate),
+        )
 
     # Requests.
 
-    async def notice(self, learning: LearningConfig, request: FirstRequest) -> Noticed | None:
-        """The first request of a run. None where there is no time to look at it."""
+    async def notice(self, learning: LearningConfig, request: FirstRequest, run: str) -> Noticed | None:
+        """The first request of the run with this id. None where there is no time to look at it."""
         if len(self._looks) >= MOST_WAITING:
             self._metrics.unnoticed_runs.inc()
             return None
-        noticed = Noticed(learning, request.text if learning.keep_text else None)
-        models = {
-            version: model
-            for version in (learning.version, learning.candidate)
-            if version and (model := self._models.get((learning.name, version))) is not None
-        }
+        application = (self._applications or {}).get(learning.name)
+        noticed = Noticed(
+            learning,
+            request.text if learning.keep_text else None,
+            in_canary(learning, run),
+            None if application is None else application.evidence.begin(),
+        )
+        models = self._models.of(learning.name, (learning.version, learning.candidate))
         looking = asyncio.get_running_loop().run_in_executor(self._looking, self._look, request, models)
         self._looks.add(looking)
         looking.add_done_callback(lambda done: self._looked(noticed, done))
@@ -132,17 +181,26 @@ class Learning:
         """In the thread."""
         started = time.perf_counter()
         features = Features.of(request)
-        predicted = {version: model.predict(features) for version, model in models.items()}
+        predicted: dict[str, KVTokenTime] = {}
+        for version, model in models.items():
+            try:
+                predicted[version] = model.predict(features)
+            except Exception as error:
+                # One model's fault: the features are good, and so may the other one's prediction be.
+                self._not_predicted(error)
         self._metrics.prediction.observe(time.perf_counter() - started)
         return features.packed(), predicted
+
+    def _not_predicted(self, error: BaseException) -> None:
+        self._metrics.learning_failures.labels("predict").inc()
+        log.warning("a run is not predicted", reason=repr(error))
 
     def _looked(self, noticed: Noticed, done: "asyncio.Future[tuple[bytes, Predicted]]") -> None:
         self._looks.discard(done)
         if done.cancelled():
             return
         if (error := done.exception()) is not None:
-            self._metrics.learning_failures.labels("predict").inc()
-            log.warning("a run is not predicted", reason=repr(error))
+            self._not_predicted(error)
             return
         noticed.features, noticed.predicted = done.result()
 
@@ -158,18 +216,20 @@ class Learning:
     # In the background.
 
     async def work_forever(self) -> None:
-        """What happens each `WRITE_SECONDS`, and each `FLUSH_SECONDS`."""
+        """What happens each `WRITE_SECONDS`, each `FLUSH_SECONDS`, and after the configuration has changed."""
         flushed = self._clock()
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             await self.write(self._clock() - SETTLE)
             due = self._clock() - flushed >= FLUSH_SECONDS
-            if due or self._changed:
-                self._changed = False
-                await self.load()
+            if not due and not self._changed:
+                continue
+            self._changed = False
+            await self.load()
             if due:
                 flushed = self._clock()
                 await self.flush()
+            await self.look()
 
     async def write(self, before: Seconds) -> None:
         """Runs that were over before then go to the disk."""
@@ -183,24 +243,51 @@ class Learning:
             await self._attempt("write", partial(self._samples.add, finished))
 
     async def load(self) -> None:
-        """Models that are wanted and not here."""
-        if self._store is None:
-            return
-        for name, version in self._wanted - self._models.keys():
-            model = await self._attempt("load", partial(self._store.artifact, name, version))
-            if model is not None and (name, version) in self._wanted:
-                self._models[name, version] = model
-                log.info("predictor loaded", application=name, version=version, kind=model.about.kind)
+        """Models that are wanted and not here. A store that is away is asked once."""
+        failed = None if self._store is not None else _Failed(StoreError("there is no store"))
+        for named in self._models.missing():
+            if self._store is not None and not (failed and failed.store_is_away):
+                failed = await self._load(self._store, named)
+            if failed is not None:
+                self._models.failed(named, _reason(failed.error))
+
+    async def _load(self, store: Store, named: Named) -> _Failed | None:
+        name, version = named
+        model = await self._attempt("load", partial(store.artifact, name, version))
+        if isinstance(model, _Failed):
+            return model
+        self._models.loaded(named, model)
+        log.info("predictor loaded", application=name, version=version, kind=model.about.kind)
+        return None
 
     async def flush(self) -> None:
-        """To the store goes what is not there yet; what is too old, or of nobody's any more, goes."""
-        samples, names = self._samples, self._names
-        if samples is None or names is None:
+        """To the store goes what is not there yet, unless it is away. What is too old, or of nobody any more, goes."""
+        if self._samples is None or self._applications is None:
             return
-        await self._attempt("write", partial(self._tidy, samples, names))
-        if self._store is not None:
-            for name in names:
-                await self._attempt("store", partial(self._put, samples, self._store, name))
+        await self._attempt("write", partial(self._tidy, self._samples, frozenset(self._applications)))
+        if self._flushing is None:
+            return
+        for name, application in dict(self._applications).items():
+            while (put := await self._attempt("store", partial(self._flushing.put, name))) is True:
+                application.looked_at = -math.inf
+            if isinstance(put, _Failed) and put.store_is_away:
+                return
+
+    async def look(self) -> None:
+        """How many samples the store has of an application that is new here, or had some brought, or has not been
+        looked at for `LOOK_SECONDS`; what is too old or too much goes.
+        """
+        if self._store is None:
+            return
+        oldest = self._time_of_day() - RETENTION
+        for name, application in dict(self._applications or {}).items():
+            if self._clock() - application.looked_at < LOOK_SECONDS:
+                continue
+            count = await self._attempt("store", partial(self._store.tidy_samples, name, MOST_STORED, oldest))
+            if not isinstance(count, _Failed):
+                application.stored, application.looked_at = count, self._clock()
+            elif count.store_is_away:
+                return
 
     async def close(self) -> None:
         """What is over is kept, and brought to the store where that can be."""
@@ -209,17 +296,20 @@ class Learning:
         await self.write(math.inf)
         await self.flush()
         self._looking.shutdown(wait=False, cancel_futures=True)
-        self._disk.shutdown(wait=True)
+        self._disk.shutdown(wait=False)
 
     def _compare(self, run: TrackedRun, noticed: Noticed) -> None:
         """What was predicted with what came of it."""
         if run.aborted or run.cost <= 0:
             return
+        known = (self._applications or {}).get(noticed.learning.name)
+        if known is not None and noticed.begun is not None:
+            known.evidence.end(noticed.begun, noticed.predicted, run.cost)
         application = run.application
         labels = (application.tenant, f"{application.namespace}/{application.name}")
         for role, version in (("version", noticed.learning.version), ("candidate", noticed.learning.candidate)):
             if version is not None and version in noticed.predicted:
-                error = abs(math.log(noticed.predicted[version] / run.cost))
+                error = error_of(noticed.predicted[version], run.cost)
                 self._metrics.prediction_error.labels(*labels, role).observe(error)
 
     def _finished(self, run: TrackedRun, noticed: Noticed, features: bytes) -> Finished:
@@ -233,18 +323,15 @@ class Learning:
         for name in samples.counts().keys() - names:
             samples.erase(name)
 
-    def _put(self, samples: Samples, store: Store, name: str) -> None:
-        while batch := samples.unflushed(name, BATCH):
-            numbers, rows = zip(*batch, strict=True)
-            # The database may be a new one under the pod's old name: time keeps the names of batches apart.
-            store.put_samples(name, f"{self._time_of_day():020.6f}-{self._pod}", list(rows))
-            samples.flushed(numbers)
-
-    async def _attempt(self, what: str, work: Callable[[], T]) -> T | None:
-        """In the thread of disk and store. None where it does not succeed: whatever the reason, requests are served."""
+    async def _attempt(self, what: str, work: Callable[[], T]) -> T | _Failed:
+        """In the thread of disk and store. Whatever the reason that it does not succeed: requests are served."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._disk, work)
         except Exception as error:
             self._metrics.learning_failures.labels(what).inc()
-            log.warning("learning fails", attempt=what, reason=str(error) or repr(error))
-            return None
+            log.warning("learning fails", attempt=what, reason=_reason(error))
+            return _Failed(error)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or repr(error)

@@ -149,7 +149,7 @@ class Proxy:
             parsed.messages,
             parsed.sequences,
         )
-        noticed = await self._sidecar.learning.notice(learning, first)
+        noticed = await self._sidecar.learning.notice(learning, first, accepted.run or uuid.uuid4().hex)
         admission.check_room(accepted.tenant, parsed.sequences)
         return noticed
 

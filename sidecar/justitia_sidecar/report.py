@@ -47,6 +47,7 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
         engine_scheduler=None if sidecar.channel is None else sidecar.channel.status,
         conditions=sidecar.conditions(),
         tenants=tuple(tenants),
+        learning=sidecar.learning.status(config),
     )
 
 

@@ -18,11 +18,11 @@ import msgspec
 import structlog
 
 from justitia_predictor.features import FEATURES_VERSION, Features
-from justitia_predictor.sample import Sample
+from justitia_predictor.sample import MOST_SAMPLES, Sample
 from justitia_scheduling.model import KVTokenTime, Seconds
 
-MOST_RUNS = 2000
-"""Of an application: training takes no more."""
+MOST_RUNS = MOST_SAMPLES
+"""Of an application."""
 RETENTION: Seconds = 30 * 86_400.0
 MOST_BYTES = 256 * 2**20
 _PAGE = 4096

@@ -22,7 +22,7 @@ def train(folder: Path, application: str = "a") -> tuple[int, dict[str, Any], Pa
 
 def test_a_model_is_trained_and_put_into_the_store(tmp_path: Path) -> None:
     store = Store(f"file://{tmp_path}/store")
-    store.put_samples("a", "1", written_runs(60, noise=0.3, seed=1))
+    store.put_samples("a", 1, "pod", written_runs(60, noise=0.3, seed=1))
     (tmp_path / "store/a/samples/2").write_bytes(b"damaged")
     code, report, _ = train(tmp_path)
     assert code == 0

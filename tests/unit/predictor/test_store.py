@@ -25,16 +25,16 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_samples_come_back_oldest_first(store: Store) -> None:
-    store.put_samples("a", "0002", SAMPLES[10:20])
-    store.put_samples("a", "0001", SAMPLES[:10])
-    store.put_samples("a", "0003", SAMPLES[20:])
+    store.put_samples("a", 900.5, "pod", SAMPLES[10:20])
+    store.put_samples("a", 90, "pod", SAMPLES[:10])
+    store.put_samples("a", 1000, "another", SAMPLES[20:])
     assert store.samples("a", 100) == (SAMPLES, 0)
     assert store.samples("a", 15) == (SAMPLES[-15:], 0)
 
 
 def test_one_application_never_sees_anothers(store: Store) -> None:
-    store.put_samples("a", "1", SAMPLES[:5])
-    store.put_samples("a-b", "1", SAMPLES[5:])
+    store.put_samples("a", 1, "pod", SAMPLES[:5])
+    store.put_samples("a-b", 1, "pod", SAMPLES[5:])
     assert store.samples("a", 100) == (SAMPLES[:5], 0)
     assert store.erase("a") == 1
     assert store.samples("a", 100) == ([], 0)
@@ -42,16 +42,34 @@ def test_one_application_never_sees_anothers(store: Store) -> None:
 
 
 def test_a_batch_that_cannot_be_read_does_not_hide_the_others(store: Store, tmp_path: Path) -> None:
-    store.put_samples("a", "1", SAMPLES[:5])
+    store.put_samples("a", 1, "pod", SAMPLES[:5])
     (tmp_path / "store/a/samples/2").write_bytes(b"not a batch")
     assert store.samples("a", 100) == (SAMPLES[:5], 1)
 
 
-def test_old_batches_are_erased(store: Store) -> None:
-    for name in "123":
-        store.put_samples("a", name, SAMPLES[:1])
-    store.erase_samples_before("a", "3")
-    assert store.samples("a", 100) == (SAMPLES[:1], 0)
+def test_a_batch_that_is_put_again_is_there_once(store: Store) -> None:
+    for _ in range(2):
+        store.put_samples("a", 1, "pod-7", SAMPLES[:5])
+    assert store.samples("a", 100) == (SAMPLES[:5], 0)
+
+
+@pytest.mark.parametrize(
+    ("most", "since", "left"),
+    [(100, 0, 30), (100, 2, 20), (10, 0, 10), (11, 0, 20), (100, 4, 0), (1, 4, 0)],
+)
+def test_batches_that_are_too_old_or_too_much_are_erased(store: Store, most: int, since: float, left: int) -> None:
+    for third in range(3):
+        store.put_samples("a", third + 1, "pod", SAMPLES[10 * third : 10 * third + 10])
+    assert store.tidy_samples("a", most, since) == left
+    assert store.samples("a", 100) == (SAMPLES[30 - left :], 0)
+
+
+def test_what_others_put_there_counts_for_nothing(store: Store, tmp_path: Path) -> None:
+    store.put_samples("a", 1, "pod", SAMPLES[:5])
+    for name in ("notes", "9-pod-x", "99999999999999999999-9999999999"):
+        (tmp_path / "store/a/samples" / name).write_bytes(b"?")
+    assert store.tidy_samples("a", 100, 0) == 5
+    assert store.tidy_samples("nobody", 100, 0) == 0
 
 
 def test_an_artifact_is_found_by_its_digest_and_by_nothing_else(store: Store, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from justitia_predictor.artifact import Errors
 from justitia_predictor.evaluation import best, errors, loss, mean_of
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.models import RunningMean
-from justitia_predictor.sample import Sample, data_hash
-from justitia_predictor.training import FITS, LEAST_SAMPLES, MOST_SAMPLES, TooFewSamplesError, train
+from justitia_predictor.sample import MOST_SAMPLES, Sample, data_hash
+from justitia_predictor.training import FITS, LEAST_SAMPLES, TooFewSamplesError, train
 from support.written_runs import written_runs
 
 

@@ -1,9 +1,49 @@
 import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+
+from justitia_api.config import KeyEntry, KeyTable, key_digest
+from justitia_predictor.store import Store
+from justitia_sidecar.engine import Engine
+from justitia_sidecar.learning import Learning
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.samples import Samples
+from justitia_sidecar.service import Sidecar
+from support.learning_room import TIME_OF_DAY, Clock, Room, learning_pool
+from support.misbehaving_engine import MisbehavingEngine
+from support.sidecar_client import KEY, PEPPER, engine_answers
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_loop_of_the_main_thread() -> None:
     """Asking for the current loop then fails instead of making one that nobody closes."""
     asyncio.set_event_loop(None)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    with closing(Samples(tmp_path / "samples.db")) as samples:
+        store, clock, metrics = Store(f"file://{tmp_path}/store"), Clock(), Metrics()
+        learning = Learning(samples, store, metrics, clock, lambda: TIME_OF_DAY + clock.now)
+        yield Room(learning, samples, store, clock, metrics)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[MisbehavingEngine]:
+    async with MisbehavingEngine().serving() as engine:
+        yield engine
+
+
+@pytest.fixture
+async def sidecar(engine: MisbehavingEngine, room: Room) -> AsyncIterator[Sidecar]:
+    """Of a pool with one application, which is learned from."""
+    async with Engine.session() as session:
+        sidecar = Sidecar(Engine(engine.url, session), room.metrics, room.clock, learning=room.learning)
+        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
+        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.put_config(learning_pool())
+        await engine_answers(sidecar)
+        yield sidecar

@@ -1,103 +1,23 @@
 """Runs become samples and are predicted, and nothing that fails there is noticed by requests."""
 
-import json
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, LearningConfig, key_digest
+from justitia_api.config import LearningConfig
 from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
-from justitia_predictor.training import train
+from justitia_predictor.training import fitted
 from justitia_sidecar import learning as module
-from justitia_sidecar.engine import Engine
-from justitia_sidecar.learning import SETTLE, Learning, Noticed
-from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.samples import Finished, Samples
+from justitia_sidecar.samples import Finished
 from justitia_sidecar.service import Sidecar
+from support.learning_room import FIRST, NAME, WRITTEN, Room, learning_pool, noticed, request
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
-from support.sidecar_client import BODY, KEY, PEPPER, Client, engine_answers, pool
-from support.written_runs import written_runs
-
-NAME = "uid-of-a"
-WRITTEN = written_runs(40, noise=0.3, seed=1)
-FIRST = FirstRequest(b"please survey the system", 24, 5, 256, 1, 1)
-
-
-def learning_pool(generation: int = 1, **learning: object) -> object:
-    config = LearningConfig(name=NAME, **learning)  # type: ignore[arg-type]
-    application = ApplicationConfig(namespace="ns", name="a", tenant="gold", learning=config)
-    return pool(generation, applications=(application,))
-
-
-@dataclass
-class Clock:
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
-class Room:
-    """What learns, and where it keeps what it learned from."""
-
-    learning: Learning
-    samples: Samples
-    store: Store
-    clock: Clock
-    metrics: Metrics
-
-    async def settle(self) -> None:
-        self.clock.now += SETTLE
-        await self.learning.write(self.clock.now - SETTLE)
-
-    def failures(self, attempt: str) -> float:
-        value = self.metrics.registry.get_sample_value("justitia_learning_failures_total", {"attempt": attempt})
-        return value or 0.0
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    with closing(Samples(tmp_path / "samples.db")) as samples:
-        store, clock, metrics = Store(f"file://{tmp_path}/store"), Clock(), Metrics()
-        learning = Learning(samples, store, metrics, clock, lambda: 1.8e9 + clock.now)
-        yield Room(learning, samples, store, clock, metrics)
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[MisbehavingEngine]:
-    async with MisbehavingEngine().serving() as engine:
-        yield engine
-
-
-@pytest.fixture
-async def sidecar(engine: MisbehavingEngine, room: Room) -> AsyncIterator[Sidecar]:
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), room.metrics, room.clock, learning=room.learning)
-        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(learning_pool())
-        await engine_answers(sidecar)
-        yield sidecar
-
-
-def request(run: str, *, ends: bool = False, **body: object) -> dict[str, object]:
-    headers = {b"x-justitia-run": run.encode()} | ({b"x-justitia-run-end": b"true"} if ends else {})
-    return {"headers": headers, "body": json.dumps(BODY | body).encode()}
-
-
-async def noticed(learning: Learning, **fields: object) -> Noticed:
-    found = await learning.notice(LearningConfig(name=NAME, **fields), FIRST)  # type: ignore[arg-type]
-    assert found is not None
-    return found
+from support.sidecar_client import Client, pool
 
 
 async def test_a_run_becomes_a_sample_of_its_first_request_and_all_its_cost(sidecar: Sidecar, room: Room) -> None:
@@ -162,7 +82,9 @@ async def test_a_pod_that_ends_keeps_and_brings_what_it_has(sidecar: Sidecar, ro
 
 
 async def test_the_version_in_force_predicts_and_the_candidate_beside_it(sidecar: Sidecar, room: Room) -> None:
-    version, candidate = (room.store.put_artifact(train(NAME, part)) for part in (WRITTEN, WRITTEN[1:]))
+    version, candidate = (
+        room.store.put_artifact(fitted("linear", NAME, part, seed=0)) for part in (WRITTEN, WRITTEN[1:])
+    )
     assert (await noticed(room.learning, version=version)).told is None
     sidecar.put_config(learning_pool(2, version=version, candidate=candidate))
     await room.learning.load()
@@ -173,7 +95,9 @@ async def test_the_version_in_force_predicts_and_the_candidate_beside_it(sidecar
 
 
 async def test_how_far_each_model_was_off_is_measured(sidecar: Sidecar, room: Room) -> None:
-    version, candidate = (room.store.put_artifact(train(NAME, part)) for part in (WRITTEN, WRITTEN[1:]))
+    version, candidate = (
+        room.store.put_artifact(fitted("linear", NAME, part, seed=0)) for part in (WRITTEN, WRITTEN[1:])
+    )
     sidecar.put_config(learning_pool(2, version=version, candidate=candidate))
     await room.learning.load()
     await Client(sidecar, **request("r", prompt="survey the system", ends=True)).run()
@@ -193,7 +117,7 @@ async def test_before_there_is_a_configuration_nothing_is_forgotten(room: Room) 
 
 
 async def test_the_policy_is_told_the_prediction(sidecar: Sidecar, room: Room) -> None:
-    version = room.store.put_artifact(train(NAME, WRITTEN))
+    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
     sidecar.put_config(learning_pool(2, version=version))
     await room.learning.load()
     runs = sidecar.configured().admission.policy.runs
@@ -208,7 +132,7 @@ async def test_a_model_that_is_slow_is_not_waited_for(
     sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    version = room.store.put_artifact(train(NAME, WRITTEN))
+    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
     monkeypatch.setattr(Artifact, "predict", lambda self, features: 5.0 if go_on.wait(10) else 0.0)
     sidecar.put_config(learning_pool(2, version=version))
     await room.learning.load()
@@ -227,7 +151,7 @@ async def test_a_model_that_fails_leaves_the_run_without_prediction(
     def fail(self: Artifact, features: Features) -> float:
         raise FloatingPointError
 
-    version = room.store.put_artifact(train(NAME, WRITTEN))
+    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
     monkeypatch.setattr(Artifact, "predict", fail)
     sidecar.put_config(learning_pool(2, version=version))
     await room.learning.load()
@@ -240,14 +164,14 @@ async def test_when_too_many_wait_to_be_looked_at_runs_go_unnoticed(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_WAITING", 0)
-    assert await room.learning.notice(LearningConfig(name=NAME), FIRST) is None
+    assert await room.learning.notice(LearningConfig(name=NAME), FIRST, "r") is None
     assert room.metrics.registry.get_sample_value("justitia_unnoticed_runs_total") == 1
 
 
 async def test_a_damaged_model_and_one_that_is_not_there_are_not_loaded(
     sidecar: Sidecar, room: Room, tmp_path: Path
 ) -> None:
-    version = room.store.put_artifact(train(NAME, WRITTEN))
+    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
     (tmp_path / "store" / NAME / "artifacts" / version).write_bytes(b"damaged")
     sidecar.put_config(learning_pool(2, version=version, candidate="0" * 64))
     await room.learning.load()
