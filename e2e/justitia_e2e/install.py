@@ -1,6 +1,9 @@
-"""What runs on the node: the operator, by its chart, and what an administrator has to offer: volumes with a model."""
+"""What runs on the node: the operator, by its chart, and what an administrator has to offer: volumes, with a model and
+empty ones.
+"""
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,25 +41,42 @@ def install_operator(state: State, programs: Path, image: Image) -> None:
         )
 
 
-def offer_models(state: State, kubectl: Kubectl) -> None:
-    """Volumes that hold the tiny model, in place of those whose claim has gone."""
+def offer_volumes(state: State, kubectl: Kubectl) -> None:
+    """Volumes that hold the tiny model, and empty ones, in place of those whose claim has gone."""
     make_tiny_model(state.models / MODEL)
     for volume in json.loads(kubectl("get", "persistentvolumes", "-o", "json"))["items"]:
         if volume["status"]["phase"] == "Released":
             kubectl("delete", "persistentvolume", volume["metadata"]["name"])
-    kubectl.apply(*(_volume(state, number) for number in range(1, VOLUMES + 1)))
+            if "local" in volume["spec"]:
+                shutil.rmtree(volume["spec"]["local"]["path"])
+    numbers = range(1, VOLUMES + 1)
+    kubectl.apply(*(_model_volume(state, n) for n in numbers), *(_empty_volume(state, n) for n in numbers))
 
 
-def _volume(state: State, number: int) -> dict[str, Any]:
+def _model_volume(state: State, number: int) -> dict[str, Any]:
+    source = {"hostPath": {"path": str(state.models), "type": "Directory"}}
+    return _volume(f"models-{number}", "models", "ReadOnlyMany", source)
+
+
+def _empty_volume(state: State, number: int) -> dict[str, Any]:
+    """On this node, and its pods' to write, which the kubelet sees to for volumes of this type."""
+    folder = state.volumes / str(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    expression = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+    place = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    return _volume(f"local-{number}", "local", "ReadWriteOnce", {"local": {"path": str(folder)}, "nodeAffinity": place})
+
+
+def _volume(name: str, storage_class: str, mode: str, source: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"models-{number}"},
+        "metadata": {"name": name},
         "spec": {
             "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadOnlyMany"],
+            "accessModes": [mode],
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "models",
-            "hostPath": {"path": str(state.models), "type": "Directory"},
+            "storageClassName": storage_class,
+            **source,
         },
     }

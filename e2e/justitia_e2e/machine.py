@@ -64,6 +64,10 @@ class State:
         return self.root / "models"
 
     @property
+    def volumes(self) -> Path:
+        return self.root / "volumes"
+
+    @property
     def before(self) -> Path:
         return self.root / "before.json"
 
