@@ -157,6 +157,9 @@ class PoolConfig(Document):
     queue: QueueConfig = QueueConfig()
     tenants: tuple[TenantConfig, ...] = ()
     applications: tuple[ApplicationConfig, ...] = ()
+    learned_from: tuple[str, ...] = Field(
+        default=(), description="Names in the store of all applications that refer to the pool, served or not"
+    )
     key_digests: str = Field(default="", description="Of the entries of this generation's key table, hashed")
 
 

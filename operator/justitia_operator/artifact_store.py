@@ -4,6 +4,7 @@ A Secret that is missing keeps no pod from starting: what cannot be learned must
 """
 
 from justitia_api.learning import ArtifactStore, Bucket
+from justitia_api.pool import ServingPool
 from justitia_operator.objects import Json
 
 DIRECTORY = "/store"
@@ -12,8 +13,10 @@ REGION = "us-east-1"
 ACCESS_ENTRIES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
-def store_url(store: ArtifactStore) -> str:
-    return f"file://{DIRECTORY}" if store.bucket is None else store.bucket.url
+def store_url(pool: ServingPool, store: ArtifactStore) -> str:
+    """A part of it that no other pool has: what is there and nobody's any more may be erased."""
+    url = f"file://{DIRECTORY}" if store.bucket is None else store.bucket.url.rstrip("/")
+    return f"{url}/{pool.metadata.uid}"
 
 
 def store_environment(store: ArtifactStore) -> list[Json]:

@@ -36,9 +36,11 @@ def build_pool_config(
     keys: Mapping[str, TenantKeys],
     written: PoolConfig | None,
     last_generation: int,
+    *,
+    learned_from: Iterable[str] = (),
 ) -> PoolConfig:
     """The pool's configuration. `keys` are all tenants', `written` is the configuration that was written last,
-    `last_generation` what the pool's status knows of.
+    `last_generation` what the pool's status knows of, `learned_from` the names in the pool's store that are somebody's.
     """
     tenants: dict[str, TenantConfig] = {}
     applications: list[ApplicationConfig] = []
@@ -59,6 +61,7 @@ def build_pool_config(
         ),
         tenants=tuple(tenants[name] for name in sorted(tenants)),
         applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
+        learned_from=tuple(sorted(learned_from)),
         key_digests=_hashed(_entries(tenants, keys)),
     )
     if config == written:

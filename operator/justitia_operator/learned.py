@@ -9,12 +9,12 @@ from justitia_api.application import LLMApplication
 from justitia_api.config import LearningConfig
 from justitia_api.learning import PredictorStatus
 from justitia_api.pool import ServingPool
+from justitia_api.resource import ObjectMeta
 from justitia_operator.objects import Json
 
 
-def name_in_store(application: LLMApplication) -> str:
-    """No other application ever has it. In a file, where there are no uids, names have to do."""
-    metadata = application.metadata
+def name_in_store(metadata: ObjectMeta) -> str:
+    """An application's. No other ever has it. In a file, where there are no uids, names have to do."""
     return metadata.uid or f"{metadata.namespace}.{metadata.name}"
 
 
@@ -33,7 +33,7 @@ def learning_config(application: LLMApplication, pool: ServingPool, record: Pred
     if predictor is None or pool.spec.learning is None:
         return None
     return LearningConfig(
-        name=name_in_store(application),
+        name=name_in_store(application.metadata),
         keep_text=predictor.text == "Kept",
         version=record.version,
         candidate=record.candidate,

@@ -55,7 +55,7 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
         **_frame(name, engine),
         "initContainers": [
             *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
-            build_scheduler_container(spec, sidecar_image),
+            build_scheduler_container(pool, sidecar_image),
         ],
         "containers": [build_engine_container(spec)],
         "volumes": [
@@ -160,8 +160,8 @@ def build_delivery_container(image: str) -> Json:
     }
 
 
-def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
-    with_plugin = plugged(pool)
+def build_scheduler_container(pool: ServingPool, image: str) -> Json:
+    with_plugin = plugged(pool.spec)
     return {
         "name": SCHEDULER_CONTAINER,
         "image": image,
@@ -177,7 +177,7 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "JUSTITIA_CONTROL_PORT", "value": str(CONTROL_PORT)},
             {"name": "JUSTITIA_CONTROL_FOLDER", "value": KEYS_DIRECTORY},
             {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
-            {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.engine.hang_seconds)},
+            {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.spec.engine.hang_seconds)},
             *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
             *_learning_environment(pool),
         ],
@@ -197,18 +197,18 @@ def build_scheduler_container(pool: ServingPoolSpec, image: str) -> Json:
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *([PLUGIN_MOUNT] if with_plugin else []),
-            *_learning_mounts(pool),
+            *_learning_mounts(pool.spec),
         ],
     }
 
 
-def _learning_environment(pool: ServingPoolSpec) -> list[Json]:
-    if pool.learning is None:
+def _learning_environment(pool: ServingPool) -> list[Json]:
+    if pool.spec.learning is None:
         return []
-    store = pool.learning.store
+    store = pool.spec.learning.store
     return [
         {"name": "JUSTITIA_SAMPLES_FILE", "value": f"{SAMPLES_DIRECTORY}/samples.sqlite"},
-        {"name": "JUSTITIA_STORE_URL", "value": store_url(store)},
+        {"name": "JUSTITIA_STORE_URL", "value": store_url(pool, store)},
         # Vectors are small: threads would wait for each other more than they compute.
         {"name": "OPENBLAS_NUM_THREADS", "value": "1"},
         *store_environment(store),

@@ -50,6 +50,7 @@ from justitia_operator.resolve import (
     admissions,
     admit,
     applications_of,
+    names_in_store,
     parse,
     tenant_keys,
 )
@@ -207,7 +208,9 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     admitted = admissions(world, pool)
     written = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
     last = (obj.get("status") or {}).get("configurationGeneration", 0)
-    config = build_pool_config(pool, admitted, tenant_keys(world), written, last)
+    config = build_pool_config(
+        pool, admitted, tenant_keys(world), written, last, learned_from=names_in_store(world, pool)
+    )
     table = build_key_table(world.installation.pepper, config, tenant_keys(world))
     parts = _build_parts(world, pool, config, table, now)
     refused = _refused_engine(pool, world.installation)

@@ -16,9 +16,9 @@ from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import MINIMUM_KEY_BYTES, LearningConfig, key_digest
 from justitia_api.namespaces import NamespaceSelection
 from justitia_api.pool import ServingPool
-from justitia_api.resource import Resource
+from justitia_api.resource import ObjectMeta, Resource
 from justitia_api.tenant import ApiKey, Tenant
-from justitia_operator.learned import learning_config, recorded
+from justitia_operator.learned import learning_config, name_in_store, recorded
 from justitia_operator.names import application_ref, pool_ref
 from justitia_operator.objects import Json, Kind, Ref, is_controlled_by, labels_of
 from justitia_operator.snapshot import Snapshot
@@ -182,6 +182,13 @@ def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
     """The applications that a pool serves, by name."""
     candidates = applications_of(world, pool_ref(pool))
     return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
+
+
+def names_in_store(world: Snapshot, pool: ServingPool) -> Iterator[str]:
+    """Of whom something may have been learned in the pool: all that refer to it, whatever is wrong with them."""
+    if pool.spec.learning is not None:
+        for ref in world.objects.referrers(pool_ref(pool), Kind.LLM_APPLICATION):
+            yield name_in_store(ObjectMeta.model_validate(world.objects[ref]["metadata"]))
 
 
 def tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:

@@ -102,7 +102,7 @@ def test_a_pool_with_a_claim_brings_it_to_the_scheduler() -> None:
     scheduler = spec["initContainers"][-1]
     assert {"name": "store", "persistentVolumeClaim": {"claimName": "models"}} in spec["volumes"]
     assert {"name": "store", "mountPath": "/store"} in scheduler["volumeMounts"]
-    assert {"name": "JUSTITIA_STORE_URL", "value": "file:///store"} in scheduler["env"]
+    assert {"name": "JUSTITIA_STORE_URL", "value": "file:///store/uid-ServingPool-shared"} in scheduler["env"]
     assert {"name": "JUSTITIA_SAMPLES_FILE", "value": "/samples/samples.sqlite"} in scheduler["env"]
     assert all(mount["name"] not in {"store", "samples"} for mount in spec["containers"][0]["volumeMounts"])
 
@@ -110,7 +110,7 @@ def test_a_pool_with_a_claim_brings_it_to_the_scheduler() -> None:
 def test_a_bucket_is_reached_with_the_keys_of_a_secret_that_may_be_missing() -> None:
     spec = child(learning_world(BUCKET), Kind.DEPLOYMENT)["spec"]["template"]["spec"]
     env = {v["name"]: v for v in spec["initContainers"][-1]["env"]}
-    assert env["JUSTITIA_STORE_URL"]["value"] == "s3://models/justitia"
+    assert env["JUSTITIA_STORE_URL"]["value"] == "s3://models/justitia/uid-ServingPool-shared"
     assert env["AWS_ENDPOINT"]["value"] == "http://minio.storage:9000"
     assert (env["AWS_REGION"]["value"], env["AWS_ALLOW_HTTP"]["value"]) == ("us-east-1", "true")
     reference = {"name": "bucket-key", "key": "AWS_SECRET_ACCESS_KEY", "optional": True}
@@ -132,6 +132,16 @@ def test_the_configuration_names_the_application_by_what_no_other_ever_has() -> 
         True,
         None,
     )
+
+
+def test_what_is_somebodys_is_told_whatever_is_wrong_with_it() -> None:
+    """So that a scheduler may erase the rest."""
+    lost = application("lost", tenant="nobody", predictor={})
+    snapshot = settled(world(tenant(), key(), pool(learning=CLAIM), application(), lost))
+    assert config(snapshot).learned_from == ("uid-LLMApplication-chat", "uid-LLMApplication-lost")
+    assert [each.name for each in config(snapshot).applications] == ["chat"]
+    gone = settled(without(snapshot, Ref(Kind.LLM_APPLICATION, "apps", "lost")))
+    assert config(gone).learned_from == ("uid-LLMApplication-chat",)
 
 
 def test_a_predictor_needs_a_store() -> None:
