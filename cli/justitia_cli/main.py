@@ -19,6 +19,10 @@ COMMANDS = {
     "workload": ("workload_command:app", "Make workload files."),
     "top": ("look_command:top_command", "Show how engines are shared between tenants, as they work."),
     "explain": ("look_command:explain_command", "Say why requests wait, and behind whom."),
+    "predictor": (
+        "predictor_command:app",
+        "Roll an application's predictor back; export or erase its samples.",
+    ),
     "demo": (
         "demo.command:demo_command",
         "Show the main job on this machine: two tenants flood, a light one does not notice, runs finish early.",

@@ -57,8 +57,7 @@ class OnCluster:
     """Those of a pool, or of all pools of a namespace. A context manager: it ends the forwarding of ports."""
 
     def __init__(self, pool: str | None, namespace: str | None, kubeconfig: str | None, context: str | None) -> None:
-        given = {"--namespace": namespace, "--kubeconfig": kubeconfig, "--context": context}
-        self._kubectl = ["kubectl", *(f"{option}={value}" for option, value in given.items() if value)]
+        self._kubectl = kubectl_command(namespace, kubeconfig, context)
         self._selector = f"{POOL_LABEL}={pool}" if pool else POOL_LABEL
         self._forwarded: dict[str, tuple[str, ExitStack]] = {}
 
@@ -73,7 +72,7 @@ class OnCluster:
 
     def addresses(self) -> Mapping[str, str]:
         """By pod."""
-        found = json.loads(_output([*self._kubectl, "get", "pods", f"--selector={self._selector}", "--output=json"]))
+        found = json.loads(output_of([*self._kubectl, "get", "pods", f"--selector={self._selector}", "--output=json"]))
         running = {pod["metadata"]["name"] for pod in found["items"] if scheduler_pod(pod)}
         for pod in [*self._forwarded]:
             if pod not in running:
@@ -99,7 +98,13 @@ def ask(address: str, path: str, kind: type[D]) -> D:
         raise SchedulersError(f"{address}{path}: {why}") from error
 
 
-def _output(command: list[str]) -> str:
+def kubectl_command(namespace: str | None, kubeconfig: str | None, context: str | None) -> list[str]:
+    given = {"--namespace": namespace, "--kubeconfig": kubeconfig, "--context": context}
+    return ["kubectl", *(f"{option}={value}" for option, value in given.items() if value)]
+
+
+def output_of(command: list[str]) -> str:
+    """What kubectl prints. Raises SchedulersError with its complaint."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
