@@ -13,9 +13,10 @@ from typing import Any
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import LocalStore, from_url
+from obstore.store import LocalStore
 
 from justitia_predictor.artifact import MOST_BYTES, Artifact, ArtifactError, digest
+from justitia_predictor.s3 import lacks_object, open_bucket, reason_of
 from justitia_predictor.sample import BatchError, Sample, from_batch, to_batch
 from justitia_scheduling.model import Seconds
 
@@ -28,6 +29,8 @@ class NotStoredError(StoreError):
     """The store works, and does not have it."""
 
 
+ERASED_AT_ONCE = 100
+"""In one request to a bucket."""
 _TIME = "020.6f"
 """So that names are in the order of time."""
 
@@ -47,21 +50,24 @@ def _errors(url: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        raise StoreError(f"{url}: {str(error).splitlines()[0]}") from error
+        # Without the cause: a traceback would show all that the service said, the key's name with it.
+        raise StoreError(f"{url}: {reason_of(error)}") from None
 
 
 class Store:
     """`url`: `file:///folder` or `s3://bucket/prefix`. For a bucket, keys, region and endpoint are those of the
-    environment (`AWS_…`). Raises StoreError.
+    environment (`AWS_…`), and no request to it takes longer than `LONGEST_CALL`. Raises StoreError.
     """
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
+        if scheme == "s3" and "@" in rest:
+            raise StoreError("a store's URL holds no keys: they are taken from the environment (AWS_ACCESS_KEY_ID)")
         with _errors(url):
             if scheme == "file":
                 self._store: Any = LocalStore(rest, mkdir=True)
             elif scheme == "s3":
-                self._store = from_url(url)
+                self._store = open_bucket(url)
             else:
                 raise StoreError(f"the store {url!r} is neither file:///folder nor s3://bucket/prefix")
         self.url = url
@@ -129,11 +135,12 @@ class Store:
         return count
 
     def _delete(self, paths: list[str]) -> None:
-        """Somebody else may have been faster."""
+        """Somebody else may have been faster: of a folder, that is an error, and the others are left."""
+        at_once = 1 if isinstance(self._store, LocalStore) else ERASED_AT_ONCE
         with _errors(self.url):
-            for path in paths:
+            for first in range(0, len(paths), at_once):
                 with suppress(FileNotFoundError):
-                    obstore.delete(self._store, path)
+                    obstore.delete(self._store, paths[first : first + at_once])
 
     def _paths(self, prefix: str) -> Iterator[str]:
         with _errors(self.url):
@@ -145,7 +152,9 @@ class Store:
         with _errors(self.url):
             try:
                 result = obstore.get(self._store, path)
-            except FileNotFoundError:
+            except FileNotFoundError as error:
+                if not lacks_object(error):
+                    raise
                 raise NotStoredError(f"{path} is not in the store") from None
             if result.meta["size"] > 2 * MOST_BYTES:
                 raise StoreError(f"{self.url}: {path} is larger than anything that was written there")

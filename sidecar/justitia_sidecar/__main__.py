@@ -59,14 +59,16 @@ def main() -> None:
     except OSError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    uvloop.run(serve(settings, sockets, credentials))
+    if not uvloop.run(serve(settings, sockets, credentials)):
+        # A thread waits for the store, maybe for ever, and the interpreter would wait for the thread.
+        os._exit(0)
 
 
 async def serve(
     settings: Settings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
-) -> None:
+) -> bool:
     """Serve until a signal has come and the started requests are over. `sockets`: public, admin, and the control port's
-    where there are credentials for it.
+    where there are credentials for it. False: what was learned could not be brought to the store in time.
     """
     loop = asyncio.get_running_loop()
     async with Engine.session() as session:
@@ -111,9 +113,13 @@ async def serve(
             await asyncio.wait(serving)
             for task in background:
                 task.cancel()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await learning.close()
+        except TimeoutError:
+            log.warning("the newest samples are not in the store", waited_seconds=CLOSE_SECONDS)
+            return False
+        return True
 
 
 def _learning(settings: Settings, metrics: Metrics) -> Learning:

@@ -68,6 +68,8 @@ KWOK = Module("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("kwok",))
 """Simulates nodes, for a benchmark."""
 LWS = Module("lws", "sigs.k8s.io/lws/cmd", ("lws",))
 """The controller of LeaderWorkerSets."""
+S3_SERVICE = Module("versitygw", "github.com/versity/versitygw/cmd/versitygw", ("versitygw",))
+"""An S3 service on a folder."""
 
 
 def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Path:
@@ -238,7 +240,8 @@ def main() -> int:
 
     try:
         folder = ensure_programs(progress)
-        ensure_program(LWS, progress)
+        for module in (LWS, S3_SERVICE):
+            ensure_program(module, progress)
     except BuildError as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1
