@@ -1,23 +1,28 @@
-"""`python -m justitia_predictor`: trains one application's model from its samples in the store, and puts it there.
+"""`python -m justitia_predictor`: what is done with one application's part of a store.
 
-What came of it goes to standard output, as JSON, and to `--report`, which in a Job is the container's termination
-message. Exit codes: 0, a model was trained; 1, the store does not do what it should; 3, there is too little to learn
+`train` trains a model from its samples and puts it there. `export` writes the samples to standard output, a JSON
+document a line, oldest first. `erase` erases all of it.
+
+What came of `train` and `erase` goes to standard output, as JSON, and to `--report`, which in a Job is the container's
+termination message. Exit codes: 0, it is done; 1, the store does not do what it should; 3, there is too little to learn
 from.
 """
 
 import argparse
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from justitia_predictor.artifact import Errors
+from justitia_predictor.features import NUMBERS
 from justitia_predictor.models import RunningMean
-from justitia_predictor.sample import MOST_SAMPLES
+from justitia_predictor.sample import MOST_SAMPLES, Sample
 from justitia_predictor.store import Store, StoreError
-from justitia_predictor.training import TooFewSamplesError, train
-from justitia_scheduling.model import Seconds
+from justitia_scheduling.model import KVTokenTime, Seconds
 
 EXIT_STORE, EXIT_TOO_FEW = 1, 3
 
@@ -34,24 +39,36 @@ class Trained(msgspec.Struct, frozen=True, rename="camel"):
     seconds: Seconds
 
 
+class Erased(msgspec.Struct, frozen=True):
+    objects: int
+
+
 class Failed(msgspec.Struct, frozen=True):
     error: str
 
 
+class Exported(msgspec.Struct, frozen=True):
+    """A sample; `numbers` by what they are, `terms` by bucket. Bytes of a text that are none become U+FFFD."""
+
+    finished: Seconds
+    cost: KVTokenTime
+    stages: tuple[KVTokenTime, ...]
+    numbers: dict[str, float]
+    terms: dict[int, int]
+    text: str | None
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m justitia_predictor", description=__doc__.partition("\n")[0])
-    parser.add_argument("--store", required=True, metavar="URL", help="file:///folder or s3://bucket/prefix")
-    parser.add_argument("--application", required=True, metavar="NAME", help="the application's name in the store")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write the outcome there too")
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    arguments = parser.parse_args()
-    outcome: Trained | Failed
+    arguments = _parser().parse_args()
+    if arguments.command == "export":
+        return _export(arguments)
+    command: Callable[[argparse.Namespace], tuple[msgspec.Struct, int]] = {"train": _train, "erase": _erase}[
+        arguments.command
+    ]
     try:
-        outcome, code = _train(arguments.store, arguments.application, arguments.seed), 0
+        outcome, code = command(arguments)
     except StoreError as error:
         outcome, code = Failed(str(error)), EXIT_STORE
-    except TooFewSamplesError as error:
-        outcome, code = Failed(str(error)), EXIT_TOO_FEW
     document = msgspec.json.encode(outcome)
     sys.stdout.write(document.decode() + "\n")
     if arguments.report is not None:
@@ -59,13 +76,34 @@ def main() -> int:
     return code
 
 
-def _train(url: str, application: str, seed: int) -> Trained:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m justitia_predictor", description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    train = commands.add_parser("train", help="train a model from the newest samples, and put it into the store")
+    export = commands.add_parser("export", help="write the samples to standard output, a JSON document a line")
+    erase = commands.add_parser("erase", help="erase samples and models, all of them")
+    for each in (train, export, erase):
+        each.add_argument("--store", required=True, metavar="URL", help="file:///folder or s3://bucket/prefix")
+        each.add_argument("--application", required=True, metavar="NAME", help="the application's name in the store")
+    for each in (train, erase):
+        each.add_argument("--report", type=Path, metavar="FILE", help="write the outcome there too")
+    train.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    return parser
+
+
+def _train(arguments: argparse.Namespace) -> tuple[Trained | Failed, int]:
+    # The other commands do without what only training needs.
+    from justitia_predictor.training import TooFewSamplesError, train  # noqa: PLC0415
+
     started = time.monotonic()
-    store = Store(url)
-    samples, unreadable = store.samples(application, MOST_SAMPLES)
-    artifact = train(application, samples, seed)
+    store = Store(arguments.store)
+    samples, unreadable = store.samples(arguments.application, MOST_SAMPLES)
+    try:
+        artifact = train(arguments.application, samples, arguments.seed)
+    except TooFewSamplesError as error:
+        return Failed(str(error)), EXIT_TOO_FEW
     errors = artifact.about.errors
-    return Trained(
+    trained = Trained(
         version=store.put_artifact(artifact),
         kind=artifact.about.kind,
         samples=artifact.about.samples,
@@ -74,6 +112,33 @@ def _train(url: str, application: str, seed: int) -> Trained:
         errors_of_running_mean=errors[RunningMean.kind],
         seconds=time.monotonic() - started,
     )
+    return trained, 0
+
+
+def _erase(arguments: argparse.Namespace) -> tuple[Erased, int]:
+    return Erased(Store(arguments.store).erase(arguments.application)), 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    # Whoever reads may have seen enough.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        samples, unreadable = Store(arguments.store).samples(arguments.application, sys.maxsize)
+    except StoreError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_STORE
+    for sample in samples:
+        sys.stdout.write(msgspec.json.encode(_exported(sample)).decode() + "\n")
+    if unreadable:
+        sys.stderr.write(f"batches that cannot be read and are left out: {unreadable}\n")
+    return 0
+
+
+def _exported(sample: Sample) -> Exported:
+    features = sample.features
+    text = None if sample.text is None else sample.text.decode(errors="replace")
+    numbers = dict(zip(NUMBERS, features.numbers, strict=True))
+    return Exported(sample.finished, sample.cost, sample.stages, numbers, features.terms, text)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,11 @@
 Nothing is written over: objects come, are read, and are deleted.
 """
 
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import obstore
@@ -33,6 +36,24 @@ ERASED_AT_ONCE = 100
 """In one request to a bucket."""
 _TIME = "020.6f"
 """So that names are in the order of time."""
+
+
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9.-]*")
+
+
+def _part_of(application: str) -> str:
+    """Of the store. Raises StoreError where the name could mean more than one application."""
+    if not _NAME.fullmatch(application):
+        raise StoreError(f"{application!r} is no name of an application in a store")
+    return application
+
+
+def _samples_of(application: str) -> str:
+    return f"{_part_of(application)}/samples"
+
+
+def _artifacts_of(application: str) -> str:
+    return f"{_part_of(application)}/artifacts"
 
 
 def _batch_name(at: Seconds, source: str, samples: list[Sample]) -> str:
@@ -65,8 +86,10 @@ class Store:
             raise StoreError("a store's URL holds no keys: they are taken from the environment (AWS_ACCESS_KEY_ID)")
         with _errors(url):
             if scheme == "file":
+                self._folder: Path | None = Path(rest)
                 self._store: Any = LocalStore(rest, mkdir=True)
             elif scheme == "s3":
+                self._folder = None
                 self._store = open_bucket(url)
             else:
                 raise StoreError(f"the store {url!r} is neither file:///folder nor s3://bucket/prefix")
@@ -77,17 +100,21 @@ class Store:
         takes the place of what may have been put before. Raises StoreError.
         """
         with _errors(self.url):
-            obstore.put(self._store, f"{application}/samples/{_batch_name(at, source, samples)}", to_batch(samples))
+            path = f"{_samples_of(application)}/{_batch_name(at, source, samples)}"
+            obstore.put(self._store, path, to_batch(samples))
 
     def samples(self, application: str, most: int) -> tuple[list[Sample], int]:
         """The newest, oldest first, and the number of batches that could not be read. Raises StoreError."""
         found: list[list[Sample]] = []
         count = unreadable = 0
-        for path in sorted(self._paths(f"{application}/samples"), reverse=True):
+        for path in sorted(self._paths(_samples_of(application)), reverse=True):
             if count >= most:
                 break
             try:
                 batch = from_batch(self._get(path))
+            except NotStoredError:
+                # Somebody tidies at the same time.
+                continue
             except BatchError:
                 unreadable += 1
                 continue
@@ -100,13 +127,13 @@ class Store:
         content = artifact.to_bytes()
         name = digest(content)
         with _errors(self.url):
-            obstore.put(self._store, f"{artifact.about.application}/artifacts/{name}", content)
+            obstore.put(self._store, f"{_artifacts_of(artifact.about.application)}/{name}", content)
         return name
 
     def artifact(self, application: str, name: str) -> Artifact:
         """By its digest. Raises StoreError, of which NotStoredError, and ArtifactError."""
         try:
-            content = self._get(f"{application}/artifacts/{name}")
+            content = self._get(f"{_artifacts_of(application)}/{name}")
         except NotStoredError:
             raise NotStoredError(f"the artifact {name[:12]} is not in the store") from None
         if digest(content) != name:
@@ -115,8 +142,11 @@ class Store:
 
     def erase(self, application: str) -> int:
         """All of an application; tells how many objects that were. Raises StoreError."""
-        paths = list(self._paths(application))
+        paths = list(self._paths(_part_of(application)))
         self._delete(paths)
+        if self._folder is not None:
+            with _errors(self.url), suppress(FileNotFoundError):
+                shutil.rmtree(self._folder / _part_of(application))
         return len(paths)
 
     def tidy_samples(self, application: str, most: int, since: Seconds) -> int:
@@ -125,18 +155,27 @@ class Store:
         """
         oldest, count = f"{since:{_TIME}}", 0
         gone: list[str] = []
-        for path in sorted(self._paths(f"{application}/samples"), reverse=True):
+        for path in sorted(self._paths(_samples_of(application)), reverse=True):
             name = path.rpartition("/")[2]
             if count >= most or name < oldest:
                 gone.append(path)
             else:
                 count += _samples_in(name)
         self._delete(gone)
+        if self._folder is not None:
+            self._erase_unfinished(self._folder / _samples_of(application), oldest)
         return count
+
+    def _erase_unfinished(self, folder: Path, oldest: str) -> None:
+        """What was being written when its writer was killed is never renamed, and so never listed."""
+        with _errors(self.url):
+            for path in folder.glob("*#*"):
+                if path.name < oldest:
+                    path.unlink(missing_ok=True)
 
     def _delete(self, paths: list[str]) -> None:
         """Somebody else may have been faster: of a folder, that is an error, and the others are left."""
-        at_once = 1 if isinstance(self._store, LocalStore) else ERASED_AT_ONCE
+        at_once = ERASED_AT_ONCE if self._folder is None else 1
         with _errors(self.url):
             for first in range(0, len(paths), at_once):
                 with suppress(FileNotFoundError):

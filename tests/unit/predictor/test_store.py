@@ -64,6 +64,35 @@ def test_batches_that_are_too_old_or_too_much_are_erased(store: Store, most: int
     assert store.samples("a", 100) == (SAMPLES[30 - left :], 0)
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a\n"])
+def test_a_name_that_could_mean_more_than_one_application_is_refused(store: Store, name: str) -> None:
+    store.put_samples("a", 1, "pod", SAMPLES[:1])
+    for call in (store.erase, lambda name: store.samples(name, 1), lambda name: store.tidy_samples(name, 0, 0)):
+        with pytest.raises(StoreError, match="is no name of an application"):
+            call(name)
+    assert store.samples("a", 100) == (SAMPLES[:1], 0)
+
+
+def test_batches_that_go_while_they_are_read_are_not_missed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in (1, 2):
+        store.put_samples("a", at, "pod", SAMPLES[:at])
+    listed = list(store._paths("a/samples"))
+    store.tidy_samples("a", 100, since=2)
+    monkeypatch.setattr(Store, "_paths", lambda self, prefix: iter(listed))
+    assert store.samples("a", 100) == (SAMPLES[:2], 0)
+
+
+def test_what_killed_writers_left_goes_with_its_time_and_with_its_application(store: Store, tmp_path: Path) -> None:
+    store.put_samples("a", 3, "pod", SAMPLES[:1])
+    folder = tmp_path / "store/a/samples"
+    for at in (1, 2):
+        (folder / f"{at:020.6f}-pod-10#1").write_bytes(b"half")
+    assert store.tidy_samples("a", 100, since=2) == 1
+    assert sorted(path.name[12] for path in folder.iterdir()) == ["2", "3"]
+    assert store.erase("a") == 1
+    assert not (tmp_path / "store/a").exists()
+
+
 def test_what_others_put_there_counts_for_nothing(store: Store, tmp_path: Path) -> None:
     store.put_samples("a", 1, "pod", SAMPLES[:5])
     for name in ("notes", "9-pod-x", "99999999999999999999-9999999999"):
