@@ -32,7 +32,7 @@ from justitia_scheduling.model import KVTokenTime, Seconds
 from justitia_sidecar.evidence import Begun, Evidence, Predicted, error_of, in_canary
 from justitia_sidecar.flushing import Flushing
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.models import Models, Named
+from justitia_sidecar.models import Models
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.samples import RETENTION, Finished, Samples
 
@@ -244,21 +244,19 @@ class Learning:
 
     async def load(self) -> None:
         """Models that are wanted and not here. A store that is away is asked once."""
-        failed = None if self._store is not None else _Failed(StoreError("there is no store"))
-        for named in self._models.missing():
-            if self._store is not None and not (failed and failed.store_is_away):
-                failed = await self._load(self._store, named)
-            if failed is not None:
-                self._models.failed(named, _reason(failed.error))
-
-    async def _load(self, store: Store, named: Named) -> _Failed | None:
-        name, version = named
-        model = await self._attempt("load", partial(store.artifact, name, version))
-        if isinstance(model, _Failed):
-            return model
-        self._models.loaded(named, model)
-        log.info("predictor loaded", application=name, version=version, kind=model.about.kind)
-        return None
+        away = "there is no store" if self._store is None else None
+        for name, version in self._models.missing():
+            if self._store is None or away is not None:
+                self._models.not_asked_for((name, version), away or "")
+                continue
+            model = await self._attempt("load", partial(self._store.artifact, name, version))
+            if isinstance(model, _Failed):
+                reason = _reason(model.error)
+                self._models.failed((name, version), reason)
+                away = reason if model.store_is_away else None
+            else:
+                self._models.loaded((name, version), model)
+                log.info("predictor loaded", application=name, version=version, kind=model.about.kind)
 
     async def flush(self) -> None:
         """To the store goes what is not there yet, unless it is away. What is too old, or of nobody any more, goes."""
@@ -267,10 +265,11 @@ class Learning:
         await self._attempt("write", partial(self._tidy, self._samples, frozenset(self._applications)))
         if self._flushing is None:
             return
-        for name, application in dict(self._applications).items():
+        for name, application in list(self._applications.items()):
             while (put := await self._attempt("store", partial(self._flushing.put, name))) is True:
                 application.looked_at = -math.inf
             if isinstance(put, _Failed) and put.store_is_away:
+                self._put_last(name)
                 return
 
     async def look(self) -> None:
@@ -280,14 +279,20 @@ class Learning:
         if self._store is None:
             return
         oldest = self._time_of_day() - RETENTION
-        for name, application in dict(self._applications or {}).items():
+        for name, application in list((self._applications or {}).items()):
             if self._clock() - application.looked_at < LOOK_SECONDS:
                 continue
             count = await self._attempt("store", partial(self._store.tidy_samples, name, MOST_STORED, oldest))
             if not isinstance(count, _Failed):
                 application.stored, application.looked_at = count, self._clock()
             elif count.store_is_away:
+                self._put_last(name)
                 return
+
+    def _put_last(self, name: str) -> None:
+        """Maybe it is not the store: an application whose batches never get through keeps no others waiting."""
+        if self._applications is not None and name in self._applications:
+            self._applications[name] = self._applications.pop(name)
 
     async def close(self) -> None:
         """What is over is kept, and brought to the store where that can be."""

@@ -15,18 +15,21 @@ Named = tuple[str, str]
 
 class Models:
     def __init__(self) -> None:
-        self._wanted: frozenset[Named] = frozenset()
+        self._wanted: list[Named] = []
         self._loaded: dict[Named, Artifact] = {}
         self._problems: dict[Named, str] = {}
 
     def want(self, named: Iterable[Named]) -> None:
         """These, and no others any more."""
-        self._wanted = frozenset(named)
-        self._loaded = {each: model for each, model in self._loaded.items() if each in self._wanted}
-        self._problems = {each: problem for each, problem in self._problems.items() if each in self._wanted}
+        wanted = dict.fromkeys(named)
+        known = [each for each in self._wanted if each in wanted]
+        self._wanted = [*known, *(wanted.keys() - known)]
+        self._loaded = {each: model for each, model in self._loaded.items() if each in wanted}
+        self._problems = {each: problem for each, problem in self._problems.items() if each in wanted}
 
-    def missing(self) -> frozenset[Named]:
-        return self._wanted - self._loaded.keys()
+    def missing(self) -> list[Named]:
+        """To be asked for in this order."""
+        return [each for each in self._wanted if each not in self._loaded]
 
     def of(self, name: str, versions: Iterable[str | None]) -> dict[str, Artifact]:
         """Those that are loaded, in this order."""
@@ -39,6 +42,13 @@ class Models:
             self._problems.pop(named, None)
 
     def failed(self, named: Named, problem: str) -> None:
+        """It is asked for again after all others: one that the store never brings keeps none of them waiting."""
+        if named in self._wanted:
+            self._wanted.remove(named)
+            self._wanted.append(named)
+            self._problems[named] = problem[:LONGEST_PROBLEM]
+
+    def not_asked_for(self, named: Named, problem: str) -> None:
         if named in self._wanted:
             self._problems[named] = problem[:LONGEST_PROBLEM]
 

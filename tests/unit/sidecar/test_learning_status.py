@@ -1,11 +1,12 @@
 """What a sidecar tells about its predictors, and which of them counts."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from justitia_api.config import LearningConfig, PoolConfig
+from justitia_api.config import ApplicationConfig, LearningConfig, PoolConfig
 from justitia_api.status import LearningStatus, ModelStatus
 from justitia_predictor import artifact as artifact_module
 from justitia_predictor.artifact import Artifact
@@ -16,7 +17,7 @@ from justitia_sidecar import learning as module
 from justitia_sidecar.evidence import in_canary
 from justitia_sidecar.learning import LOOK_SECONDS
 from justitia_sidecar.report import observe_status
-from justitia_sidecar.samples import RETENTION
+from justitia_sidecar.samples import RETENTION, Finished
 from justitia_sidecar.service import Sidecar
 from support.learning_room import NAME, WRITTEN, Room, learning_pool, noticed, request
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
@@ -194,6 +195,41 @@ async def test_a_store_that_is_away_is_asked_once_for_all_models(
         assert model.problem is not None
         assert model.problem.startswith("the store is away!")
         assert len(model.problem) <= 300
+
+
+async def test_who_the_store_never_answers_keeps_no_others_waiting(
+    sidecar: Sidecar, room: Room, trained: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c"]
+    applications = [
+        ApplicationConfig(
+            namespace="ns", name=name, tenant="gold", learning=LearningConfig(name=name, version=trained[0])
+        )
+        for name in names
+    ]
+    sidecar.put_config(pool(2, applications=tuple(applications)))
+    for number, name in enumerate(names):
+        features = WRITTEN[number].features.packed()
+        room.samples.add([Finished(name, room.time_of_day(), False, 1.0, (1.0,), features, None)])
+    asked: list[str] = []
+
+    def never(call: Callable[..., object]) -> Callable[..., object]:
+        def answer(self: Store, application: str, *arguments: object) -> object:
+            asked.append(application)
+            if application != "c":
+                raise StoreError("no answer in time")
+            return call(self, application, *arguments)
+
+        return answer
+
+    for method in ("artifact", "put_samples", "tidy_samples"):
+        monkeypatch.setattr(Store, method, never(getattr(Store, method)))
+    for work in (room.learning.load, room.learning.flush, room.learning.look):
+        asked.clear()
+        for _ in names:
+            await work()
+        assert "c" in asked
+        assert len(asked) <= 2 * len(names)
 
 
 # Errors.
