@@ -56,7 +56,7 @@ def build_training(
         "labels": {"app.kubernetes.io/name": "justitia-training", MANAGED_BY_LABEL: MANAGER},
         "annotations": {APPLICATION_ANNOTATION: f"{application.metadata.namespace}/{application.metadata.name}"},
     }
-    command = ["python", "-m", "justitia_predictor", "--store", store_url(pool, store)]
+    command = ["python", "-m", "justitia_predictor", "train", "--store", store_url(pool, store)]
     command += ["--application", name_in_store(application.metadata), "--report", "/dev/termination-log"]
     container = {
         "name": CONTAINER,

@@ -9,6 +9,7 @@ from.
 """
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -83,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="write the samples to standard output, a JSON document a line")
     erase = commands.add_parser("erase", help="erase samples and models, all of them")
     for each in (train, export, erase):
-        each.add_argument("--store", required=True, metavar="URL", help="file:///folder or s3://bucket/prefix")
+        url = os.environ.get("JUSTITIA_STORE_URL")
+        given = "file:///folder or s3://bucket/prefix (default: JUSTITIA_STORE_URL)"
+        each.add_argument("--store", default=url, required=url is None, metavar="URL", help=given)
         each.add_argument("--application", required=True, metavar="NAME", help="the application's name in the store")
     for each in (train, erase):
         each.add_argument("--report", type=Path, metavar="FILE", help="write the outcome there too")
