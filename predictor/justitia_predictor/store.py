@@ -140,6 +140,12 @@ class Store:
             raise ArtifactError(f"the artifact {name[:12]} is damaged: its content has another digest")
         return Artifact.from_bytes(content)
 
+    def applications(self) -> frozenset[str]:
+        """Names of which there is anything. Raises StoreError."""
+        with _errors(self.url):
+            prefixes = obstore.list_with_delimiter(self._store)["common_prefixes"]
+        return frozenset(prefix.strip("/") for prefix in prefixes)
+
     def erase(self, application: str) -> int:
         """All of an application; tells how many objects that were. Raises StoreError."""
         paths = list(self._paths(_part_of(application)))

@@ -24,7 +24,7 @@ import structlog
 
 from justitia_api.config import LearningConfig, PoolConfig
 from justitia_api.status import LearningStatus
-from justitia_predictor.artifact import Artifact
+from justitia_predictor.artifact import Artifact, ArtifactError
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.sample import MOST_SAMPLES
 from justitia_predictor.store import NotStoredError, Store, StoreError
@@ -47,6 +47,9 @@ WRITE_SECONDS, FLUSH_SECONDS, LOOK_SECONDS = 1.0, 60.0, 3600.0
 """Between two times that samples go to the disk, and to the store, and that the store is looked at where none went."""
 MOST_STORED = 2 * MOST_SAMPLES
 """Samples of an application in the store, by whole batches."""
+
+STRANGERS_SECONDS: Seconds = 3600.0
+"""Between two looks for what is nobody's. What is so at both is erased: a pod may be a configuration behind."""
 
 T = TypeVar("T")
 
@@ -117,6 +120,8 @@ class Learning:
         self._time_of_day = time_of_day
         self._models = Models()
         self._applications: dict[str, _Application] | None = None
+        self._known: frozenset[str] = frozenset()
+        self._strangers: frozenset[str] = frozenset()
         self._changed = False
         self._looking = ThreadPoolExecutor(1, "look")
         self._disk = ThreadPoolExecutor(1, "learn")
@@ -125,7 +130,7 @@ class Learning:
         self._ended: deque[tuple[Seconds, TrackedRun, Noticed]] = deque(maxlen=MOST_ENDED)
 
     def configure(self, config: PoolConfig) -> None:
-        """Applications that are not in it any more are forgotten with their samples."""
+        """Applications that are not in it any more are forgotten, those that are gone with their samples."""
         learning = [a.learning for a in config.applications if a.learning is not None]
         known = self._applications or {}
         self._applications = {each.name: known.get(each.name) or _Application() for each in learning}
@@ -134,6 +139,7 @@ class Learning:
         self._models.want(
             (each.name, version) for each in learning for version in (each.version, each.candidate) if version
         )
+        self._known = frozenset(config.learned_from) | frozenset(self._applications)
         self._changed = True
 
     def status(self, config: PoolConfig) -> tuple[LearningStatus, ...]:
@@ -216,8 +222,10 @@ class Learning:
     # In the background.
 
     async def work_forever(self) -> None:
-        """What happens each `WRITE_SECONDS`, each `FLUSH_SECONDS`, and after the configuration has changed."""
-        flushed = self._clock()
+        """What happens each `WRITE_SECONDS`, `FLUSH_SECONDS` and `STRANGERS_SECONDS`, and after the configuration has
+        changed.
+        """
+        flushed = looked = self._clock()
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             await self.write(self._clock() - SETTLE)
@@ -230,6 +238,9 @@ class Learning:
                 flushed = self._clock()
                 await self.flush()
             await self.look()
+            if self._clock() - looked >= STRANGERS_SECONDS:
+                looked = self._clock()
+                await self.erase_strangers()
 
     async def write(self, before: Seconds) -> None:
         """Runs that were over before then go to the disk."""
@@ -252,7 +263,7 @@ class Learning:
             model = await self._attempt("load", partial(self._store.artifact, name, version))
             if isinstance(model, _Failed):
                 reason = _reason(model.error)
-                self._models.failed((name, version), reason)
+                self._models.failed((name, version), reason, unusable=isinstance(model.error, ArtifactError))
                 away = reason if model.store_is_away else None
             else:
                 self._models.loaded((name, version), model)
@@ -262,7 +273,7 @@ class Learning:
         """To the store goes what is not there yet, unless it is away. What is too old, or of nobody any more, goes."""
         if self._samples is None or self._applications is None:
             return
-        await self._attempt("write", partial(self._tidy, self._samples, frozenset(self._applications)))
+        await self._attempt("write", partial(self._tidy, self._samples, self._known))
         if self._flushing is None:
             return
         for name, application in list(self._applications.items()):
@@ -288,6 +299,19 @@ class Learning:
             elif count.store_is_away:
                 self._put_last(name)
                 return
+
+    async def erase_strangers(self) -> None:
+        """What was nobody's at the last look and is not now: of applications that were deleted."""
+        if self._store is None or self._applications is None:
+            return
+        names = await self._attempt("store", self._store.applications)
+        if isinstance(names, _Failed):
+            return
+        strangers = names - self._known
+        for name in sorted(strangers & self._strangers):
+            if not isinstance(await self._attempt("store", partial(self._store.erase, name)), _Failed):
+                log.info("erased what was learned of an application that is gone", application=name)
+        self._strangers = strangers
 
     def _put_last(self, name: str) -> None:
         """Maybe it is not the store: an application whose batches never get through keeps no others waiting."""

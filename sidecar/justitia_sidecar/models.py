@@ -18,6 +18,7 @@ class Models:
         self._wanted: list[Named] = []
         self._loaded: dict[Named, Artifact] = {}
         self._problems: dict[Named, str] = {}
+        self._unusable: set[Named] = set()
 
     def want(self, named: Iterable[Named]) -> None:
         """These, and no others any more."""
@@ -26,6 +27,7 @@ class Models:
         self._wanted = [*known, *(wanted.keys() - known)]
         self._loaded = {each: model for each, model in self._loaded.items() if each in wanted}
         self._problems = {each: problem for each, problem in self._problems.items() if each in wanted}
+        self._unusable &= wanted.keys()
 
     def missing(self) -> list[Named]:
         """To be asked for in this order."""
@@ -40,13 +42,16 @@ class Models:
         if named in self._wanted:
             self._loaded[named] = model
             self._problems.pop(named, None)
+            self._unusable.discard(named)
 
-    def failed(self, named: Named, problem: str) -> None:
+    def failed(self, named: Named, problem: str, *, unusable: bool = False) -> None:
         """It is asked for again after all others: one that the store never brings keeps none of them waiting."""
         if named in self._wanted:
             self._wanted.remove(named)
             self._wanted.append(named)
             self._problems[named] = problem[:LONGEST_PROBLEM]
+            if unusable:
+                self._unusable.add(named)
 
     def not_asked_for(self, named: Named, problem: str) -> None:
         if named in self._wanted:
@@ -60,6 +65,7 @@ class Models:
             version=version,
             loaded=(name, version) in self._loaded,
             problem=self._problems.get((name, version)),
+            unusable=(name, version) in self._unusable,
             since_start=comparison.since_start,
             recent=comparison.recent,
         )

@@ -159,7 +159,7 @@ async def test_a_model_is_loaded_or_it_is_said_why_not(
     await room.learning.load()
     assert version_of(sidecar) == ModelStatus(version=version, loaded=True)
     problem = f"the artifact {damaged[:12]} is damaged: its content has another digest"
-    assert candidate_of(sidecar) == ModelStatus(version=damaged, loaded=False, problem=problem)
+    assert candidate_of(sidecar) == ModelStatus(version=damaged, loaded=False, problem=problem, unusable=True)
     sidecar.put_config(learning_pool(3, version=version))
     assert status(sidecar).candidate is None
 
@@ -356,3 +356,27 @@ async def test_runs_without_an_id_are_told_it_too(sidecar: Sidecar, room: Room, 
     for _ in range(40):
         await Client(sidecar).run()
     assert set(told) == {True, False}
+
+
+# What is nobody's.
+
+
+async def test_what_is_left_of_an_application_that_is_gone_is_erased_at_the_second_look(
+    sidecar: Sidecar, room: Room
+) -> None:
+    for name in ("gone", "refused", NAME):
+        room.store.put_samples(name, room.time_of_day(), "another", WRITTEN[:3])
+    config = learning_pool(2).model_copy(update={"learned_from": (NAME, "refused")})
+    sidecar.put_config(config)
+    await room.learning.erase_strangers()
+    assert room.store.applications() == {"gone", "refused", NAME}
+    await room.learning.erase_strangers()
+    assert room.store.applications() == {"refused", NAME}
+
+
+async def test_what_was_nobodys_only_to_a_configuration_of_yesterday_stays(sidecar: Sidecar, room: Room) -> None:
+    room.store.put_samples("new", room.time_of_day(), "another", WRITTEN[:3])
+    await room.learning.erase_strangers()
+    sidecar.put_config(learning_pool(2).model_copy(update={"learned_from": (NAME, "new")}))
+    await room.learning.erase_strangers()
+    assert "new" in room.store.applications()
