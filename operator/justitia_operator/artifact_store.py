@@ -28,8 +28,6 @@ def _of_bucket(bucket: Bucket) -> list[Json]:
     environment: list[Json] = [{"name": "AWS_REGION", "value": bucket.region or REGION}]
     if bucket.endpoint is not None:
         environment.append({"name": "AWS_ENDPOINT", "value": bucket.endpoint})
-        if bucket.endpoint.startswith("http:"):
-            environment.append({"name": "AWS_ALLOW_HTTP", "value": "true"})
     if bucket.secret_ref is not None:
         for entry in ACCESS_ENTRIES:
             reference = {"name": bucket.secret_ref.name, "key": entry, "optional": True}

@@ -112,7 +112,7 @@ def test_a_bucket_is_reached_with_the_keys_of_a_secret_that_may_be_missing() -> 
     env = {v["name"]: v for v in spec["initContainers"][-1]["env"]}
     assert env["JUSTITIA_STORE_URL"]["value"] == "s3://models/justitia/uid-ServingPool-shared"
     assert env["AWS_ENDPOINT"]["value"] == "http://minio.storage:9000"
-    assert (env["AWS_REGION"]["value"], env["AWS_ALLOW_HTTP"]["value"]) == ("us-east-1", "true")
+    assert env["AWS_REGION"]["value"] == "us-east-1"
     reference = {"name": "bucket-key", "key": "AWS_SECRET_ACCESS_KEY", "optional": True}
     assert env["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"] == reference
     assert "store" not in {volume["name"] for volume in spec["volumes"]}
