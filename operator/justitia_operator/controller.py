@@ -159,7 +159,7 @@ class Controller:
     async def _carry_out(self, plan: Plan, ref: Ref) -> None:
         """Where pods are told something, the status comes with the next reconcile, which knows what they answered."""
         for obj in plan.applies:
-            await self._apply(obj)
+            await self._apply(obj, ref)
         for child in plan.deletes:
             await self._kube.delete(child)
             self._wrote("delete", child)
@@ -180,14 +180,15 @@ class Controller:
             except Rejected as error:
                 log.warning("event not recorded", object=str(ref_of(note.about)), error=str(error))
 
-    async def _apply(self, obj: Json) -> None:
+    async def _apply(self, obj: Json, asking: Ref) -> None:
+        """On behalf of the resource that is reconciled, whose condition tells of a refusal."""
         ref = ref_of(obj)
         before = self._store.version(ref)
         try:
             answer = await self._kube.apply(obj)
         except Rejected as error:
             self._store.reject(ref, obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION], str(error))
-            self._enqueue(affected(self._store.snapshot(), ref))
+            self._enqueue(affected(self._store.snapshot(), ref) | {asking})
             self._fault(ref, Fault.REJECTED)
             log.warning("refused by the API server", object=str(ref), error=str(error))
             return

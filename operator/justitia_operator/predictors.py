@@ -47,15 +47,25 @@ def plan_prediction(
         return Prediction(Plan(), _written(before), predictor_verdict(policy, before, seen, training=False))
     ended = outcome if isinstance(outcome, Outcome) else None
     after = step(policy, before, seen, ended, now.replace(microsecond=0))
-    plan = Plan()
-    if training_is_due(policy, after, now):
-        if outcome is None:
-            plan = Plan(applies=(build_training(application, pool, pool.spec.learning.store, world.installation),))
-        elif outcome is not Unfinished.RUNNING:
-            plan = Plan(deletes=(training_ref(application),))
+    due = training_is_due(policy, after, now)
+    if due and ended is not None:
+        plan, refused = Plan(deletes=(training_ref(application),)), None
+    elif due and outcome is None:
+        plan, refused = _begin(world, build_training(application, pool, pool.spec.learning.store, world.installation))
+    else:
+        plan, refused = Plan(), None
     training = outcome is Unfinished.RUNNING or bool(plan.applies)
-    verdict = predictor_verdict(policy, after, seen, training=training)
+    verdict = refused or predictor_verdict(policy, after, seen, training=training)
     return Prediction(plan + _told(obj, before, after), _written(after), verdict)
+
+
+def _begin(world: Snapshot, job: Json) -> tuple[Plan, Verdict | None]:
+    """What the API server refuses is not asked for again and again."""
+    rejected = world.rejection(job)
+    if rejected is None or rejected.retry:
+        return Plan(applies=(job,)), None
+    message = f"the API server refuses the Job that is to train: {rejected.message}"
+    return Plan(), Verdict(ConditionType.PREDICTOR_READY, False, Reason.TRAINING_FAILED, message)
 
 
 def _learned(world: Snapshot, application: LLMApplication, pool: ServingPool, record: PredictorStatus) -> Learned:

@@ -30,7 +30,6 @@ from justitia_operator.names import (
     service_host,
 )
 from justitia_operator.objects import (
-    APPLIED_HASH_ANNOTATION,
     CHILD_KINDS,
     ENGINE_KINDS,
     OPTIONAL_KINDS,
@@ -55,7 +54,7 @@ from justitia_operator.resolve import (
     tenant_keys,
 )
 from justitia_operator.sidecars import installation_of
-from justitia_operator.snapshot import Installation, Rejection, Snapshot
+from justitia_operator.snapshot import Installation, Snapshot
 from justitia_operator.status import Verdict, accepted, not_installed, plan_status, resolved, verdict_of
 
 
@@ -164,7 +163,7 @@ def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> t
     if application.spec.pool is None or application.spec.paused:
         return Plan(), None
     desired = build_inline_pool(application, obj["spec"]["pool"])
-    rejected = rejection(world, desired)
+    rejected = world.rejection(desired)
     refusal = None
     if rejected is not None:
         refusal = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, rejected.message)
@@ -172,14 +171,8 @@ def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> t
 
 
 def _is_due(world: Snapshot, desired: Json) -> bool:
-    rejected = rejection(world, desired)
+    rejected = world.rejection(desired)
     return (rejected is None or rejected.retry) and needs_apply(desired, world.get(ref_of(desired)))
-
-
-def rejection(world: Snapshot, desired: Json) -> Rejection | None:
-    """Of this very object."""
-    found = world.rejections.get(ref_of(desired))
-    return found if found and found.hash == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
 
 
 def _application_ready(world: Snapshot, application: LLMApplication, pool: ServingPool) -> Verdict:
@@ -264,7 +257,7 @@ def _plan_children(
             if ref.kind not in still_needed or _replaced(world, pool, withheld)
         ),
     )
-    rejected = [found.message for child in children if (found := rejection(world, child))]
+    rejected = [found.message for child in children if (found := world.rejection(child))]
     if not rejected:
         return plan, None
     return plan, Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))

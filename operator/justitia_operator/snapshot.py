@@ -7,7 +7,7 @@ from typing import Literal
 from justitia_api.conditions import Condition
 from justitia_api.status import LearningStatus
 from justitia_operator.catalog import Catalog
-from justitia_operator.objects import OPTIONAL_KINDS, Json, Kind, Ref, ref_of
+from justitia_operator.objects import APPLIED_HASH_ANNOTATION, OPTIONAL_KINDS, Json, Kind, Ref, ref_of
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Snapshot:
 
     def get(self, ref: Ref) -> Json | None:
         return self.objects.get(ref)
+
+    def rejection(self, desired: Json) -> Rejection | None:
+        """Of this very object, with what it is asked to be."""
+        found = self.rejections.get(ref_of(desired))
+        return found if found and found.hash == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
 
     def of(self, kind: Kind) -> Iterator[Json]:
         """All objects of a kind, by namespace and name."""

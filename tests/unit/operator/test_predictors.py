@@ -10,7 +10,7 @@ import pytest
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_operator.objects import Json, Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.snapshot import Report, Snapshot
+from justitia_operator.snapshot import Rejection, Report, Snapshot
 from support.resources import (
     NOW,
     application,
@@ -214,6 +214,18 @@ def test_a_job_that_failed_is_told_and_made_anew_after_an_hour() -> None:
     assert plan.deletes == (JOB,)
     _, plan = reconciled(after, NOW + timedelta(minutes=61))
     assert [ref_of(obj) for obj in plan.applies] == [JOB]
+
+
+def test_a_job_that_the_api_server_refuses_is_told_and_not_asked_for_again_and_again() -> None:
+    snapshot = reporting(learning_world(), samples=140)
+    (job,) = reconciled(snapshot)[1].applies
+    asked = job["metadata"]["annotations"]["justitia.dev/applied-hash"]
+    for retry in (False, True):
+        refused = replace(snapshot, rejections={JOB: Rejection(asked, "quota exceeded", retry=retry)})
+        after, plan = reconciled(refused)
+        assert bool(plan.applies) is retry
+    after, _ = reconciled(replace(snapshot, rejections={JOB: Rejection(asked, "quota exceeded")}))
+    assert "quota exceeded" in condition(after, Kind.LLM_APPLICATION, "chat", "PredictorReady")[2]
 
 
 @pytest.mark.parametrize("message", ["", "no JSON", "[1]", '{"version": "x"}'])
