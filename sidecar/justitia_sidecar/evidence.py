@@ -1,7 +1,9 @@
 """How good an application's predictors are, on the runs of this pod: sums of errors, and which runs are a canary's.
 
-The running mean is what would be predicted of a run without a model: the mean cost of the application's runs that were
-over, here, when it began. Count and sum of their costs are all that is kept, in memory: a pod that starts begins anew.
+The running mean stands for what can be predicted of a run without a model: the geometric mean of the costs of the
+application's runs that were over, here, when it began. Errors are of ln C, and an arithmetic mean, which the largest
+runs decide, would lose there against a model that tells nothing. Count and sum of ln C are all that is kept, in memory:
+a pod that starts begins anew.
 """
 
 import hashlib
@@ -84,7 +86,7 @@ class Evidence:
 
     def __init__(self) -> None:
         self._runs = 0
-        self._cost = 0.0
+        self._log_cost = 0.0
         self._version: str | None = None
         self._candidate: str | None = None
         self.of_version = Comparison()
@@ -99,13 +101,13 @@ class Evidence:
         self._version, self._candidate = learning.version, learning.candidate
 
     def begin(self) -> Begun:
-        mean = self._cost / self._runs if self._runs else None
+        mean = math.exp(self._log_cost / self._runs) if self._runs else None
         return Begun(mean, self._version, self._candidate, self.of_version, self.of_candidate)
 
     def end(self, begun: Begun, predicted: Predicted, cost: KVTokenTime) -> None:
         """A run is over that was not aborted and cost something."""
         self._runs += 1
-        self._cost += cost
+        self._log_cost += math.log(cost)
         told = predicted.get(begun.version) if begun.version else None
         if told is not None and begun.mean is not None:
             begun.of_version.add(error_of(told, cost), error_of(begun.mean, cost))
