@@ -6,11 +6,13 @@ from statistics import correlation
 import numpy as np
 import pytest
 
-from justitia_benchmarks.experiment import Cell, Experiment
+from justitia_benchmarks.experiment import Cell, Experiment, Verdict
 from justitia_benchmarks.experiments.learning import EXPERIMENTS
 from justitia_benchmarks.experiments.learning.completion import LearnedCompletion
 from justitia_benchmarks.experiments.learning.errors import PredictionError
 from justitia_benchmarks.experiments.learning.prompts import past_runs
+from justitia_benchmarks.experiments.learning.rollout import Rollouts
+from justitia_benchmarks.reports.learning_rollout import DRIFT, POISONED, STEADY
 from justitia_predictor.evaluation import errors
 from justitia_predictor.features import NUMBERS
 from justitia_predictor.training import fitted
@@ -69,3 +71,16 @@ def test_completion_times_are_reported(tmp_path: Path) -> None:
     (claim,) = experiment.report(rows, tmp_path)
     assert claim.claim.startswith("mean JCT")
     assert {path.name for path in tmp_path.iterdir()} == {"jct-1.md"}
+
+
+def test_rollouts_are_reported_and_a_poisoned_model_does_not_come_in_force(tmp_path: Path) -> None:
+    experiment = Rollouts()
+    cells = [Cell({"application": "FV", "scenario": scenario}, 0) for scenario in (STEADY, POISONED, DRIFT)]
+    rows = [(cell, experiment.run(cell)) for cell in cells]
+    assert [[d["reason"] for d in figures["decisions"]][:1] for _, figures in rows] == [  # type: ignore[attr-defined]
+        ["Promoted"],
+        ["Rejected"],
+        ["RolledBack"],
+    ]
+    assert all(claim.verdict is Verdict.REACHED for claim in experiment.report(rows, tmp_path))
+    assert "| FV | 100%" in (tmp_path / "rollouts.md").read_text()

@@ -41,7 +41,7 @@ class Rollouts:
     def cells(self, quick: bool) -> Sequence[Cell]:
         return [
             Cell({"application": application, "scenario": scenario}, seed)
-            for application in CLASSES for scenario in (STEADY, POISONED, DRIFT) for seed in range(2 if quick else 20)
+            for application in CLASSES for scenario in (STEADY, POISONED, DRIFT) for seed in range(2 if quick else 10)
         ]  # fmt: skip
 
     def run(self, cell: Cell) -> Figures:
