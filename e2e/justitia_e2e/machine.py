@@ -77,6 +77,14 @@ class State:
         return self.root / "owner"
 
 
+_NEEDED_RIGHTS = {
+    "mount": "unshare --mount mount -t tmpfs none /mnt",
+    "make networks": "unshare --net true",
+    "make control groups": "cd /sys/fs/cgroup; cd memory || :; mkdir justitia-probe && rmdir justitia-probe",
+}
+"""Each with a command that leaves nothing behind."""
+
+
 def check_machine() -> None:
     """Raises ClusterError where a node cannot run. Changes nothing."""
     if os.geteuid() != 0:
@@ -87,6 +95,9 @@ def check_machine() -> None:
         system = {}
     if system.get("ID") != "debian":
         raise ClusterError(f"this takes Debian's packages, and here is {system.get('PRETTY_NAME', 'another system')}")
+    for what, command in _NEEDED_RIGHTS.items():
+        if subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode:
+            raise ClusterError(f"root may not {what} here, which a node takes: it is a container, or is kept from it")
 
 
 def ensure_packages(progress: Progress) -> None:

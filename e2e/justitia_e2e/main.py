@@ -50,6 +50,12 @@ def down() -> None:
 
 
 @app.command()
+def check() -> None:
+    """Say whether a node can run on this machine. Changes nothing. Exit code 2 where it cannot."""
+    _check()
+
+
+@app.command()
 def status() -> None:
     """Say what runs. Exit code 1 unless everything does."""
     _check()
