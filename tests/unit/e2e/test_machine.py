@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from justitia_e2e import machine
 from justitia_e2e.machine import ClusterError, check_machine
 
 
@@ -27,7 +28,20 @@ def test_where_a_node_cannot_run_there_is_a_reason(
         check_machine()
 
 
-def test_root_on_debian_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def root_on_debian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"ID": "debian"})
+
+
+@pytest.mark.usefixtures("root_on_debian")
+def test_root_on_debian_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_NEEDED_RIGHTS", {"look": "true"})
     check_machine()
+
+
+@pytest.mark.usefixtures("root_on_debian")
+def test_root_who_is_kept_from_what_a_node_takes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_NEEDED_RIGHTS", {"look": "true", "fly": "echo no; exit 1"})
+    with pytest.raises(ClusterError, match="root may not fly here"):
+        check_machine()
