@@ -7,7 +7,8 @@ of P[T > t] at t95 and t99 falls by (tail-aware scheduling, equation 9)
 
 (its Algorithm 1 has ln 99 - ln 95 in the place of ln 5, which is 39 times too small). Quantiles are those of the last
 `WINDOW` finished requests; a tenth of a window apart, gamma takes one step of an exponential moving average towards
-the estimate, both clipped to bounds that a controller may move. For M/M/1 under FCFS the formula gives mu - lambda.
+the estimate. Gamma in effect is that average, clipped to bounds that a controller may move: the average goes on
+adapting beyond them, so that the controller sees it. For M/M/1 under FCFS the formula gives mu - lambda.
 """
 
 import math
@@ -31,7 +32,7 @@ class TailSlope:
     """Gamma and its bounds, in 1/s. It keeps one window; a finished request costs O(log window) comparisons."""
 
     def __init__(self, gamma: float = GAMMA, lowest: float = LOWEST, highest: float = HIGHEST) -> None:
-        self._gamma = gamma
+        self._average = gamma
         self._recent: deque[Seconds] = deque()
         self._sorted: list[Seconds] = []
         self._unused = 0
@@ -39,14 +40,19 @@ class TailSlope:
 
     @property
     def gamma(self) -> float:
-        return self._gamma
+        """In effect: the estimate inside the bounds."""
+        return min(max(self._average, self._lowest), self._highest)
+
+    @property
+    def estimate(self) -> float:
+        """Equation 9's moving average, whatever the bounds."""
+        return self._average
 
     def bound(self, lowest: float, highest: float) -> None:
         """Keep gamma in [lowest, highest] from this moment on; equal bounds fix it. Raises ValueError."""
         if not 0 < lowest <= highest < math.inf:
             raise ValueError(f"bounds of gamma are {lowest} and {highest}: need 0 < lowest <= highest, finite")
         self._lowest, self._highest = lowest, highest
-        self._gamma = self._clip(self._gamma)
 
     def observe(self, completion_time: Seconds) -> None:
         """A request has finished that long after its arrival."""
@@ -57,12 +63,9 @@ class TailSlope:
         self._unused += 1
         if self._unused == WINDOW // 10:
             self._unused = 0
-            estimate = self._clip(tail_slope(self._quantile(0.95), self._quantile(0.99)))
-            self._gamma = self._clip(self._gamma + SMOOTHING * (estimate - self._gamma))
+            estimate = min(max(tail_slope(self._quantile(0.95), self._quantile(0.99)), LOWEST), HIGHEST)
+            self._average += SMOOTHING * (estimate - self._average)
 
     def _quantile(self, p: float) -> Seconds:
         """The smallest observed t with P[T <= t] >= p."""
         return self._sorted[math.ceil(p * len(self._sorted)) - 1]
-
-    def _clip(self, gamma: float) -> float:
-        return min(max(gamma, self._lowest), self._highest)

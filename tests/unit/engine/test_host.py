@@ -78,10 +78,10 @@ def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_
     assert gamma(on) == GAMMA
     on.configure(bounded(2.0, 3.0), 1.0)
     assert gamma(on) == 2.0
-    on.configure(bounded(0.01, 0.5), 1.0)
-    assert gamma(on) == 0.5
+    on.configure(bounded(0.01, 0.05), 1.0)
+    assert gamma(on) == 0.05
     on.configure(configuration("uniboost"), 2.0)
-    assert gamma(on) == 0.5
+    assert gamma(on) == GAMMA, "what was estimated stands"
     on.configure(bounded(HIGHEST, HIGHEST), 3.0)
     assert gamma(on) == HIGHEST
     assert on.policy is policy

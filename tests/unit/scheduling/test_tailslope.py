@@ -80,6 +80,20 @@ def test_bounds_hold_from_the_moment_they_are_set_and_equal_ones_fix_gamma() -> 
     assert tail.gamma == 0.25
 
 
+def test_the_estimate_goes_on_beyond_the_bounds_and_is_in_effect_once_they_give_way() -> None:
+    bounded, free = TailSlope(), TailSlope()
+    bounded.bound(5.0, 5.0)
+    source = random.Random(4)
+    for _ in range(WINDOW):
+        t = source.expovariate(1.0)
+        bounded.observe(t)
+        free.observe(t)
+    assert bounded.gamma == 5.0
+    assert bounded.estimate == free.estimate == free.gamma
+    bounded.bound(1e-3, 10.0)
+    assert bounded.gamma == free.gamma
+
+
 def test_a_tail_without_width_moves_it_towards_its_upper_bound() -> None:
     tail = TailSlope(highest=2.0)
     for _ in range(5 * WINDOW):

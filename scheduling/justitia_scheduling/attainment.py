@@ -1,0 +1,78 @@
+"""How an objective stands, as site reliability engineers look at it: attainment, error budget, burn rates.
+
+Over the objective's window, with n values of which m miss the bound, and a = 1 - percentile the share that may:
+
+    attainment  1 - m / n
+    budget      1 - m / (a n)           what is left of the allowed misses; below 0 the objective is missed
+    burn        (m / n) / a             over a part of the window: 1 spends exactly the budget
+
+An alert needs its burn over a long and over a short part of the window (Google's SRE Workbook, chapter 5: multiwindow,
+multi-burn-rate alerts), so that it comes early and ends soon:
+
+    fast   6   over 1/12 and 1/60 of the window     half of the budget spent in a twelfth of the window
+    slow   1.5 over 1/2 and 1/12                    three quarters of it in half of the window
+
+The workbook's 14.4 over an hour of thirty days cannot be reached by a P90, whose burn is at most 10; windows here are
+minutes to hours, so that the ratios of windows are smaller too.
+"""
+
+from dataclasses import dataclass
+
+from justitia_scheduling.cohorts import Cohort
+from justitia_scheduling.model import Seconds
+from justitia_scheduling.observations import SLICES, Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """`burn` over both parts of the window."""
+
+    burn: float
+    long: float
+    short: float
+
+
+FAST = Alert(6.0, 1 / 12, 1 / 60)
+SLOW = Alert(1.5, 1 / 2, 1 / 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Attainment:
+    """Over `count` values; without any, everything is as if nothing were missed and `value` is None.
+
+    `value` is the observed percentile in seconds, within 1 %.
+    """
+
+    count: int
+    share: float
+    value: Seconds | None
+    budget: float
+    fast_burn: float
+    slow_burn: float
+    alerted: bool
+
+
+def attainment(watched: Watched, now: Seconds) -> Attainment:
+    """Of what is known now. O(slices)."""
+    objective = watched.objective
+
+    def over(part: float) -> Cohort:
+        return watched.last(watched.budget, round(part * SLICES), now)
+
+    def burn(part: float) -> float:
+        cohort = over(part)
+        return cohort.missed / cohort.total / objective.allowed if cohort.total else 0.0
+
+    whole = over(1.0)
+    fast, slow = burn(FAST.long), burn(SLOW.long)
+    return Attainment(
+        count=whole.total,
+        share=whole.good / whole.total if whole.total else 1.0,
+        value=whole.values.quantile(objective.percentile) if whole.total else None,
+        budget=1 - whole.missed / (objective.allowed * whole.total) if whole.total else 1.0,
+        fast_burn=fast,
+        slow_burn=slow,
+        alerted=any(
+            long >= alert.burn and burn(alert.short) >= alert.burn for alert, long in ((FAST, fast), (SLOW, slow))
+        ),
+    )

@@ -1,0 +1,193 @@
+"""What is observed of an objective, and attainment, budget and burn rates by hand."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from justitia_scheduling.attainment import attainment
+from justitia_scheduling.objective import Direction, Metric, Objective
+from justitia_scheduling.observations import SLICES, Observations, Watched
+
+START = 6000.0
+
+
+def objective(
+    metric: Metric = Metric.TIME_TO_FIRST_TOKEN, percentile: float = 0.9, bound: float = 1.0, window: float = 600.0
+) -> Objective:
+    return Objective(metric, percentile, bound, window)
+
+
+def watching(of: Objective | None = None) -> Observations:
+    return Observations({"o": of or objective()})
+
+
+def put(seen: Observations, arrival: float, value: float) -> None:
+    seen.observe("o", value, arrival + value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "percentile", "direction"),
+    [
+        (Metric.TIME_TO_FIRST_TOKEN, 0.99, Direction.DOWN),
+        (Metric.REQUEST_COMPLETION, 0.9, Direction.DOWN),
+        (Metric.REQUEST_COMPLETION, 0.95, Direction.MEASURED),
+        (Metric.RUN_COMPLETION, 0.99, Direction.UP),
+        (Metric.TIME_PER_OUTPUT_TOKEN, 0.5, Direction.MEASURED),
+    ],
+)
+def test_which_way_gamma_moves(metric: Metric, percentile: float, direction: Direction) -> None:
+    assert objective(metric, percentile).direction is direction
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"percentile": 1.0}, {"percentile": 0.0}, {"bound": 0.0}, {"window": math.inf}, {"bound": math.nan}]
+)
+def test_impossible_objectives_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        objective(**wrong)  # type: ignore[arg-type]
+
+
+def test_nothing_is_missed_before_anything_is_known() -> None:
+    found = attainment(watching().watched["o"], START)
+    assert (found.count, found.share, found.value, found.budget, found.fast_burn) == (0, 1.0, None, 1.0, 0.0)
+
+
+def test_attainment_budget_and_burn_rates_by_hand() -> None:
+    """600 s in slices of 10 s, one value a second. In the last 50 s every third misses, before none; a tenth may."""
+    seen = watching()
+    for second in range(600):
+        put(seen, START + second, 2.0 if second >= 550 and second % 3 == 0 else 0.5)
+    found = attainment(seen.watched["o"], START + 601)
+    misses = sum(second % 3 == 0 for second in range(550, 600))
+    assert (found.count, misses) == (600, 16)
+    assert found.share == pytest.approx(1 - 16 / 600)
+    assert found.budget == pytest.approx(1 - 16 / 60)
+    assert found.fast_burn == pytest.approx(16 / 50 / 0.1)
+    assert found.slow_burn == pytest.approx(16 / 300 / 0.1)
+    assert found.value == pytest.approx(0.5, rel=0.01)
+    assert not found.alerted
+
+
+@pytest.mark.parametrize(
+    ("every", "seconds", "alerted"), [(1, 50, True), (1, 8, False), (2, 50, False), (5, 300, True)]
+)
+def test_an_alert_needs_its_burn_over_the_long_and_the_short_part(every: int, seconds: int, alerted: bool) -> None:
+    """One in 1, 2, 5 is burn 10, 5, 2. The fast alert: 6 over 50 s and 10 s. The slow one: 1.5 over 300 s and 50 s."""
+    seen = watching()
+    for second in range(600):
+        missed = second >= 600 - seconds and second % every == 0
+        put(seen, START + second, 2.0 if missed else 0.5)
+    assert attainment(seen.watched["o"], START + 601).alerted is alerted
+
+
+def test_an_alert_ends_soon_after_the_misses_do() -> None:
+    seen = watching()
+    for second in range(650):
+        put(seen, START + second, 2.0 if 500 <= second < 560 else 0.5)
+        if second == 570:
+            assert attainment(seen.watched["o"], START + second).alerted
+    after = attainment(seen.watched["o"], START + 651)
+    assert (after.alerted, after.budget) == (False, 0.0)
+
+
+def test_values_leave_with_the_window() -> None:
+    seen = watching()
+    for second in range(100):
+        put(seen, START + second, 2.0)
+    put(seen, START + 650, 0.5)
+    assert attainment(seen.watched["o"], START + 661).count == 1 + 40
+    assert attainment(seen.watched["o"], START + 2000).count == 0
+
+
+def test_memory_is_bounded_by_slices() -> None:
+    seen = watching()
+    for second in range(20_000):
+        put(seen, START + second, 0.5)
+    assert len(seen.state()["watched"]["o"]["budget"]) <= SLICES + 2
+    assert len(seen.state()["watched"]["o"]["recent"]) <= SLICES
+
+
+def test_a_request_counts_where_it_arrived_once_everything_of_that_moment_is_known() -> None:
+    seen = watching(objective(bound=30.0))
+    put(seen, START + 5, 1.0)
+    assert attainment(seen.watched["o"], START + 39).count == 0
+    assert attainment(seen.watched["o"], START + 40).count == 1
+
+
+def test_an_open_request_older_than_the_bound_misses_it() -> None:
+    seen = watching()
+    now = START + 100
+    put(seen, START + 85, 0.5)
+    seen.still_open("o", [0.4, 15.0], now)
+    found = attainment(seen.watched["o"], now)
+    assert (found.count, found.share) == (2, 0.5)
+    seen.still_open("o", [], now)
+    assert attainment(seen.watched["o"], now).count == 1
+
+
+def test_the_pace_of_decoding_counts_when_it_is_known() -> None:
+    seen = watching(objective(Metric.TIME_PER_OUTPUT_TOKEN))
+    seen.observe("o", 0.02, START + 5)
+    assert attainment(seen.watched["o"], START + 10).count == 1
+
+
+VALUES = st.lists(st.tuples(st.floats(0, 900), st.floats(0.01, 50), st.booleans()), max_size=60)
+
+
+@given(VALUES)
+def test_replicas_merge_to_what_one_would_have_seen(values: list[tuple[float, float, bool]]) -> None:
+    one, a, b = watching(), watching(), watching()
+    for arrival, value, first in values:
+        for seen in (one, a if first else b):
+            put(seen, START + arrival, value)
+    a.merge(b)
+    now = START + 960
+    assert attainment(a.watched["o"], now) == attainment(one.watched["o"], now)
+
+
+def test_replicas_merge_overdue_requests_and_demand() -> None:
+    a, b = watching(), watching()
+    for seen, arrivals, engine_time in ((a, 60, 0.01), (b, 120, 0.02)):
+        for i in range(arrivals):
+            seen.arrived(START + i * 60 / arrivals)
+            seen.served(engine_time)
+        seen.still_open("o", [20.0], START + 60)
+    a.merge(b)
+    assert attainment(a.watched["o"], START + 60).count == 2
+    assert a.demand(START + 60) == pytest.approx(3.0 * (60 * 0.01 + 120 * 0.02) / 180, rel=0.05)
+
+
+@given(VALUES)
+def test_a_restart_goes_on_with_what_was_seen(values: list[tuple[float, float, bool]]) -> None:
+    before, after = watching(), watching()
+    for arrival, value, _ in values:
+        put(before, START + arrival, value)
+        before.arrived(START + arrival)
+        before.served(value)
+    after.restore(json.loads(json.dumps(before.state())))
+    now = START + 960
+    assert attainment(after.watched["o"], now) == attainment(before.watched["o"], now)
+    assert after.demand(now) == before.demand(now)
+
+
+def test_another_bound_is_counted_anew_and_another_percentile_is_not() -> None:
+    seen = watching()
+    put(seen, START, 0.5)
+    seen.declare({"o": objective(percentile=0.5)})
+    assert attainment(seen.watched["o"], START + 60).count == 1
+    seen.declare({"o": objective(bound=0.1)})
+    assert attainment(seen.watched["o"], START + 60).count == 0
+    other = Watched(objective(bound=0.2))
+    assert attainment(other, START).count == 0
+    with pytest.raises(KeyError):
+        seen.observe("unknown", 1.0, START)
+
+
+def test_state_of_another_bound_is_passed_over() -> None:
+    before, after = watching(), watching(objective(bound=3.0))
+    put(before, START, 0.5)
+    after.restore(before.state())
+    assert attainment(after.watched["o"], START + 60).count == 0
