@@ -1,0 +1,202 @@
+"""The controller of gamma on a plant that is known: it settles where the objective holds, and says where none does."""
+
+import json
+import math
+
+import pytest
+
+from justitia_scheduling.objective import Metric, Objective
+from justitia_scheduling.observations import Observations
+from justitia_scheduling.slo import CONFIRM, PERIOD, REACH, Controller, Decision, State
+from support.slo_plant import Median, Plant, missing, normal_quantile, turns
+
+FIRST_TOKEN = Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0)
+TAIL = Objective(Metric.REQUEST_COMPLETION, 0.99, 5.0, 300.0)
+MIDDLE = Objective(Metric.REQUEST_COMPLETION, 0.95, 5.0, 300.0)
+
+
+def power(at: float, gain: float) -> Median:
+    """A median of `at` seconds for gamma = .1, growing with gamma as gamma^gain."""
+    return lambda gamma, now: at * (gamma / 0.1) ** gain
+
+
+class Flipped(Controller):
+    """Negative control: moves the wrong way."""
+
+    def _move(self, sign: int, step: float, now: float, gamma: float) -> bool:
+        return super()._move(-sign, step, now, gamma)
+
+
+class Nervous(Controller):
+    """Negative control: judges its moves by what arrived before them."""
+
+    def step(self, now: float, seen: Observations, estimate: float, replicas: int = 1) -> Decision:
+        self._memory.moved = -math.inf
+        return super().step(now, seen, estimate, replicas)
+
+
+def settles(controller: Controller, gain: float, seed: int) -> bool:
+    """From five minutes on the objective holds in truth, gamma is all but still, and turns once in two minutes."""
+    median = power(2.0, gain)
+    plant = Plant(controller, {"o": (FIRST_TOKEN, median)}, seed=seed).run(1200)
+    late = plant.gammas(300)
+    held = [missing(FIRST_TOKEN, median(gamma, 0.0)) <= FIRST_TOKEN.allowed for gamma in late]
+    return sum(held) >= 0.95 * len(held) and max(late) / min(late) < 1.6 and turns(late) <= 8
+
+
+@pytest.mark.parametrize("gain", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_settles_where_the_objective_holds_whatever_the_plants_gain(gain: float, seed: int) -> None:
+    assert settles(Controller(), gain, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_check_sees_a_controller_that_moves_the_wrong_way(seed: int) -> None:
+    assert not settles(Flipped(), 1.0, seed)
+
+
+def test_moves_that_are_judged_by_what_came_before_overshoot() -> None:
+    def lowest(controller: Controller) -> float:
+        return min(Plant(controller, {"o": (FIRST_TOKEN, power(2.0, 1.0))}).run(120).gammas(0))
+
+    assert lowest(Nervous()) < 0.5 * lowest(Controller())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_a_step_of_load_it_holds_within_a_minute(seed: int) -> None:
+    def median(gamma: float, now: float) -> float:
+        return (0.2 if now < 300 else 4.0) * gamma / 0.1
+
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, median)}, seed=seed).run(300)
+    assert plant.gamma == 0.1, "equation 9 is left alone while the objective holds"
+    plant.run(60)
+    assert missing(FIRST_TOKEN, median(plant.gamma, 360.0)) <= FIRST_TOKEN.allowed
+
+
+def test_it_gives_way_when_the_load_goes_until_equation_9_has_its_way() -> None:
+    def median(gamma: float, now: float) -> float:
+        return (4.0 if now < 300 else 0.1) * gamma / 0.1
+
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, median)}).run(300)
+    assert plant.gamma < 0.05
+    plant.run(1200)
+    assert plant.gamma == 0.1
+
+
+def test_a_missed_p99_takes_gamma_up_and_at_most_to_three_times_the_estimate() -> None:
+    reached = Plant(Controller(), {"o": (TAIL, power(3.0, -1.0))}).run(900)
+    assert missing(TAIL, power(3.0, -1.0)(reached.gamma, 0.0)) <= TAIL.allowed
+    assert 0.1 < reached.gamma <= REACH * 0.1 * (1 + 1e-9)
+    beyond = Plant(Controller(), {"o": (TAIL, power(30.0, -1.0))}).run(900)
+    assert beyond.gamma == pytest.approx(REACH * 0.1)
+    assert beyond.steps[-1][2].standings["o"].state is State.UNATTAINABLE
+
+
+def test_an_estimate_that_falls_under_overload_does_not_draw_the_floor_down() -> None:
+    plant = Plant(
+        Controller(),
+        {"o": (TAIL, power(30.0, -1.0))},
+        estimate=lambda now: 0.1 if now < 60 else 0.1 * 0.97 ** (now - 60),
+    ).run(600)
+    assert plant.gamma == pytest.approx(REACH * 0.1)
+
+
+def test_a_ceiling_comes_down_from_gamma_in_effect_wherever_the_estimate_has_fallen() -> None:
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(1.5, 1.0))}, estimate=lambda now: 0.02 if now > 5 else 0.1)
+    plant.run(300)
+    assert plant.gamma == 0.02, "equation 9 had done enough"
+
+
+def test_objectives_that_ask_for_the_opposite_are_unattainable_and_gamma_stands_between() -> None:
+    plant = Plant(Controller(), {"first": (FIRST_TOKEN, power(2.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1800)
+    late = [decision for moment, _, decision in plant.steps if moment > 900]
+    said = {key: sum(d.standings[key].state is not State.MET for d in late) for key in plant.objectives}
+    assert min(said.values()) >= 0.8 * len(late)
+    assert sum(any(s.opposed for s in d.standings.values()) for d in late) >= 0.5 * len(late)
+    gammas = plant.gammas(900)
+    assert max(gammas) / min(gammas) < 3
+
+
+def test_of_two_that_pull_apart_the_heavier_gives_way_less() -> None:
+    def settled(weight: float) -> float:
+        first = Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0, weight)
+        plant = Plant(Controller(), {"first": (first, power(4.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1800)
+        return math.exp(sum(math.log(g) for g in plant.gammas(900)) / len(plant.gammas(900)))
+
+    assert settled(8.0) < settled(0.125)
+
+
+@pytest.mark.parametrize("gain", [1.0, -1.0])
+def test_at_p95_the_sign_is_measured(gain: float) -> None:
+    median = power(3.5, gain)
+    plant = Plant(Controller(), {"o": (MIDDLE, median)}).run(1800)
+    last = plant.gammas(1700)
+    assert missing(MIDDLE, median(sorted(last)[len(last) // 2], 0.0)) <= MIDDLE.allowed
+
+
+def test_what_gamma_does_not_change_is_unattainable_with_the_replicas_that_would_do() -> None:
+    """Twenty requests a second of .08 s ask for 1.6 engines: two at the usual load of .8, one is there."""
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}, rate=20.0, engine_time=0.08).run(300)
+    decision = plant.steps[-1][2]
+    assert decision.standings["o"].state is State.UNATTAINABLE
+    assert decision.replicas == 2
+    assert plant.gamma == Controller().lowest
+
+
+def test_it_is_not_called_unattainable_before_a_minute_at_the_end_of_gammas_reach() -> None:
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}).run(600)
+    at_the_end = next(moment for moment, gamma, _ in plant.steps if gamma == Controller().lowest)
+    said = next(t for t, _, decision in plant.steps if decision.standings["o"].state is State.UNATTAINABLE)
+    assert said >= at_the_end + CONFIRM
+
+
+def test_what_misses_on_an_idle_engine_would_not_be_helped_by_replicas() -> None:
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}, rate=10.0, engine_time=0.01).run(300)
+    decision = plant.steps[-1][2]
+    assert (decision.standings["o"].state, decision.replicas) == (State.UNATTAINABLE, None)
+
+
+def test_states_follow_the_budget() -> None:
+    def state(median: float) -> State | None:
+        plant = Plant(Controller(0.1, 0.1), {"o": (FIRST_TOKEN, power(median, 0.0))}).run(40)
+        return plant.steps[-1][2].standings["o"].state
+
+    at_the_percentile = math.exp(-normal_quantile(0.9) * 0.5)
+    assert state(0.7 * at_the_percentile) is State.MET
+    assert state(1.2 * at_the_percentile) is State.MISSED
+    nothing = Controller().step(0.0, Observations({"o": FIRST_TOKEN}), 0.1)
+    assert nothing.standings["o"].state is None
+    assert nothing.replicas is None
+
+
+def test_a_restart_from_saved_state_goes_on_as_if_nothing_had_happened() -> None:
+    def plant() -> Plant:
+        return Plant(Controller(), {"first": (FIRST_TOKEN, power(2.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(200)
+
+    through, restarted = plant(), plant()
+    saved = json.loads(json.dumps([restarted.controller.state(), restarted.seen.state()]))
+    restarted.controller = Controller()
+    restarted.seen = Observations({key: objective for key, (objective, _) in restarted.objectives.items()})
+    restarted.controller.restore(saved[0])
+    restarted.seen.restore(saved[1])
+    assert restarted.run(300).steps == through.run(300).steps
+
+
+def test_a_fresh_controllers_state_is_json_and_bounds_of_the_pool_win_over_saved_ones() -> None:
+    saved = json.loads(json.dumps(Controller(0.001, 10.0).state(), allow_nan=False))
+    again = Controller(0.05, 0.5)
+    again.restore(saved)
+    decision = again.step(PERIOD, Observations({}), 0.1)
+    assert (decision.floor, decision.ceiling) == (0.05, 0.5)
+
+
+def test_without_objectives_equation_9_is_left_alone() -> None:
+    controller = Controller(0.01, 1.0)
+    decisions = [controller.step(i * PERIOD, Observations({}), 0.1) for i in range(20)]
+    assert {(d.floor, d.ceiling, d.replicas) for d in decisions} == {(0.01, 1.0, None)}
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0), (2.0, 1.0), (1.0, math.inf)])
+def test_impossible_bounds_are_refused(bounds: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="0 < lowest <= highest, finite"):
+        Controller(*bounds)
