@@ -7,13 +7,16 @@ the first; with `sticky`, to the engine of its run's first request. The policies
 run hear of it and of its end.
 
 At one moment, steps end first, in the order of the engines; then stages become ready, in the order in which that was
-known; then the engines decide. Nothing here is random: the same workload gives the same results to the last digit.
+known; then the watcher looks, if there is one and it is time; then the engines decide. Nothing here is random: the same
+workload gives the same results to the last digit.
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from justitia_scheduling.model import RequestId, Run, Seconds, TenantId, Tokens
 from justitia_scheduling.policy import Policy
@@ -32,6 +35,25 @@ class DoesNotFitError(ValueError):
 
 class StuckError(RuntimeError):
     """The policy offers nothing though requests wait and none runs: a bug in the policy."""
+
+
+class Watcher(Protocol):
+    """What stands beside the engines and sees what a sidecar sees. It may move what policies let be moved."""
+
+    @property
+    def period(self) -> Seconds:
+        """Between two looks."""
+        ...
+
+    def arrived(self, request: Inference, now: Seconds) -> None: ...
+
+    def first_token(self, request: Inference, now: Seconds) -> None: ...
+
+    def finished(self, request: Inference, now: Seconds) -> None: ...
+
+    def run_finished(self, run: WorkloadRun, now: Seconds) -> None: ...
+
+    def look(self, now: Seconds) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +83,7 @@ class Engine:
         prediction: Prediction = MEAN,
         sample_every: Seconds = 1.0,
         sticky: bool = False,
+        watcher: Watcher | None = None,
     ) -> None:
         self._profile = profile
         self._label = label
@@ -68,6 +91,8 @@ class Engine:
         self._prediction = prediction
         self._sample_every = sample_every
         self._sticky = sticky
+        self._watcher = watcher
+        self._next_look = watcher.period if watcher else math.inf
         policies = [policy] if isinstance(policy, Policy) else policy
         self._replicas = [Replica(p, profile, self._capacity) for p in policies]
         self._outstanding: dict[Replica, Tokens] = dict.fromkeys(self._replicas, 0)
@@ -136,17 +161,24 @@ class Engine:
         moments = [r.end for r in self._replicas if r.end is not None]
         if self._events:
             moments.append(self._events[0][0])
-        return min(moments, default=None)
+        return min(*moments, self._next_look) if moments else None
 
     def _pass(self, moment: Seconds) -> None:
         """Everything that happens at that moment."""
         for replica in self._replicas:
             if replica.busy and replica.end == moment:
-                for request in replica.complete():
+                done = replica.complete()
+                if self._watcher:
+                    for request in replica.began:
+                        self._watcher.first_token(request, moment)
+                for request in done:
                     self._finish(replica, request, moment)
         while self._events and self._events[0][0] <= moment:
             ready, _, run = heapq.heappop(self._events)
             self._submit_stage(run, ready)
+        if self._watcher and self._next_look <= moment:
+            self._watcher.look(moment)
+            self._next_look += self._watcher.period
         for replica in self._replicas:
             if replica.end is not None and replica.end <= moment and not replica.busy:
                 replica.decide(moment, self._next_sample)
@@ -163,6 +195,8 @@ class Engine:
             run.home = run.home or replica
             self._outstanding[replica] += work.prompt_tokens + work.output_tokens
             replica.submit(request, ready)
+            if self._watcher:
+                self._watcher.arrived(request, ready)
 
     def _finish(self, replica: Replica, request: Inference, moment: Seconds) -> None:
         run = self._runs[request.run.id]
@@ -170,6 +204,8 @@ class Engine:
         replica.policy.finished(request.id, moment)
         self._outstanding[replica] -= work.prompt_tokens + work.output_tokens
         self._finished += 1
+        if self._watcher:
+            self._watcher.finished(request, moment)
         run.results.append(self._request_result(run, request, moment))
         run.open -= 1
         if run.open:
@@ -180,6 +216,8 @@ class Engine:
         else:
             for each in self._replicas:
                 each.run_ended(run.source.id, moment)
+            if self._watcher:
+                self._watcher.run_finished(run.source, moment)
 
     def _request_result(self, run: _Run, request: Inference, moment: Seconds) -> RequestResult:
         return RequestResult(

@@ -98,7 +98,7 @@ class _Plan:
 class Replica:
     """An engine that is told its requests and asked for `end`, the moment of its next decision.
 
-    `queued` counts what is `waiting`, by tenant.
+    `queued` counts what is `waiting`, by tenant; `began` are those whose first token came with the last step.
     """
 
     def __init__(self, policy: Policy, profile: EngineProfile, kv_tokens: Tokens) -> None:
@@ -108,6 +108,7 @@ class Replica:
         self.running: dict[RequestId, Inference] = {}
         self.waiting: dict[RequestId, Inference] = {}
         self.queued: Counter[TenantId] = Counter()
+        self.began: list[Inference] = []
         self.runs: set[RunId] = set()
         self.end: Seconds | None = None
         self._step: _StepUnderWay | None = None
@@ -199,6 +200,7 @@ class Replica:
             progress.append(Progress(request.id, produced=steps))
         for request, tokens in step.prefill.items():
             progress.append(self._prefilled(request, tokens, now))
+        self.began = [r for r in step.prefill if r.first_token == now]
         if step.decoding:
             self._to_look = max(self._to_look - steps, 0)
         self.policy.stepped(Step(progress, step.duration), now)

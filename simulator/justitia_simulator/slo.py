@@ -1,0 +1,102 @@
+"""Gamma controlled from objectives beside simulated engines, as the sidecar does it beside real ones.
+
+It observes every value when it becomes known, tells which requests are open, asks the controller every
+`slo.PERIOD` s, and bounds gamma in the policies of all engines. Their estimates of gamma count alike (geometric mean).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from justitia_scheduling.boost import Boosted
+from justitia_scheduling.model import RequestId, Seconds
+from justitia_scheduling.objective import Metric, Objective
+from justitia_scheduling.observations import ObjectiveId, Observations
+from justitia_scheduling.slo import PERIOD, Controller, Decision
+from justitia_simulator.replica import Inference
+from justitia_simulator.workload import WorkloadRun
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An objective from a moment on, for one application or all."""
+
+    objective: Objective
+    application: str | None = None
+    since: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the controller decided at a moment, and gamma in effect afterwards, in 1/s."""
+
+    now: Seconds
+    gamma: float
+    decision: Decision
+
+
+class SloControl:
+    """Of the engines of these policies. `changes` replace objectives of the same name at their moment."""
+
+    period: Seconds = PERIOD
+
+    def __init__(
+        self,
+        policies: Sequence[Boosted],
+        objectives: Mapping[ObjectiveId, Declared],
+        changes: Sequence[tuple[ObjectiveId, Declared]] = (),
+        controller: Controller | None = None,
+    ) -> None:
+        self._policies = policies
+        self._declared = dict(objectives)
+        self._changes = sorted(changes, key=lambda change: change[1].since)
+        self._controller = controller or Controller()
+        self.seen = Observations({key: d.objective for key, d in self._declared.items()})
+        self._open: dict[RequestId, Inference] = {}
+        self.looks: list[Look] = []
+
+    def arrived(self, request: Inference, now: Seconds) -> None:
+        self._open[request.id] = request
+        self.seen.arrived(now)
+
+    def first_token(self, request: Inference, now: Seconds) -> None:
+        self._observe(Metric.TIME_TO_FIRST_TOKEN, request.run.application, now - request.ready, now)
+
+    def finished(self, request: Inference, now: Seconds) -> None:
+        del self._open[request.id]
+        application, decoded = request.run.application, request.produced - 1
+        self._observe(Metric.REQUEST_COMPLETION, application, now - request.ready, now)
+        if decoded:
+            pace = (now - request.first_token) / decoded
+            self._observe(Metric.TIME_PER_OUTPUT_TOKEN, application, pace, now)
+        times = self._policies[0].token_time
+        self.seen.served(request.work.prompt_tokens * times.prefill() + request.produced * times.decode(1))
+
+    def run_finished(self, run: WorkloadRun, now: Seconds) -> None:
+        self._observe(Metric.RUN_COMPLETION, run.application, now - run.arrival, now)
+
+    def look(self, now: Seconds) -> None:
+        while self._changes and self._changes[0][1].since <= now:
+            key, declared = self._changes.pop(0)
+            self._declared[key] = declared
+            self.seen.declare({k: d.objective for k, d in self._declared.items()})
+        for key, declared in self._declared.items():
+            self.seen.still_open(key, self._ages(declared, now), now)
+        estimate = math.exp(sum(math.log(p.tail.estimate) for p in self._policies) / len(self._policies))
+        decision = self._controller.step(now, self.seen, estimate, len(self._policies))
+        for policy in self._policies:
+            policy.tail.bound(decision.floor, decision.ceiling)
+        self.looks.append(Look(now, self._policies[0].tail.gamma, decision))
+
+    def _observe(self, metric: Metric, application: str, value: Seconds, now: Seconds) -> None:
+        for key, declared in self._declared.items():
+            if declared.objective.metric is metric and declared.application in (None, application):
+                self.seen.observe(key, value, now)
+
+    def _ages(self, declared: Declared, now: Seconds) -> list[Seconds]:
+        first = declared.objective.metric is Metric.TIME_TO_FIRST_TOKEN
+        return [
+            now - request.ready
+            for request in self._open.values()
+            if declared.application in (None, request.run.application) and not (first and request.first_token >= 0)
+        ]
