@@ -53,12 +53,15 @@ class Cohorts:
             cohort.add(value, good)
 
     def advance(self, now: Seconds) -> None:
-        """Forget what the window has left."""
+        """Forget what the window has left, and everything if the clock was set back by more than it."""
         index = int(now // self.width)
-        if self._newest is None or index > self._newest:
-            self._newest = index
-            for old in [i for i in self._cohorts if i <= index - self.slices]:
-                del self._cohorts[old]
+        if self._newest is not None and index < self._newest - self.slices:
+            self._cohorts.clear()
+        elif self._newest is not None and index <= self._newest:
+            return
+        self._newest = index
+        for old in [i for i in self._cohorts if i <= index - self.slices]:
+            del self._cohorts[old]
 
     def sum(self, first: int, end: int) -> Cohort:
         """Of slices `first` to `end` - 1."""

@@ -83,6 +83,7 @@ class Observations:
         objective = watched.objective
         arrival = now - value if objective.metric.since_arrival else now
         for ring in (watched.recent, watched.budget):
+            ring.advance(now)
             ring.add(arrival, value, value <= objective.bound)
 
     def still_open(self, key: ObjectiveId, ages: Sequence[Seconds], now: Seconds) -> None:

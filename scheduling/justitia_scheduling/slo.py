@@ -155,7 +155,10 @@ class Controller:
     def step(self, now: Seconds, seen: Observations, estimate: float, replicas: int = 1) -> Decision:
         """Every `PERIOD` s: what all replicas have seen, and equation 9's estimate, in 1/s."""
         m = self._memory
+        m.moved = min(m.moved, now)
         gamma = min(max(estimate, m.floor), m.ceiling)
+        if self._dither is not None and self._dither.key not in seen.watched:
+            self._dither = None
         if self._dither is None and (not m.gamma or abs(math.log(gamma / m.gamma)) > DRIFT):
             m.moved, m.gamma = now if m.gamma else m.moved, gamma
         judged = {key: judge(w, now, m.moved) for key, w in seen.watched.items()}
@@ -170,14 +173,19 @@ class Controller:
         elif self._dither is not None and judged[self._dither.key][0] in (Verdict.PRESSED, Verdict.UNSURE):
             self._measure(self._dither, seen, now)
         elif unknown:
-            self._dither = Dither(max(unknown, key=unknown.__getitem__), gamma)
-            m.moved = now
+            self._dither = None
+            if measurable := unknown.keys() - m.pinned.keys():
+                self._dither = Dither(max(measurable, key=unknown.__getitem__), gamma)
+                m.moved = now
         else:
             self._dither = None
             self._give_way(judged, seen, now, estimate)
-        m.pinned = {k: since for k, since in m.pinned.items() if k in pressed or judged[k][0] is Verdict.UNSURE}
-        opposed = set(pressed) if (down and up) or m.turns >= 2 else set()
-        standings = {k: self._standing(k, w, k in opposed, now) for k, w in seen.watched.items()}
+        open_verdicts = (Verdict.PRESSED, Verdict.UNSURE)
+        m.pinned = {k: t for k, t in m.pinned.items() if k in judged and judged[k][0] in open_verdicts}
+        opposing = bool(down and up) or m.turns >= 2
+        standings = {
+            k: self._standing(w, now, m.pinned.get(k), opposing, k in pressed) for k, w in seen.watched.items()
+        }
         floor, ceiling = self._bounds()
         return Decision(floor, ceiling, standings, self._replicas(standings, now, seen, replicas))
 
@@ -216,10 +224,10 @@ class Controller:
         if m.last_sign == -sign:
             m.stride, m.turns = max(m.stride / 2, LEAST_STRIDE), m.turns + 1
         else:
-            m.stride, m.turns = min(m.stride * 2, 1.0), 0 if m.last_sign else m.turns
+            m.stride, m.turns = min(m.stride * 2, 1.0), 0
         m.last_sign = sign
         if m.gave_way:
-            m.patience = min(max(2 * m.patience, PATIENCE[0]), PATIENCE[1])
+            m.patience, m.gave_way = min(max(2 * m.patience, PATIENCE[0]), PATIENCE[1]), False
         if not self._move(sign, min(max(abs(error), LEAST), MOST) * m.stride, now, gamma):
             for key in up if sign > 0 else down:
                 m.pinned.setdefault(key, now)
@@ -282,9 +290,11 @@ class Controller:
 
     # What is said.
 
-    def _standing(self, key: ObjectiveId, watched: Watched, opposed: bool, now: Seconds) -> Standing:
+    def _standing(
+        self, watched: Watched, now: Seconds, pinned: Seconds | None, opposing: bool, pressed: bool
+    ) -> Standing:
         of = attainment(watched, now)
-        pinned = self._memory.pinned.get(key)
+        opposed = opposing and (pressed or of.budget < 0)
         if opposed or (pinned is not None and now - pinned >= CONFIRM):
             return Standing(State.UNATTAINABLE, of, opposed)
         if not of.count:

@@ -140,7 +140,7 @@ VALUES = st.lists(st.tuples(st.floats(0, 900), st.floats(0.01, 50), st.booleans(
 @given(VALUES)
 def test_replicas_merge_to_what_one_would_have_seen(values: list[tuple[float, float, bool]]) -> None:
     one, a, b = watching(), watching(), watching()
-    for arrival, value, first in values:
+    for arrival, value, first in sorted(values, key=lambda v: v[0] + v[1]):
         for seen in (one, a if first else b):
             put(seen, START + arrival, value)
     a.merge(b)
@@ -163,7 +163,7 @@ def test_replicas_merge_overdue_requests_and_demand() -> None:
 @given(VALUES)
 def test_a_restart_goes_on_with_what_was_seen(values: list[tuple[float, float, bool]]) -> None:
     before, after = watching(), watching()
-    for arrival, value, _ in values:
+    for arrival, value, _ in sorted(values, key=lambda v: v[0] + v[1]):
         put(before, START + arrival, value)
         before.arrived(START + arrival)
         before.served(value)
@@ -191,3 +191,10 @@ def test_state_of_another_bound_is_passed_over() -> None:
     put(before, START, 0.5)
     after.restore(before.state())
     assert attainment(after.watched["o"], START + 60).count == 0
+
+
+def test_after_the_clock_was_set_back_it_counts_again() -> None:
+    seen = watching()
+    put(seen, START + 100_000, 0.5)
+    put(seen, START, 0.5)
+    assert attainment(seen.watched["o"], START + 60).count == 1

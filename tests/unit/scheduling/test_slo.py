@@ -44,7 +44,7 @@ def settles(controller: Controller, gain: float, seed: int) -> bool:
     return sum(held) >= 0.95 * len(held) and max(late) / min(late) < 1.6 and turns(late) <= 8
 
 
-@pytest.mark.parametrize("gain", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("gain", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_settles_where_the_objective_holds_whatever_the_plants_gain(gain: float, seed: int) -> None:
     assert settles(Controller(), gain, seed)
@@ -108,20 +108,20 @@ def test_a_ceiling_comes_down_from_gamma_in_effect_wherever_the_estimate_has_fal
 
 
 def test_objectives_that_ask_for_the_opposite_are_unattainable_and_gamma_stands_between() -> None:
-    plant = Plant(Controller(), {"first": (FIRST_TOKEN, power(2.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1800)
-    late = [decision for moment, _, decision in plant.steps if moment > 900]
+    plant = Plant(Controller(), {"first": (FIRST_TOKEN, power(2.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1200)
+    late = [decision for moment, _, decision in plant.steps if moment > 600]
     said = {key: sum(d.standings[key].state is not State.MET for d in late) for key in plant.objectives}
     assert min(said.values()) >= 0.8 * len(late)
     assert sum(any(s.opposed for s in d.standings.values()) for d in late) >= 0.5 * len(late)
-    gammas = plant.gammas(900)
+    gammas = plant.gammas(600)
     assert max(gammas) / min(gammas) < 3
 
 
 def test_of_two_that_pull_apart_the_heavier_gives_way_less() -> None:
     def settled(weight: float) -> float:
         first = Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0, weight)
-        plant = Plant(Controller(), {"first": (first, power(4.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1800)
-        return math.exp(sum(math.log(g) for g in plant.gammas(900)) / len(plant.gammas(900)))
+        plant = Plant(Controller(), {"first": (first, power(4.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1200)
+        return math.exp(sum(math.log(g) for g in plant.gammas(600)) / len(plant.gammas(600)))
 
     assert settled(8.0) < settled(0.125)
 
@@ -129,8 +129,8 @@ def test_of_two_that_pull_apart_the_heavier_gives_way_less() -> None:
 @pytest.mark.parametrize("gain", [1.0, -1.0])
 def test_at_p95_the_sign_is_measured(gain: float) -> None:
     median = power(3.5, gain)
-    plant = Plant(Controller(), {"o": (MIDDLE, median)}).run(1800)
-    last = plant.gammas(1700)
+    plant = Plant(Controller(), {"o": (MIDDLE, median)}).run(1200)
+    last = plant.gammas(1100)
     assert missing(MIDDLE, median(sorted(last)[len(last) // 2], 0.0)) <= MIDDLE.allowed
 
 
@@ -188,6 +188,23 @@ def test_a_fresh_controllers_state_is_json_and_bounds_of_the_pool_win_over_saved
     again.restore(saved)
     decision = again.step(PERIOD, Observations({}), 0.1)
     assert (decision.floor, decision.ceiling) == (0.05, 0.5)
+
+
+def test_objectives_may_go_while_they_are_missed_and_while_their_sign_is_measured() -> None:
+    for objective in (FIRST_TOKEN, MIDDLE):
+        plant = Plant(Controller(), {"o": (objective, power(50.0, 0.0))}).run(120)
+        plant.seen.declare({})
+        decision = plant.controller.step(plant.now + PERIOD, plant.seen, 0.1)
+        assert decision.standings == {}
+
+
+def test_a_clock_that_was_set_back_does_not_stop_it() -> None:
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(2.0, 1.0))}, now=1e6).run(60)
+    plant.now = 1000.0
+    plant.objectives = {"o": (FIRST_TOKEN, power(20.0, 1.0))}
+    before = plant.gamma
+    plant.run(120)
+    assert plant.gamma < 0.5 * before
 
 
 def test_without_objectives_equation_9_is_left_alone() -> None:
