@@ -367,5 +367,5 @@ class EngineHost:
         if isinstance(policy, TieredJustitia):
             state |= {"burst": policy.burst, "inEngine": policy.in_engine}
         if isinstance(policy, Boosted):
-            state["gamma"] = policy.tail.gamma
+            state |= {"gamma": policy.tail.gamma, "gammaEstimate": policy.tail.estimate}
         return state

@@ -80,6 +80,7 @@ def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_
     assert gamma(on) == 2.0
     on.configure(bounded(0.01, 0.05), 1.0)
     assert gamma(on) == 0.05
+    assert (on.state()["gamma"], on.state()["gammaEstimate"]) == (0.05, GAMMA)
     on.configure(configuration("uniboost"), 2.0)
     assert gamma(on) == GAMMA, "what was estimated stands"
     on.configure(bounded(HIGHEST, HIGHEST), 3.0)
