@@ -126,10 +126,15 @@ class Observations:
         return count / max(now - start, 1.0) * sum(served) / len(served)
 
     def state(self) -> dict[str, Any]:
-        """For JSON; `restore` takes it. What is open is not part of it: a restart ends that."""
+        """For JSON; `restore` takes it: after a restart, or in another replica that merges it."""
         return {
             "watched": {
-                key: {"counts": _counts(w.objective), "recent": w.recent.state(), "budget": w.budget.state()}
+                key: {
+                    "counts": _counts(w.objective),
+                    "recent": w.recent.state(),
+                    "budget": w.budget.state(),
+                    "overdue": w.overdue,
+                }
                 for key, w in self.watched.items()
             },
             "arrivals": [list(each) for each in self._arrivals],
@@ -137,12 +142,15 @@ class Observations:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there. Objectives that were not declared, or counted otherwise, are passed over."""
+        """Go on from there. Objectives that were not declared, or counted otherwise, are passed over. What was open is
+        so until `still_open` tells otherwise.
+        """
         for key, saved in state["watched"].items():
             watched = self.watched.get(key)
             if watched is not None and _counts(watched.objective) == list(saved["counts"]):
                 watched.recent.restore(saved["recent"])
                 watched.budget.restore(saved["budget"])
+                watched.overdue = list(saved["overdue"])
         self._arrivals = deque(list(each) for each in state["arrivals"])
         self._served.extend(state["served"])
 

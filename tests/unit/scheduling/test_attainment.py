@@ -167,8 +167,9 @@ def test_a_restart_goes_on_with_what_was_seen(values: list[tuple[float, float, b
         put(before, START + arrival, value)
         before.arrived(START + arrival)
         before.served(value)
+    before.still_open("o", [1000.0 - 950.0], START + 1000)
     after.restore(json.loads(json.dumps(before.state())))
-    now = START + 960
+    now = START + 1000
     assert attainment(after.watched["o"], now) == attainment(before.watched["o"], now)
     assert after.demand(now) == before.demand(now)
 
