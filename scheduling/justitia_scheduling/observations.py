@@ -3,26 +3,21 @@
 For each objective there are two rings of cohorts (`cohorts.py`): a fine one that control looks at, whose slices are 5 s
 or a tenth of the bound, and one over the objective's window. The clock is any that replicas and restarts have in
 common. Requests that are still open count once they are older than the bound.
-
-*Demand* is the engine time asked for, in engine seconds per second: arrivals a second, over the last minute, times the
-mean engine time of the last finished requests. What never finishes is not in that mean: under starvation it is too low.
 """
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from justitia_scheduling.cohorts import Cohort, Cohorts
+from justitia_scheduling.demand import Demand
 from justitia_scheduling.model import Seconds
 from justitia_scheduling.objective import Objective
 
 ObjectiveId = str
 FINEST: Seconds = 5.0
 SLICES = 60
-ARRIVALS: Seconds = 60.0
-SERVED = 500
 
 
 @dataclass(slots=True)
@@ -55,13 +50,11 @@ class Watched:
 
 
 class Observations:
-    """Of one replica; `merge` adds another's. To observe is O(1) for each objective."""
+    """Of one replica; `merge` adds another's. To observe is O(1) for each objective. A host tells `demand` too."""
 
     def __init__(self, objectives: Mapping[ObjectiveId, Objective]) -> None:
         self.watched = {key: Watched(objective) for key, objective in objectives.items()}
-        self._arrivals: deque[list[float]] = deque()
-        self._served: deque[Seconds] = deque(maxlen=SERVED)
-        self._served_elsewhere: list[Seconds] = []
+        self.demand = Demand()
 
     def declare(self, objectives: Mapping[ObjectiveId, Objective]) -> None:
         """These are the objectives from now on. One whose bound, window or metric changed is counted anew."""
@@ -74,8 +67,6 @@ class Observations:
                 self.watched[key] = known
             else:
                 self.watched[key] = Watched(objective)
-
-    # What a host tells.
 
     def observe(self, key: ObjectiveId, value: Seconds, now: Seconds) -> None:
         """A value has become known. Raises KeyError of an objective that was not declared."""
@@ -91,19 +82,6 @@ class Observations:
         watched = self.watched[key]
         watched.overdue = [now - age for age in ages if age > watched.objective.bound]
 
-    def arrived(self, now: Seconds) -> None:
-        """A request of any application arrived, so the demand grows."""
-        second = float(now // 1)
-        if not self._arrivals or self._arrivals[-1][0] != second:
-            self._arrivals.append([second, 0])
-            while self._arrivals[0][0] <= second - ARRIVALS:
-                self._arrivals.popleft()
-        self._arrivals[-1][1] += 1
-
-    def served(self, engine_time: Seconds) -> None:
-        """A request finished that took so many engine seconds, its part of steps that it shared."""
-        self._served.append(engine_time)
-
     def merge(self, other: "Observations") -> None:
         """Add another replica's, of the same objectives."""
         for key, theirs in other.watched.items():
@@ -111,19 +89,7 @@ class Observations:
             ours.recent.merge(theirs.recent)
             ours.budget.merge(theirs.budget)
             ours.overdue = ours.overdue + theirs.overdue
-        self._arrivals = deque(sorted([*self._arrivals, *other._arrivals]))
-        self._served_elsewhere += [*other._served, *other._served_elsewhere]
-
-    # What is asked.
-
-    def demand(self, now: Seconds) -> float | None:
-        """Engine seconds asked for per second, over all replicas; None before anything has finished."""
-        served = [*self._served, *self._served_elsewhere]
-        if not served or not self._arrivals:
-            return None
-        start = max(now - ARRIVALS, self._arrivals[0][0])
-        count = sum(n for second, n in self._arrivals if second >= start)
-        return count / max(now - start, 1.0) * sum(served) / len(served)
+        self.demand.merge(other.demand)
 
     def state(self) -> dict[str, Any]:
         """For JSON; `restore` takes it: after a restart, or in another replica that merges it."""
@@ -137,8 +103,7 @@ class Observations:
                 }
                 for key, w in self.watched.items()
             },
-            "arrivals": [list(each) for each in self._arrivals],
-            "served": list(self._served),
+            "demand": self.demand.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -151,8 +116,7 @@ class Observations:
                 watched.recent.restore(saved["recent"])
                 watched.budget.restore(saved["budget"])
                 watched.overdue = list(saved["overdue"])
-        self._arrivals = deque(list(each) for each in state["arrivals"])
-        self._served.extend(state["served"])
+        self.demand.restore(state["demand"])
 
 
 def _counts(objective: Objective) -> list[object]:

@@ -31,7 +31,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from justitia_scheduling.attainment import Attainment, attainment
 from justitia_scheduling.cohorts import Cohort
@@ -108,8 +108,16 @@ class Verdict(Enum):
     UNSURE = "unsure"
 
 
-Judgement = tuple[Verdict, float]
-"""With ln(value / bound) of what is pressed."""
+OPEN = (Verdict.PRESSED, Verdict.UNSURE)
+"""Of what was missed and is not known to hold again."""
+
+
+class Judgement(NamedTuple):
+    """`error`: ln(value / bound) of what is pressed; `burn`: misses by those that are allowed, of the same sample."""
+
+    verdict: Verdict
+    error: float = 0.0
+    burn: float = 0.0
 
 
 @dataclass(slots=True)
@@ -162,7 +170,7 @@ class Controller:
         if self._dither is None and (not m.gamma or abs(math.log(gamma / m.gamma)) > DRIFT):
             m.moved, m.gamma = now if m.gamma else m.moved, gamma
         judged = {key: judge(w, now, m.moved) for key, w in seen.watched.items()}
-        pressed = {k: error for k, (verdict, error) in judged.items() if verdict is Verdict.PRESSED}
+        pressed = {k: j.error for k, j in judged.items() if j.verdict is Verdict.PRESSED}
         m.reference = max(m.reference, estimate) if pressed else estimate
         self._learn_load(now, seen, judged, replicas)
         pulls = {k: e * seen.watched[k].objective.weight for k, e in pressed.items()}
@@ -170,7 +178,7 @@ class Controller:
         if down or up:
             self._dither = None
             self._pull(down, up, now, gamma)
-        elif self._dither is not None and judged[self._dither.key][0] in (Verdict.PRESSED, Verdict.UNSURE):
+        elif self._dither is not None and judged[self._dither.key].verdict in OPEN:
             self._measure(self._dither, seen, now)
         elif unknown:
             self._dither = None
@@ -180,12 +188,9 @@ class Controller:
         else:
             self._dither = None
             self._give_way(judged, seen, now, estimate)
-        open_verdicts = (Verdict.PRESSED, Verdict.UNSURE)
-        m.pinned = {k: t for k, t in m.pinned.items() if k in judged and judged[k][0] in open_verdicts}
+        m.pinned = {k: t for k, t in m.pinned.items() if k in judged and judged[k].verdict in OPEN}
         opposing = bool(down and up) or m.turns >= 2
-        standings = {
-            k: self._standing(w, now, m.pinned.get(k), opposing, k in pressed) for k, w in seen.watched.items()
-        }
+        standings = {k: self._standing(k, w, now, judged[k], opposing) for k, w in seen.watched.items()}
         floor, ceiling = self._bounds()
         return Decision(floor, ceiling, standings, self._replicas(standings, now, seen, replicas))
 
@@ -254,12 +259,12 @@ class Controller:
     ) -> None:
         """Nothing is pressed: a bound that limits equation 9 moves back, if all that might have set it have room."""
         m = self._memory
-        if any(v is Verdict.UNSURE for v, _ in judged.values()):
+        if any(j.verdict is Verdict.UNSURE for j in judged.values()):
             return
         m.last_sign, m.turns, m.stride = 0, 0, 1.0
         m.signs.clear()
         sign = -1 if estimate > m.ceiling else 1 if estimate < m.floor else 0
-        concerned = [v for k, (v, _) in judged.items() if self._sign(k, seen) in (sign, 0)]
+        concerned = [j.verdict for k, j in judged.items() if self._sign(k, seen) in (sign, 0)]
         if not sign or now - m.moved < m.patience or any(v is not Verdict.ROOM for v in concerned):
             return
         if sign < 0:
@@ -291,12 +296,13 @@ class Controller:
     # What is said.
 
     def _standing(
-        self, watched: Watched, now: Seconds, pinned: Seconds | None, opposing: bool, pressed: bool
+        self, key: ObjectiveId, watched: Watched, now: Seconds, judged: Judgement, opposing: bool
     ) -> Standing:
         of = attainment(watched, now)
-        opposed = opposing and (pressed or of.budget < 0)
-        if opposed or (pinned is not None and now - pinned >= CONFIRM):
-            return Standing(State.UNATTAINABLE, of, opposed)
+        pinned = self._memory.pinned.get(key)
+        missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not Verdict.ROOM)
+        if missed and (opposing or (pinned is not None and now - pinned >= CONFIRM)):
+            return Standing(State.UNATTAINABLE, of, opposing)
         if not of.count:
             return Standing(None, of)
         if of.budget < 0:
@@ -307,15 +313,15 @@ class Controller:
         self, now: Seconds, seen: Observations, judged: Mapping[ObjectiveId, Judgement], replicas: int
     ) -> None:
         """The largest load of a replica at which all was held, from the usual to the most."""
-        demand = seen.demand(now)
-        held = judged and all(v in (Verdict.HELD, Verdict.ROOM) for v, _ in judged.values())
+        demand = seen.demand.rate(now)
+        held = judged and all(j.verdict in (Verdict.HELD, Verdict.ROOM) for j in judged.values())
         if demand is not None and held:
             self._memory.held_load = max(self._memory.held_load, min(demand / replicas, MOST_LOAD))
 
     def _replicas(
         self, standings: Mapping[ObjectiveId, Standing], now: Seconds, seen: Observations, replicas: int
     ) -> int | None:
-        demand = seen.demand(now)
+        demand = seen.demand.rate(now)
         if demand is None or all(s.state is not State.UNATTAINABLE for s in standings.values()):
             return None
         if demand / replicas < LEAST_LOAD:
@@ -332,20 +338,21 @@ def judge(watched: Watched, now: Seconds, since: Seconds) -> Judgement:
         sample = watched.last(ring, slices, now, since)
         expected = aim * sample.total
         if sample.missed > expected + ALARM * math.sqrt(expected) + 1:
-            return Verdict.PRESSED, _error(objective, sample)
+            return _pressed(objective, sample)
         if expected >= ENOUGH or slices >= SLICES:
             break
         slices = min(2 * slices, SLICES)
     whole_ring = watched.known_until(now) - since >= SLICES * ring.width
     if expected < ENOUGH and not whole_ring:
-        return Verdict.UNSURE, 0.0
+        return Judgement(Verdict.UNSURE)
     if not sample.total:
-        return Verdict.ROOM, 0.0
+        return Judgement(Verdict.ROOM)
     error = math.log(sample.values.quantile(1 - aim) / objective.bound)
     if error > 0 and expected >= ENOUGH:
-        return Verdict.PRESSED, _error(objective, sample)
-    return (Verdict.ROOM if error <= -math.log(ROOM) else Verdict.HELD), 0.0
+        return _pressed(objective, sample)
+    return Judgement(Verdict.ROOM if error <= -math.log(ROOM) else Verdict.HELD)
 
 
-def _error(objective: Objective, sample: Cohort) -> float:
-    return max(math.log(sample.values.quantile(1 - KEPT * objective.allowed) / objective.bound), LEAST)
+def _pressed(objective: Objective, sample: Cohort) -> Judgement:
+    error = math.log(sample.values.quantile(1 - KEPT * objective.allowed) / objective.bound)
+    return Judgement(Verdict.PRESSED, max(error, LEAST), sample.missed / sample.total / objective.allowed)

@@ -57,7 +57,7 @@ class SloControl:
 
     def arrived(self, request: Inference, now: Seconds) -> None:
         self._open[request.id] = request
-        self.seen.arrived(now)
+        self.seen.demand.arrived(request.run.application, now)
 
     def first_token(self, request: Inference, now: Seconds) -> None:
         self._observe(Metric.TIME_TO_FIRST_TOKEN, request.run.application, now - request.ready, now)
@@ -70,7 +70,8 @@ class SloControl:
             pace = (now - request.first_token) / decoded
             self._observe(Metric.TIME_PER_OUTPUT_TOKEN, application, pace, now)
         times = self._policies[0].token_time
-        self.seen.served(request.work.prompt_tokens * times.prefill() + request.produced * times.decode(1))
+        engine_time = request.work.prompt_tokens * times.prefill() + request.produced * times.decode(1)
+        self.seen.demand.served(application, engine_time)
 
     def run_finished(self, run: WorkloadRun, now: Seconds) -> None:
         self._observe(Metric.RUN_COMPLETION, run.application, now - run.arrival, now)

@@ -54,8 +54,8 @@ class Plant:
         while self.now < end:
             until = self.now + PERIOD
             while (arrival := arrival + self.source.expovariate(self.rate)) < until:
-                self.seen.arrived(arrival)
-                self.seen.served(self.engine_time)
+                self.seen.demand.arrived("a", arrival)
+                self.seen.demand.served("a", self.engine_time)
                 for key, (_, median) in self.objectives.items():
                     value = median(self.gamma, arrival) * math.exp(self.source.gauss(0.0, SPREAD))
                     heapq.heappush(self._known, (arrival + value, value, key))

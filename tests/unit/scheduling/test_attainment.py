@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.attainment import attainment
+from justitia_scheduling.demand import Demand
 from justitia_scheduling.objective import Direction, Metric, Objective
 from justitia_scheduling.observations import SLICES, Observations, Watched
 
@@ -152,12 +153,12 @@ def test_replicas_merge_overdue_requests_and_demand() -> None:
     a, b = watching(), watching()
     for seen, arrivals, engine_time in ((a, 60, 0.01), (b, 120, 0.02)):
         for i in range(arrivals):
-            seen.arrived(START + i * 60 / arrivals)
-            seen.served(engine_time)
+            seen.demand.arrived("a", START + i * 60 / arrivals)
+            seen.demand.served("a", engine_time)
         seen.still_open("o", [20.0], START + 60)
     a.merge(b)
     assert attainment(a.watched["o"], START + 60).count == 2
-    assert a.demand(START + 60) == pytest.approx(3.0 * (60 * 0.01 + 120 * 0.02) / 180, rel=0.05)
+    assert a.demand.rate(START + 60) == pytest.approx(3.0 * (60 * 0.01 + 120 * 0.02) / 180, rel=0.05)
 
 
 @given(VALUES)
@@ -165,13 +166,13 @@ def test_a_restart_goes_on_with_what_was_seen(values: list[tuple[float, float, b
     before, after = watching(), watching()
     for arrival, value, _ in sorted(values, key=lambda v: v[0] + v[1]):
         put(before, START + arrival, value)
-        before.arrived(START + arrival)
-        before.served(value)
+        before.demand.arrived("a", START + arrival)
+        before.demand.served("a", value)
     before.still_open("o", [1000.0 - 950.0], START + 1000)
     after.restore(json.loads(json.dumps(before.state())))
     now = START + 1000
     assert attainment(after.watched["o"], now) == attainment(before.watched["o"], now)
-    assert after.demand(now) == before.demand(now)
+    assert after.demand.rate(now) == before.demand.rate(now)
 
 
 def test_another_bound_is_counted_anew_and_another_percentile_is_not() -> None:
@@ -199,3 +200,16 @@ def test_after_the_clock_was_set_back_it_counts_again() -> None:
     put(seen, START + 100_000, 0.5)
     put(seen, START, 0.5)
     assert attainment(seen.watched["o"], START + 60).count == 1
+
+
+def test_demand_counts_what_starves_by_what_its_application_took_before() -> None:
+    """Two a second of .1 s each, and one a second of 3 s of which none finishes any more: 3.2, not .3."""
+    demand = Demand()
+    demand.served("long", 3.0)
+    assert demand.rate(START) is None
+    for second in range(60):
+        for application in ("short", "short", "long"):
+            demand.arrived(application, START + second)
+        demand.served("short", 0.1)
+        demand.served("short", 0.1)
+    assert demand.rate(START + 60) == pytest.approx(3.2)
