@@ -13,9 +13,9 @@ arrived since the last move are looked at, and only those of which everything is
 judged by its own effect, and the time between moves follows load, bound and percentile by itself.
 
 *Stability.* Let g = d ln(value) / d ln(gamma). Judged moves are a loop without delay: a step down by the whole error
-e leaves e (1 - g), so it may overshoot but never repeats unless the objective still misses; a step back raises the
-value by 1.25^g, which is below 2 for g < 3.1: what had room does not miss by it. So it stops between the two. Where
-noise takes it over the edge, the next step back waits twice as long.
+e leaves e (1 - g). If it still misses, g < 1, and the next step is twice as long. A step back raises the value by
+1.25^g, which is below 2 for g < 3.1: what had room does not miss by it. So it stops between the two. Where noise takes
+it over the edge, the next step back waits twice as long.
 
 *Opposing objectives* share what is missed: the larger of weight * ln(value / bound) moves gamma, each change of
 direction halves the stride. They are Unattainable, as is what misses at the end of gamma's reach for `CONFIRM` s.
@@ -59,7 +59,7 @@ DRIFT = math.log(1.5)
 PATIENCE: tuple[Seconds, Seconds] = (60.0, 960.0)
 """The least and the most that a step back waits after one that was over the edge."""
 CONFIRM: Seconds = 60.0
-LEAST_STRIDE = 0.125
+LEAST_STRIDE, MOST_STRIDE = 0.125, 8.0
 USUAL_LOAD, MOST_LOAD = 0.8, 0.95
 """The part of an engine's time at which objectives are taken to hold, and up to which they may be seen to."""
 LEAST_LOAD = 0.3
@@ -229,11 +229,11 @@ class Controller:
         if m.last_sign == -sign:
             m.stride, m.turns = max(m.stride / 2, LEAST_STRIDE), m.turns + 1
         else:
-            m.stride, m.turns = min(m.stride * 2, 1.0), 0
+            m.stride, m.turns = min(m.stride * 2, MOST_STRIDE) if m.last_sign else 1.0, 0
         m.last_sign = sign
         if m.gave_way:
             m.patience, m.gave_way = min(max(2 * m.patience, PATIENCE[0]), PATIENCE[1]), False
-        if not self._move(sign, min(max(abs(error), LEAST), MOST) * m.stride, now, gamma):
+        if not self._move(sign, min(max(abs(error), LEAST) * m.stride, MOST), now, gamma):
             for key in up if sign > 0 else down:
                 m.pinned.setdefault(key, now)
 

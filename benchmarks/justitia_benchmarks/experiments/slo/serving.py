@@ -75,7 +75,7 @@ def workload(scenario: Scenario, seed: int) -> list[WorkloadRun]:
         drawn = reasoning_mix(
             int(phase.rate * length * 1.3) + 50,
             phase.reasoning,
-            seed=1000 + 2 * seed + number,
+            seed=2000 + 2 * seed + number,
             rho=phase.rate,
             service_seconds=lambda request: 1.0,
             reasoning=LIGHT_REASONING,
