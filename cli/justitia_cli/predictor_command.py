@@ -93,8 +93,8 @@ def erase(
         for pod in found.pods():
             output_of(found.inside(pod, "justitia_sidecar.forget", found.uid))
         pod, *_ = found.pods()
-        told = output_of(found.inside(pod, "justitia_predictor", "erase", f"--application={found.uid}"))
-        output.print(told.strip(), highlight=False, soft_wrap=True)
+        told = json.loads(output_of(found.inside(pod, "justitia_predictor", "erase", f"--application={found.uid}")))
+        output.print(f"{told['objects']} objects of {application} are erased from the store", highlight=False)
 
 
 @dataclass(frozen=True)

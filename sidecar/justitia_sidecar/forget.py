@@ -18,7 +18,9 @@ def main() -> int:
     if file is None:
         return 0
     try:
-        Samples(Path(file)).erase(sys.argv[1])
+        samples = Samples(Path(file))
+        samples.erase(sys.argv[1])
+        samples.close()
     except SamplesError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,6 +1,9 @@
 """Runs on the pod's disk: kept within bounds, told once, and put aside when they cannot be read."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -119,3 +122,12 @@ def test_features_of_another_version_are_forgotten(path: Path, monkeypatch: pyte
     monkeypatch.setattr(module, "FEATURES_VERSION", 99)
     with closing(Samples(path)) as samples:
         assert samples.counts() == {}
+
+
+def test_another_process_forgets_an_application_while_the_scheduler_has_the_file(samples: Samples, path: Path) -> None:
+    samples.add([finished(0), finished(1, "b")])
+    command = [sys.executable, "-m", "justitia_sidecar.forget", "a"]
+    subprocess.run(command, check=True, timeout=60, env=os.environ | {"JUSTITIA_SAMPLES_FILE": str(path)})
+    assert samples.counts() == {"b": (1, 0)}
+    samples.add([finished(2)])
+    assert samples.counts() == {"a": (1, 0), "b": (1, 0)}
