@@ -1,5 +1,7 @@
 """What users do, on a real node: real pods, a real kubelet, vLLM. Each test goes on where the last one ended."""
 
+import time
+
 import openai
 import pytest
 
@@ -23,6 +25,7 @@ from support.kubectl import Kubectl, eventually
 
 IN_FORCE_SECONDS = 5.0
 KEY_SECONDS = 5.0
+REST_SECONDS = 5.0
 OPERATORS = ("-l", "app.kubernetes.io/component=operator")
 
 
@@ -103,16 +106,31 @@ def test_an_operator_that_was_killed_comes_back_and_changes_nothing(
     administrator: Kubectl, user: User, client: openai.OpenAI
 ) -> None:
     eventually(lambda: programmed(user), CHANGE_SECONDS)
-    before, old = administrator.versions(NAMESPACE, *TENANTS), operators(administrator)
+    before, old = at_rest(administrator), operators(administrator)
     administrator("-n", SYSTEM, "delete", "pods", *OPERATORS, "--force", "--grace-period=0")
 
-    def resynchronised() -> bool:
+    def begun() -> bool:
         new = operators(administrator) - old
-        return any('"event": "resynchronised"' in administrator("-n", SYSTEM, "logs", name) for name in new)
+        return any('"event": "begun"' in administrator("-n", SYSTEM, "logs", name) for name in new)
 
-    eventually(resynchronised, CHANGE_SECONDS)
+    eventually(begun, CHANGE_SECONDS)
     assert complete(client) == 8
     assert administrator.versions(NAMESPACE, *TENANTS) == before
+
+
+def at_rest(kubectl: Kubectl) -> dict[str, str]:
+    """Versions of everything, once they have stood still: what the operator is about to write, the next one would."""
+    seen: dict[str, str] = {}
+    since = time.monotonic()
+
+    def still() -> bool:
+        nonlocal seen, since
+        if (now := kubectl.versions(NAMESPACE, *TENANTS)) != seen:
+            seen, since = now, time.monotonic()
+        return time.monotonic() - since >= REST_SECONDS
+
+    eventually(still, CHANGE_SECONDS)
+    return seen
 
 
 def operators(kubectl: Kubectl) -> set[str]:

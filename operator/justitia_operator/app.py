@@ -104,6 +104,10 @@ class Watching:
     def complete(self) -> bool:
         return self.resources.is_set() and self.keys.is_set()
 
+    async def until_complete(self) -> None:
+        await self.resources.wait()
+        await self.keys.wait()
+
     def listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,8 +115,7 @@ class Watching:
 
     async def until_stopped(self) -> None:
         """kopf takes the signals for one informer: they are for all."""
-        await self.resources.wait()
-        await self.keys.wait()
+        await self.until_complete()
         self.listen_to_signals()
         log.info("watching")
         await self.stop.wait()
@@ -144,7 +147,7 @@ async def _watch_and_work(  # noqa: PLR0917
     resources = build_informer(controller, SEEN_KINDS, watching.stop, watching.resources, scope.namespaces)
     keys = build_informer(controller, (Kind.SECRET,), watching.stop, watching.keys, [settings.namespace])
     watchers = [asyncio.create_task(informer) for informer in (resources, keys)]
-    leading = _lead(controller, lease, settings, metrics)
+    leading = _lead(controller, lease, settings, metrics, watching)
     others = [asyncio.create_task(task) for task in (leading, scope.keep(), watching.until_stopped())]
     try:
         done, _ = await asyncio.wait([*watchers, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -157,16 +160,17 @@ async def _watch_and_work(  # noqa: PLR0917
         await asyncio.gather(*watchers, *others, return_exceptions=True)
 
 
-async def _lead(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics) -> None:
+async def _lead(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics, watching: Watching) -> None:
     """Works as long as the Lease is kept, from the first look on."""
     await lease.acquire()
     metrics.leading.set(1)
     log.info("leading")
-    await _all_until_one_ends([lease.keep(), _work(controller, settings)])
+    await _all_until_one_ends([lease.keep(), _work(controller, settings, watching)])
 
 
-async def _work(controller: Controller, settings: Settings) -> None:
-    await controller.resync()
+async def _work(controller: Controller, settings: Settings, watching: Watching) -> None:
+    await watching.until_complete()
+    await controller.begin()
     workers = [controller.work() for _ in range(settings.workers)]
     await _all_until_one_ends([_resync(controller, settings.resync_seconds), _ask_pods(controller), *workers])
 
@@ -188,14 +192,14 @@ def build_informer(
     controller: Controller,
     kinds: tuple[Kind, ...],
     stop: asyncio.Event,
-    ready: asyncio.Event,
+    known: asyncio.Event,
     namespaces: Sequence[str] | None,
 ) -> Coroutine[Any, Any, None]:
     """Tells the controller of objects of these kinds until `stop` is set: of those that are in no namespace, and of the
-    others in these namespaces, in all without them.
+    others in these namespaces, in all without them. `known` is set when it has been told of all that there are.
     """
     return kopf.operator(
-        registry=build_registry(controller, kinds),
+        registry=build_registry(controller, kinds, known),
         settings=build_settings(),
         # Without one kopf looks for the user's name, and the user of a container need not have one.
         identity=cast("Any", LEASE),
@@ -203,7 +207,6 @@ def build_informer(
         clusterwide=namespaces is None,
         namespaces=namespaces or [],
         stop_flag=stop,
-        ready_flag=ready,
     )
 
 

@@ -55,6 +55,11 @@ class Control:
         return await self._ask(push, _Request("GET", STATUS_PATH, keep=keep))
 
     async def _ask(self, push: Push, request: _Request) -> Report:
+        """Twice where there is no answer: who is busy for a moment is not out of reach."""
+        report = await self._ask_once(push, request)
+        return report if report.generation is not None else await self._ask_once(push, request)
+
+    async def _ask_once(self, push: Push, request: _Request) -> Report:
         period = period_at(push.server_uid, self._clock())
         problem = ""
         async with self._seats:

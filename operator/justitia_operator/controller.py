@@ -77,6 +77,13 @@ class Controller:
         if self._store.remove(obj):
             self._enqueue(concerned)
 
+    async def begin(self) -> None:
+        """Decides about all that was seen, and looks for what is not watched. Raises Unavailable."""
+        await self._list_installed()
+        for kind in OWN_KINDS:
+            self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
+        log.info("begun")
+
     async def resync(self) -> None:
         """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable."""
         for kind in (*OWN_KINDS, Kind.NAMESPACE):

@@ -1,5 +1,11 @@
-"""What kopf watches. It is an informer here: events only, so that it writes nothing to any object."""
+"""What kopf watches. It is an informer here: events only, so that it writes nothing to any object.
 
+Objects are taken over by functions that kopf takes for those of an index: it calls them for all that it lists, of every
+kind, before any handler. So the first handler tells that all is known, and nothing has to be listed a second time.
+There is always something to handle: in every cluster there are namespaces, and there is the installation's pepper.
+"""
+
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, repeat
@@ -9,7 +15,7 @@ import kopf
 
 from justitia_operator.controller import CHILD_SELECTOR, Controller
 from justitia_operator.kube import service_address, uses_service_account
-from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
+from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Json, Kind
 
 WATCH_SECONDS = 300
 SEEN_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET))
@@ -24,12 +30,12 @@ class Backoffs:
         return chain((1.0, 1.0, 2.0, 3.0), repeat(5.0))
 
 
-def build_registry(controller: Controller, kinds: tuple[Kind, ...]) -> kopf.OperatorRegistry:
-    """Handlers for the given kinds."""
+def build_registry(controller: Controller, kinds: tuple[Kind, ...], known: asyncio.Event) -> kopf.OperatorRegistry:
+    """Handlers for the given kinds. `known` is set when the controller has seen all that there is."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry, id="login")(_login)
     for kind in kinds:
-        _watch(registry, controller, kind)
+        _watch(registry, controller, kind, known)
     return registry
 
 
@@ -46,16 +52,21 @@ def build_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _watch(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind) -> None:
+def _watch(registry: kopf.OperatorRegistry, controller: Controller, kind: Kind, known: asyncio.Event) -> None:
     group, _, version = kind.api_version.rpartition("/")
+
+    def typed(body: Any) -> Json:
+        return dict(body) | {"apiVersion": kind.api_version, "kind": str(kind)}
+
+    @kopf.index(group, version, kind.plural, registry=registry, id=f"know-{kind.plural}")
+    async def know(body: kopf.Body, **_: Any) -> None:
+        controller.seen(typed(body))
 
     @kopf.on.event(group, version, kind.plural, registry=registry, id=f"see-{kind.plural}")
     async def see(event: Any, **_: Any) -> None:
-        obj = dict(event["object"]) | {"apiVersion": kind.api_version, "kind": str(kind)}
+        known.set()
         if event["type"] == "DELETED":
-            controller.gone(obj)
-        else:
-            controller.seen(obj)
+            controller.gone(typed(event["object"]))
 
 
 def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:

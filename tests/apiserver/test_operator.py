@@ -9,6 +9,7 @@ import json
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 import yaml
@@ -287,8 +288,12 @@ def test_a_standby_is_ready_and_tells_what_it_does(
     kubectl: Kubectl, operator: OperatorProcess, tmp_path: Path, free_port: int
 ) -> None:
     def answer(path: str) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{free_port}{path}", timeout=5) as response:
-            return str(response.read().decode())
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{free_port}{path}", timeout=5) as response:
+                return str(response.read().decode())
+        except HTTPError as error:
+            error.close()
+            raise
 
     standby = OperatorProcess(kubectl.kubeconfig, SYSTEM, tmp_path / "log", JUSTITIA_HTTP_PORT=str(free_port))
     try:

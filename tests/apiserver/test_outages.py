@@ -4,6 +4,7 @@ import itertools
 import json
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import pairwise
@@ -14,16 +15,23 @@ import pytest
 import yaml
 
 from cluster.control_plane import ControlPlane
+from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
 from support.kubectl import Kubectl, OperatorProcess, eventually
 from support.stage import SYSTEM, Stage
 
 FAILOVER_SECONDS = 20.0
 _numbers = itertools.count(1)
+LISTER = "lister"
+"""Whose lists are in the log too."""
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [{"level": "None", "verbs": ["get", "list", "watch"]}, {"level": "Metadata"}],
+    "rules": [
+        {"level": "Metadata", "verbs": ["list"], "users": [LISTER]},
+        {"level": "None", "verbs": ["get", "list", "watch"]},
+        {"level": "Metadata"},
+    ],
 }
 
 
@@ -90,6 +98,21 @@ def come_back(plane: ControlPlane, kubectl: Kubectl) -> None:
     eventually(lambda: kubectl.run("get", "--raw", "/readyz").stdout == "ok")
 
 
+def test_an_operator_that_starts_lists_every_kind_once(
+    plane: ControlPlane, own_stage: Stage, audit: Path, tmp_path: Path
+) -> None:
+    kubeconfig = str(plane.issue_kubeconfig(LISTER))
+    operator = OperatorProcess(kubeconfig, SYSTEM, tmp_path / "log", JUSTITIA_RESYNC_SECONDS="3600")
+    try:
+        operator.wait_until_working()
+        own_stage.settle()
+    finally:
+        operator.stop()
+    listed = Counter(event["objectRef"]["resource"] for event in events_of(audit, LISTER) if event["verb"] == "list")
+    assert listed.keys() >= {kind.plural for kind in (*OWN_KINDS, *WATCHED_KINDS, Kind.NAMESPACE)}
+    assert set(listed.values()) == {1}
+
+
 def test_a_short_outage_that_forgets_history_is_survived_and_what_changed_is_seen(
     plane: ControlPlane, own_kubectl: Kubectl, own_stage: Stage, begin: Callable[[str], OperatorProcess]
 ) -> None:
@@ -152,9 +175,14 @@ def test_a_killed_leader_is_followed_within_seconds_and_nobody_writes_beside_the
 
 def writes_of(audit: Path, user: str) -> list[datetime]:
     """When this one changed something, Leases excepted: those are how they agree."""
-    events = [json.loads(line) for line in audit.read_text().splitlines()]
     return [
         datetime.fromisoformat(event["requestReceivedTimestamp"])
-        for event in events
-        if event["user"]["username"] == user and event["objectRef"]["resource"] != "leases"
+        for event in events_of(audit, user)
+        if event["objectRef"]["resource"] != "leases"
     ]
+
+
+def events_of(audit: Path, user: str) -> list[dict[str, Any]]:
+    """What the log has of this one."""
+    events = map(json.loads, audit.read_text().splitlines())
+    return [event for event in events if event["user"]["username"] == user]

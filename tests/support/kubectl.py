@@ -136,7 +136,7 @@ class OperatorProcess:
         return text.count(f'"event": "{event}"')
 
     def wait_until_working(self) -> None:
-        eventually(lambda: self.entries("watching") and self.entries("resynchronised"))
+        eventually(lambda: self.entries("watching") and self.entries("begun"))
 
     def wait_for_resyncs(self, count: int) -> None:
         wanted = self.entries("resynchronised") + count

@@ -117,6 +117,21 @@ async def test_a_connection_is_kept_for_the_next_time_if_wanted(tmp_path: Path, 
     assert len(made) == wanted
 
 
+@pytest.mark.parametrize(("silences", "wanted"), [(1, 1), (2, None)], ids=["once", "again"])
+async def test_who_does_not_answer_once_is_asked_again(tmp_path: Path, silences: int, wanted: int | None) -> None:
+    write_credentials(tmp_path, NOW)
+    to_come = [TimeoutError()] * silences
+
+    async def be_silent(*event: object) -> None:
+        if to_come:
+            raise to_come.pop()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(be_silent)
+    async with serving(tmp_path, trace) as (_, control, _):
+        assert (await control.tell(push(documents(1)))).generation == wanted
+
+
 async def test_a_pod_that_has_not_seen_the_new_period_yet_is_reached_by_the_old(tmp_path: Path) -> None:
     write_credentials(tmp_path, NOW - PERIOD)
     async with serving(tmp_path) as (_, control, credentials):
