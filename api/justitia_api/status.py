@@ -80,6 +80,14 @@ class ErrorSums(Document):
     baseline: float = Field(default=0.0, description="Of what it is compared with, on the same runs")
     squared_difference: float = Field(default=0.0, description="Squares of baseline minus error, run by run")
 
+    def __add__(self, other: "ErrorSums") -> "ErrorSums":
+        return ErrorSums(
+            runs=self.runs + other.runs,
+            error=self.error + other.error,
+            baseline=self.baseline + other.baseline,
+            squared_difference=self.squared_difference + other.squared_difference,
+        )
+
 
 class ModelStatus(Document):
     """A version that predicts. A version in force is compared with the running mean, a candidate with the version in

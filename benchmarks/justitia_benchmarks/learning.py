@@ -1,12 +1,11 @@
 """`python -m justitia_benchmarks.learning`: what predictors of runs' costs are worth, in simulation."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from justitia_benchmarks.experiments.learning import EXPERIMENTS
-from justitia_benchmarks.main import run_and_report
+from justitia_benchmarks.main import run_study
 
 
 def bench(
@@ -19,10 +18,7 @@ def bench(
     Results of single cells are kept in out/reproduce: an interrupted run goes on. The whole run writes
     docs/results/learning, --quick out/learning-quick.
     """
-    folder = Path("out/learning-quick") if quick else Path("docs/results/learning")
-    note = "**A look, with few seeds.**" if quick else ""
-    plan = {e: e.cells(quick) for e in EXPERIMENTS}
-    run_and_report(plan, folder, jobs, command="make bench-learning", note=note)
+    run_study("learning", EXPERIMENTS, quick=quick, jobs=jobs)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,14 @@ def run_and_report(
         fail(f"{len(failures)} cells failed:\n  " + "\n  ".join(f.text for f in failures), EXIT_FAILED)
 
 
+def run_study(name: str, experiments: Sequence[Experiment], *, quick: bool, jobs: int | None) -> None:
+    """`make bench-{name}`: the whole into docs/results, a look with few seeds into out."""
+    folder = Path(f"out/{name}-quick") if quick else Path("docs/results") / name
+    note = "**A look, with few seeds.**" if quick else ""
+    plan = {e: e.cells(quick) for e in experiments}
+    run_and_report(plan, folder, jobs, command=f"make bench-{name}", note=note)
+
+
 def _run(plan: Mapping[Experiment, Sequence[Cell]], folder: Path, jobs: int, command: str, note: str) -> list[Failure]:
     with Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors

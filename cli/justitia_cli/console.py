@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ EXIT_INTERRUPTED = 130
 
 WRONG_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 """What the user names and is not there, is of another kind, or is not theirs; a full disk is no mistake of theirs."""
+
+KubeconfigOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
+ContextOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
 
 output = Console()
 errors = Console(stderr=True, soft_wrap=True)

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus
-from justitia_cli.console import errors, fail, output
+from justitia_cli.console import ContextOption, KubeconfigOption, errors, fail, output
 from justitia_cli.explanation import explain, matching
 from justitia_cli.live_table import live_table
 from justitia_cli.printing import plain_table, print_json
@@ -26,8 +26,6 @@ PoolOption = Annotated[str | None, typer.Option(help="The pool; all of the names
 NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", help="The pool's; the context's unless given")
 ]
-KubeconfigOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
-ContextOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
 UrlOption = Annotated[
     str | None,
     typer.Option(help="Instead of a cluster's: the admin address of a scheduler, which `justitia local up` tells"),

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from justitia_cli.console import OneLineErrors, fail, output
+from justitia_cli.console import ContextOption, KubeconfigOption, OneLineErrors, fail, output
 from justitia_cli.schedulers import SchedulersError, kubectl_command, output_of
 from justitia_operator.objects import POOL_LABEL
 from justitia_operator.pods import SCHEDULER_CONTAINER
@@ -28,8 +28,6 @@ ApplicationArgument = Annotated[str, typer.Argument(help="The LLMApplication")]
 NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", help="The application's; the context's unless given")
 ]
-KubeconfigOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
-ContextOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
 
 
 @app.command()

@@ -55,7 +55,7 @@ class Control:
         return await self._ask(push, _Request("GET", STATUS_PATH, keep=keep))
 
     async def _ask(self, push: Push, request: _Request) -> Report:
-        """Twice where there is no answer: who is busy for a moment is not out of reach."""
+        """Once more where it is not told what is in force: who is busy for a moment is not out of reach."""
         report = await self._ask_once(push, request)
         return report if report.generation is not None else await self._ask_once(push, request)
 

@@ -80,8 +80,7 @@ class Controller:
     async def begin(self) -> None:
         """Decides about all that was seen, and looks for what is not watched. Raises Unavailable."""
         await self._list_installed()
-        for kind in OWN_KINDS:
-            self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
+        self._enqueue_all()
         log.info("begun")
 
     async def resync(self) -> None:
@@ -95,8 +94,7 @@ class Controller:
         await self._list(Kind.SECRET, self._key_namespace)
         self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
         self._store.retry_rejections()
-        for kind in OWN_KINDS:
-            self._enqueue(frozenset(ref_of(obj) for obj in self._store.snapshot().of(kind)))
+        self._enqueue_all()
         log.info("resynchronised")
 
     async def work(self) -> None:
@@ -234,6 +232,10 @@ class Controller:
 
     def _fault(self, ref: Ref, fault: Fault) -> None:
         self._metrics.faults.labels(ref.kind, fault).inc()
+
+    def _enqueue_all(self) -> None:
+        for kind in OWN_KINDS:
+            self._enqueue(frozenset(self._store.snapshot().objects.of(kind)))
 
     def _enqueue(self, refs: frozenset[Ref]) -> None:
         for ref in refs:

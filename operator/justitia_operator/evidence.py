@@ -14,13 +14,7 @@ from justitia_api.status import ErrorSums
 
 def added(parts: Iterable[ErrorSums]) -> ErrorSums:
     """Of several pods, over all their runs."""
-    parts = list(parts)
-    return ErrorSums(
-        runs=sum(p.runs for p in parts),
-        error=sum(p.error for p in parts),
-        baseline=sum(p.baseline for p in parts),
-        squared_difference=sum(p.squared_difference for p in parts),
-    )
+    return sum(parts, ErrorSums())
 
 
 def errs_less(sums: ErrorSums, confidence: float, least_runs: int) -> bool:

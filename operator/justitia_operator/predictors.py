@@ -36,15 +36,15 @@ def plan_prediction(
     if policy is None:
         return Prediction()
     before = recorded(obj)
-    seen = _learned(world, application, pool, before)
-    outcome = outcome_of(world, application)
     if pool.spec.learning is None:
         message = f"ServingPool {pool.metadata.name} has no learning.store: set it, or remove the predictor"
         return Prediction(
             Plan(), _written(before), Verdict(ConditionType.PREDICTOR_READY, False, Reason.NO_STORE, message)
         )
+    seen = _learned(world, application, pool, before)
     if application.spec.paused:
         return Prediction(Plan(), _written(before), predictor_verdict(policy, before, seen, training=False))
+    outcome = outcome_of(world, application)
     ended = outcome if isinstance(outcome, Outcome) else None
     after = step(policy, before, seen, ended, now.replace(microsecond=0))
     due = training_is_due(policy, after, now)

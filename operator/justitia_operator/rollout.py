@@ -15,7 +15,7 @@ from justitia_api.conditions import ConditionType, Reason
 from justitia_api.learning import Decision, Predictor, PredictorStatus
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_operator.evidence import added, errs_less, errs_more, percent
-from justitia_operator.status import Verdict
+from justitia_operator.status import LONGEST_MESSAGE, Verdict
 
 NAMED = 12
 """Digits of a version in messages."""
@@ -108,7 +108,7 @@ def _pinned(before: PredictorStatus, version: str, now: datetime) -> PredictorSt
     if before.version == version and before.candidate is None:
         return None
     message = f"version {version[:NAMED]} is in force as spec.predictor.version asks"
-    return _in_force(before, version, Decision(time=now, reason=Reason.PINNED, message=message))
+    return _in_force(before, version, _decision(now, Reason.PINNED, message))
 
 
 def _trained(policy: Predictor, before: PredictorStatus, outcome: Outcome, now: datetime) -> PredictorStatus | None:
@@ -116,22 +116,19 @@ def _trained(policy: Predictor, before: PredictorStatus, outcome: Outcome, now: 
         return None
     after = before.model_copy(update={"trained": outcome.begun, "trained_samples": outcome.samples})
 
-    def because(reason: Reason, message: str) -> Decision:
-        return Decision(time=now, reason=reason, message=message)
-
     if outcome.version is None:
-        return after.model_copy(update={"last_decision": because(Reason.TRAINING_FAILED, outcome.problem)})
+        return after.model_copy(update={"last_decision": _decision(now, Reason.TRAINING_FAILED, outcome.problem)})
     name = f"version {outcome.version[:NAMED]} ({outcome.kind}, {outcome.samples} runs)"
     if outcome.version == before.version:
         message = f"{name} came out again: there is nothing new to learn from"
-        return after.model_copy(update={"last_decision": because(Reason.TRAINED, message)})
+        return after.model_copy(update={"last_decision": _decision(now, Reason.TRAINED, message)})
     if outcome.kind == RUNNING_MEAN:
         message = f"nothing predicts better than the running mean on {outcome.samples} runs: no candidate"
-        return after.model_copy(update={"last_decision": because(Reason.TRAINED, message)})
+        return after.model_copy(update={"last_decision": _decision(now, Reason.TRAINED, message)})
     if policy.rollout.strategy == "Immediate":
         message = f"{name} is in force at once, as the strategy Immediate asks"
-        return _in_force(after, outcome.version, because(Reason.PROMOTED, message))
-    decision = because(Reason.TRAINED, f"{name} is the candidate")
+        return _in_force(after, outcome.version, _decision(now, Reason.PROMOTED, message))
+    decision = _decision(now, Reason.TRAINED, f"{name} is the candidate")
     return after.model_copy(update={"candidate": outcome.version, "last_decision": decision})
 
 
@@ -153,7 +150,7 @@ def _rolled_back(policy: Predictor, before: PredictorStatus, model: Model, now: 
         update={
             "version": earlier,
             "history": before.history[1:],
-            "last_decision": Decision(time=now, reason=Reason.ROLLED_BACK, message=message[:1024]),
+            "last_decision": _decision(now, Reason.ROLLED_BACK, message),
         }
     )
 
@@ -167,7 +164,7 @@ def _judged(policy: Predictor, before: PredictorStatus, model: Model, now: datet
     errors = f"{percent(sums.error, runs)} % against {percent(sums.baseline, runs)} % on {runs} runs"
     if errs_less(sums, confidence, least):
         message = f"{name} errs less than {other}: {errors}"
-        return _in_force(before, before.candidate, Decision(time=now, reason=Reason.PROMOTED, message=message))
+        return _in_force(before, before.candidate, _decision(now, Reason.PROMOTED, message))
     if model.unusable:
         why = f"cannot be loaded: {model.problem}"
     elif errs_more(sums, confidence, least):
@@ -176,8 +173,12 @@ def _judged(policy: Predictor, before: PredictorStatus, model: Model, now: datet
         why = f"was not shown to err less than {other}: {errors}"
     else:
         return None
-    decision = Decision(time=now, reason=Reason.REJECTED, message=f"{name} {why}"[:1024])
+    decision = _decision(now, Reason.REJECTED, f"{name} {why}")
     return before.model_copy(update={"candidate": None, "last_decision": decision})
+
+
+def _decision(now: datetime, reason: Reason, message: str) -> Decision:
+    return Decision(time=now, reason=reason, message=message[:LONGEST_MESSAGE])
 
 
 def _in_force(before: PredictorStatus, version: str, decision: Decision) -> PredictorStatus:

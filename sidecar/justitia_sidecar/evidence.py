@@ -49,23 +49,14 @@ class Comparison:
 
     def add(self, error: float, baseline: float) -> None:
         run = ErrorSums(runs=1, error=error, baseline=baseline, squared_difference=(baseline - error) ** 2)
-        self.since_start = _sum(self.since_start, run)
+        self.since_start += run
         if self._newer.runs == HALF_WINDOW:
             self._older, self._newer = self._newer, ErrorSums()
-        self._newer = _sum(self._newer, run)
+        self._newer += run
 
     @property
     def recent(self) -> ErrorSums:
-        return _sum(self._older, self._newer)
-
-
-def _sum(one: ErrorSums, other: ErrorSums) -> ErrorSums:
-    return ErrorSums(
-        runs=one.runs + other.runs,
-        error=one.error + other.error,
-        baseline=one.baseline + other.baseline,
-        squared_difference=one.squared_difference + other.squared_difference,
-    )
+        return self._older + self._newer
 
 
 @dataclass(frozen=True, slots=True)

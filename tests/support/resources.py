@@ -54,6 +54,23 @@ def namespace(name: str = "apps", **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
+def pod(
+    name: str = "justitia-shared-1",
+    *,
+    instance: str = "containerd://one",
+    address: str = "10.0.0.7",
+    state: str = "running",
+) -> Json:
+    """Of the pool `shared`, with its scheduler in this state."""
+    container = {"name": "scheduler", "state": {state: {}}, "started": state == "running", "containerID": instance}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "apps", "uid": name, "labels": {"justitia.dev/pool": "shared"}},
+        "status": {"podIP": address, "initContainerStatuses": [container]},
+    }
+
+
 def world(*objects: Json) -> Snapshot:
     return build_snapshot(objects, INSTALLATION)
 

@@ -20,6 +20,7 @@ from support.resources import (
     config,
     key,
     namespace,
+    pod,
     pool,
     put,
     settled,
@@ -50,17 +51,10 @@ def learning_world(learning: Json | None = None, **predictor: Any) -> Snapshot:
     )
 
 
-def pod(name: str = POD.name) -> Json:
-    container = {"name": "scheduler", "state": {"running": {}}, "started": True, "containerID": "one"}
-    metadata = {"name": name, "namespace": "apps", "uid": name, "labels": {"justitia.dev/pool": "shared"}}
-    status = {"podIP": "10.0.0.7", "initContainerStatuses": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
-
-
 def reporting(snapshot: Snapshot, samples: int | None = None, **models: ModelStatus) -> Snapshot:
     """A pod that was told all there is, and tells what it learned."""
     told = LearningStatus(namespace="apps", name="chat", samples=samples, **models)
-    report = Report("one", 99, 99, learning={("apps", "chat"): told})
+    report = Report("containerd://one", 99, 99, learning={("apps", "chat"): told})
     return replace(put(snapshot, pod()), reports={POD: report})
 
 
@@ -275,7 +269,7 @@ def test_a_pool_of_another_namespace_trains_where_its_store_is() -> None:
         )
     )
     told = LearningStatus(namespace="team", name="chat", samples=500)
-    report = Report("one", 99, 99, learning={("team", "chat"): told})
+    report = Report("containerd://one", 99, 99, learning={("team", "chat"): told})
     snapshot = replace(put(snapshot, pod()), reports={POD: report})
     plan = reconcile(snapshot, Ref(Kind.LLM_APPLICATION, "team", "chat"), NOW)
     (job,) = plan.applies

@@ -10,22 +10,10 @@ from justitia_operator.objects import Json, Kind, Push, Ref
 from justitia_operator.programming import pods_behind
 from justitia_operator.reconcile import reconcile
 from justitia_operator.snapshot import Report, Snapshot
-from support.resources import NOW, put, settled, small_world, tenant
+from support.resources import NOW, pod, put, settled, small_world, tenant
 
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
 POD = Ref(Kind.POD, "apps", "justitia-shared-1")
-
-
-def pod(
-    name: str = POD.name, *, instance: str = "containerd://one", address: str = "10.0.0.7", state: str = "running"
-) -> Json:
-    container = {"name": "scheduler", "state": {state: {}}, "started": state == "running", "containerID": instance}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "apps", "uid": name, "labels": {"justitia.dev/pool": "shared"}},
-        "status": {"podIP": address, "initContainerStatuses": [container]},
-    }
 
 
 def serving(*pods: Json) -> Snapshot:
