@@ -4,6 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# Where .venv is active its own Python comes first, which must not be what it is made of.
+PATH=${PATH#"$PWD/.venv/bin:"}
 UV_VERSION=0.13.8
 export UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
 

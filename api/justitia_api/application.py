@@ -19,6 +19,7 @@ from justitia_api.resource import (
     reason_column,
     rules,
 )
+from justitia_api.slo import MOST_OBJECTIVES, OBJECTIVE_RULES, OBJECTIVES, ServiceLevelObjective, SLOStatus
 
 
 class Run(Document):
@@ -66,6 +67,15 @@ class LLMApplicationSpec(Document):
             "must have a store (learning.store). Unset: the running mean is what is expected of a run."
         ),
     ] = None
+    slo: Annotated[
+        tuple[Annotated[ServiceLevelObjective, Field(json_schema_extra=OBJECTIVE_RULES)], ...],
+        Field(
+            max_length=MOST_OBJECTIVES,
+            json_schema_extra=OBJECTIVES,
+            description="Objectives that the application's latency is measured by. A pool with policy UniBoost and "
+            "boost.mode SLO orders its requests so that they hold.",
+        ),
+    ] = ()
     paused: Annotated[bool, Field(description="Leaves what exists for the application as it is until it is unset.")] = (
         False
     )
@@ -74,6 +84,12 @@ class LLMApplicationSpec(Document):
     def _exactly_one_pool(self) -> "LLMApplicationSpec":
         if (self.pool is None) == (self.pool_ref is None):
             raise ValueError("exactly one of poolRef and pool must be set")
+        return self
+
+    @model_validator(mode="after")
+    def _objectives_once(self) -> "LLMApplicationSpec":
+        if len({(each.metric, each.percentile) for each in self.slo}) < len(self.slo):
+            raise ValueError("slo must not have two objectives of one metric and percentile")
         return self
 
 
@@ -101,6 +117,7 @@ class LLMApplicationStatus(Status):
         ),
     ] = None
     predictor: Annotated[PredictorStatus | None, Field(description="What predicts the application's runs.")] = None
+    slo: Annotated[SLOStatus | None, Field(description="How the application's objectives stand.")] = None
 
 
 class LLMApplication(Resource):
@@ -128,6 +145,7 @@ class LLMApplication(Resource):
             condition_column("Ready", "Ready"),
             reason_column(),
             condition_column("Predictor", "PredictorReady", wide=True),
+            condition_column("SLO", "SLOMet", wide=True),
             Column("Endpoint", "string", ".status.endpoint", "Base URL for OpenAI clients."),
             AGE,
         ),

@@ -37,6 +37,9 @@ class ConditionType(StrEnum):
     PREDICTOR_READY = "PredictorReady"
     """A trained version predicts the application's runs. Only where it asks for a predictor; it serves without."""
 
+    SLO_MET = "SLOMet"
+    """The application's objectives hold. Only where it declares any."""
+
     POLICY_IN_FORCE = "PolicyInForce"
     """The scheduler inside the engine orders by the configured policy. Only where it keeps the order."""
 
@@ -204,6 +207,22 @@ class Reason(StrEnum):
 
     PINNED = "Pinned"
     """Of a decision: `spec.predictor.version` was put in force."""
+
+    MET = "Met"
+    """Every objective holds over its window."""
+
+    AT_RISK = "AtRisk"
+    """Every objective holds over its window, and the error budget of one is spent so fast that it soon may not."""
+
+    MISSED = "Missed"
+    """An objective does not hold over its window: more requests than it allows were beyond its bound."""
+
+    UNATTAINABLE = "Unattainable"
+    """An objective misses, and no order of the requests that the pool allows holds it: the load is too large for its
+    engines, or another objective asks for the opposite. The message says how many engines would do."""
+
+    NOTHING_OBSERVED = "NothingObserved"
+    """No request of the application is known in the window."""
 
 
 class Condition(Document):

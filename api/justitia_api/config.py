@@ -39,6 +39,11 @@ INSIDE_THE_ENGINE_ONLY = (PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
 ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choose another policy"
 GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
 GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
+GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
+LOWEST_GAMMA, HIGHEST_GAMMA = "0.001", "10"
+"""Bounds of gamma where none are given, in 1/s."""
+HYSTERESIS = "2"
+"""Where none is given, in 1/gamma."""
 
 
 def fault_of_policy(policy: PolicyName, enforcement: str, *, bounds_gamma: bool) -> str | None:
@@ -103,11 +108,30 @@ class LearningConfig(Document):
     canary_percent: int = Field(default=0, ge=0, le=100, description="Of runs, whose prediction is the candidate's")
 
 
+class MetricName(StrEnum):
+    """What an objective is about, in seconds."""
+
+    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"
+    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"
+    REQUEST_COMPLETION = "RequestCompletion"
+    RUN_COMPLETION = "RunCompletion"
+
+
+class ObjectiveConfig(Document):
+    """At least `percentile` per cent of the values of the window are at most the bound."""
+
+    metric: MetricName
+    percentile: int = Field(ge=1, le=99)
+    bound_seconds: float = Field(gt=0, allow_inf_nan=False)
+    window_seconds: float = Field(gt=0, allow_inf_nan=False)
+
+
 class ApplicationConfig(Document):
     namespace: str
     name: str
     tenant: str
     run: RunConfig = RunConfig()
+    objectives: tuple[ObjectiveConfig, ...] = ()
     learning: LearningConfig | None = Field(default=None, description="None: nothing is kept of its runs")
 
 
@@ -119,11 +143,21 @@ class QueueConfig(Document):
     maximum_body_bytes: int = Field(default=4 * 2**20, ge=1024)
 
 
-class BoostConfig(Document):
-    """Bounds of gamma, in 1/s."""
+class BoostMode(StrEnum):
+    """What gamma follows."""
 
-    minimum_gamma: float = Field(gt=0, allow_inf_nan=False)
-    maximum_gamma: float = Field(gt=0, allow_inf_nan=False)
+    FIXED = "Fixed"
+    ADAPTIVE = "Adaptive"
+    SLO = "SLO"
+
+
+class BoostConfig(Document):
+    """Bounds of gamma, in 1/s, equal with mode Fixed; how far behind the head a running request must be to make way."""
+
+    mode: BoostMode = BoostMode.ADAPTIVE
+    minimum_gamma: float = Field(default=float(LOWEST_GAMMA), gt=0, allow_inf_nan=False)
+    maximum_gamma: float = Field(default=float(HIGHEST_GAMMA), gt=0, allow_inf_nan=False)
+    hysteresis: float = Field(default=float(HYSTERESIS), ge=0, allow_inf_nan=False, description="In 1/gamma")
 
     @model_validator(mode="after")
     def _in_order(self) -> "BoostConfig":

@@ -7,8 +7,13 @@ from pydantic import Field, model_validator
 from justitia_api.config import (
     ENGINE_ONLY,
     GAMMA_CROSSED,
+    GAMMA_FIXED,
     GAMMA_ONLY,
+    HIGHEST_GAMMA,
+    HYSTERESIS,
     INSIDE_THE_ENGINE_ONLY,
+    LOWEST_GAMMA,
+    BoostMode,
     CostModelName,
     Document,
     PolicyName,
@@ -72,24 +77,43 @@ class Queue(Document):
 
 
 class Boost(Document):
-    """Bounds of gamma, with which policy UniBoost weighs a request's work against its time of arrival."""
+    """Gamma, with which policy UniBoost weighs a request's work against its time of arrival, in 1/s. The smaller gamma,
+    the more the order is that of the work of requests alone; the larger, the more it is that of arrival.
+    """
 
+    mode: Annotated[
+        BoostMode,
+        Field(
+            description="What gamma follows. Adaptive: the response times that are seen. SLO: the same, inside bounds "
+            "that move so that the objectives of the pool's applications hold (spec.slo of LLMApplication). Fixed: "
+            "gamma, which must be set."
+        ),
+    ] = BoostMode.ADAPTIVE
+    gamma: Annotated[
+        Decimal | None,
+        Field(json_schema_extra=POSITIVE, description="With mode Fixed, a decimal number greater than 0, in 1/s."),
+    ] = None
     minimum_gamma: Annotated[
         Decimal,
         Field(
             json_schema_extra=POSITIVE,
-            description="Smallest gamma, in 1/s, a decimal number greater than 0. The smaller gamma, the more "
-            "the order is that of the work of requests alone.",
+            description="Smallest gamma, in 1/s, a decimal number greater than 0. Not looked at with mode Fixed.",
         ),
-    ]
+    ] = LOWEST_GAMMA
     maximum_gamma: Annotated[
         Decimal,
         Field(
             json_schema_extra=POSITIVE,
-            description="Largest gamma, in 1/s, at least minimumGamma; equal bounds fix it. The larger gamma, the more "
-            "the order is that of arrival.",
+            description="Largest gamma, in 1/s, at least minimumGamma. Not looked at with mode Fixed.",
         ),
-    ]
+    ] = HIGHEST_GAMMA
+    hysteresis: Annotated[
+        Decimal,
+        Field(
+            description="How far a running request must be behind the first that waits to make way for it, a decimal "
+            "number, in units of 1 / gamma. The larger, the fewer preemptions, each of which is paid for by all."
+        ),
+    ] = HYSTERESIS
 
     @model_validator(mode="after")
     def _in_order(self) -> "Boost":
@@ -97,6 +121,10 @@ class Boost(Document):
             raise ValueError("minimumGamma must be greater than 0")
         if float(self.minimum_gamma) > float(self.maximum_gamma):
             raise ValueError(GAMMA_CROSSED)
+        if (self.mode is BoostMode.FIXED) != (self.gamma is not None):
+            raise ValueError(GAMMA_FIXED)
+        if self.gamma is not None and float(self.gamma) <= 0:
+            raise ValueError("gamma must be greater than 0")
         return self
 
 
@@ -136,9 +164,11 @@ class Scheduling(Document):
     boost: Annotated[
         Boost | None,
         Field(
-            json_schema_extra=rules(("double(self.minimumGamma) <= double(self.maximumGamma)", GAMMA_CROSSED)),
-            description="Bounds of gamma, which policy UniBoost learns from the response times that it sees; 0.001 to "
-            "10 per second when unset. Takes effect without a restart.",
+            json_schema_extra=rules(
+                ("double(self.minimumGamma) <= double(self.maximumGamma)", GAMMA_CROSSED),
+                ("(self.mode == 'Fixed') == has(self.gamma)", GAMMA_FIXED),
+            ),
+            description="Gamma of policy UniBoost; Adaptive when unset. Takes effect without a restart.",
         ),
     ] = None
     tiers: Annotated[
@@ -275,6 +305,13 @@ class ServingPoolSpec(Document):
     paused: Annotated[bool, Field(description="Leaves what exists for the pool as it is until it is unset.")] = False
 
 
+class GammaRange(Document):
+    """Each engine has a gamma of its own."""
+
+    lowest: Annotated[str, Field(max_length=16, description="Of all engines, in 1/s.")]
+    highest: Annotated[str, Field(max_length=16, description="Of all engines, in 1/s.")]
+
+
 class ServingPoolStatus(Status):
     """What the operator observed of the pool."""
 
@@ -290,6 +327,9 @@ class ServingPoolStatus(Status):
         int | None, Field(ge=0, description="Generation of the configuration last written for the pool's pods.")
     ] = None
     applications: Annotated[int | None, Field(ge=0, description="Applications that the pool serves.")] = None
+    gamma: Annotated[
+        GammaRange | None, Field(description="Gamma in effect, in 1/s, rounded to one digit; of policy UniBoost.")
+    ] = None
 
 
 class ServingPool(Resource):
@@ -310,6 +350,7 @@ class ServingPool(Resource):
             condition_column("Ready", "Ready"),
             reason_column(),
             condition_column("Fair", "PoolFairness", wide=True),
+            Column("Gamma", "string", ".status.gamma.lowest", "Smallest gamma in effect, in 1/s.", wide=True),
             AGE,
         ),
         scale=True,

@@ -40,9 +40,9 @@ def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
 
 
-def map_by(key: str) -> dict[str, Any]:
-    """Schema extension for a list whose items are told apart by a field."""
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
+def map_by(*keys: str) -> dict[str, Any]:
+    """Schema extension for a list whose items are told apart by these fields."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from justitia_api.conditions import Condition
-from justitia_api.config import CostModelName, Digest, Document, PolicyName
+from justitia_api.config import BoostMode, CostModelName, Digest, Document, ObjectiveConfig, PolicyName
 
 
 class WaitingReason(StrEnum):
@@ -112,6 +112,42 @@ class LearningStatus(Document):
     candidate: ModelStatus | None = None
 
 
+class Counted(Document):
+    """Values of a part of an objective's window, and how many of them miss its bound."""
+
+    total: int
+    missed: int
+
+
+class ObjectiveStatus(Document):
+    """What one sidecar saw of an objective: counts that add up over pods, and what no gamma can help."""
+
+    namespace: str
+    name: str
+    objective: ObjectiveConfig
+    counted: tuple[Counted, ...] = Field(
+        description="Over the parts of the window in `justitia_scheduling.attainment.PARTS`, the whole one first"
+    )
+    values: tuple[tuple[int, int], ...] = Field(
+        description="Of the whole window, in seconds: buckets of `justitia_scheduling.sketch.Sketch`, and counts"
+    )
+    unattainable: bool = Field(default=False, description="It misses, and no gamma that is allowed holds it")
+    opposed: bool = Field(default=False, description="Because another objective asks for the opposite")
+
+
+class BoostStatus(Document):
+    """Gamma, in 1/s."""
+
+    mode: BoostMode
+    gamma: float = Field(description="In effect")
+    estimate: float = Field(description="Equation 9's, whatever the bounds")
+    floor: float
+    ceiling: float
+    replicas: int | None = Field(
+        default=None, description="That would hold what is unattainable here, in the place of this one; an estimate"
+    )
+
+
 class PoolStatus(Document):
     """One sidecar's view of its pool."""
 
@@ -136,6 +172,8 @@ class PoolStatus(Document):
     )
     tenants: tuple[TenantStatus, ...]
     learning: tuple[LearningStatus, ...] = Field(default=(), description="Of applications that are learned from")
+    objectives: tuple[ObjectiveStatus, ...] = Field(default=(), description="Of applications that declare any")
+    boost: BoostStatus | None = Field(default=None, description="None until the engine tells of a policy with gamma")
 
 
 class QueuedRequest(Document):

@@ -34,6 +34,7 @@ from justitia_scheduling.step_time import StepTimeFit
 from justitia_scheduling.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.uniboost import DELTA, UniBoost
 
 UNTICKETED = TenantId("")
 MOST_TICKETS = 100_000
@@ -147,6 +148,8 @@ class EngineHost:
             policy = self.policy = named
         if isinstance(policy, Boosted):
             policy.tail.bound(lowest, highest)
+        if isinstance(policy, UniBoost):
+            policy.delta = DELTA if told.hysteresis is None else told.hysteresis
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
             if policy.weight(TenantId(tenant)) != weight:
                 policy.set_weight(TenantId(tenant), weight, now)
@@ -341,7 +344,9 @@ class EngineHost:
         return self._known[sequence].name
 
     def state(self) -> dict[str, Any]:
-        """For a snapshot. Service in the cost model's unit, virtual time in KV token-time; seconds."""
+        """For a snapshot. Service in the cost model's unit, virtual time in KV token-time; seconds; of prefill and
+        decode seconds a token.
+        """
         policy, counters = self.policy, self.counters
         longest_lag, counters.longest_lag = counters.longest_lag, 0.0
         state: dict[str, Any] = {
@@ -367,5 +372,7 @@ class EngineHost:
         if isinstance(policy, TieredJustitia):
             state |= {"burst": policy.burst, "inEngine": policy.in_engine}
         if isinstance(policy, Boosted):
+            times = policy.token_time
             state |= {"gamma": policy.tail.gamma, "gammaEstimate": policy.tail.estimate}
+            state |= {"prefillTime": times.prefill(), "decodeTime": times.decode(len(policy.running))}
         return state

@@ -12,15 +12,35 @@ multi-burn-rate alerts), so that it comes early and ends soon:
     fast   6   over 1/12 and 1/60 of the window     half of the budget spent in a twelfth of the window
     slow   1.5 over 1/2 and 1/12                    three quarters of it in half of the window
 
+Replicas add up what they counted over each of `PARTS`, and then all follows.
+
 The workbook's 14.4 over an hour of thirty days cannot be reached by a P90, whose burn is at most 10; windows here are
 minutes to hours, so that the ratios of windows are smaller too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from justitia_scheduling.cohorts import Cohort
 from justitia_scheduling.model import Seconds
+from justitia_scheduling.objective import allowed_share
 from justitia_scheduling.observations import SLICES, Watched
+
+PARTS = (1.0, 1 / 2, 1 / 12, 1 / 60)
+"""Of the window, up to now."""
+
+
+class State(Enum):
+    """How an objective stands."""
+
+    MET = "Met"
+    AT_RISK = "AtRisk"
+    """Its budget is being spent too fast."""
+    MISSED = "Missed"
+    """Its budget is spent."""
+    UNATTAINABLE = "Unattainable"
+    """It misses, and no gamma holds it: the load is too large, or another objective asks for the opposite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +71,37 @@ class Attainment:
     slow_burn: float
     alerted: bool
 
+    @property
+    def state(self) -> State | None:
+        """By what was counted alone. None before anything is known."""
+        if not self.count:
+            return None
+        if self.budget < 0:
+            return State.MISSED
+        return State.AT_RISK if self.alerted else State.MET
 
-def attainment(watched: Watched, now: Seconds) -> Attainment:
-    """Of what is known now. O(slices)."""
-    objective = watched.objective
 
-    def over(part: float) -> Cohort:
-        return watched.last(watched.budget, round(part * SLICES), now)
+def counted(watched: Watched, now: Seconds) -> tuple[Cohort, ...]:
+    """What is known now of each of `PARTS`. O(slices)."""
+    return tuple(watched.last(watched.budget, round(part * SLICES), now) for part in PARTS)
+
+
+def attainment(percentile: float, cohorts: Sequence[Cohort]) -> Attainment:
+    """Of what was `counted`. `percentile` is a share; values are needed of the whole window alone."""
+    over = dict(zip(PARTS, cohorts, strict=True))
+    allowed = allowed_share(percentile)
 
     def burn(part: float) -> float:
-        cohort = over(part)
-        return cohort.missed / cohort.total / objective.allowed if cohort.total else 0.0
+        cohort = over[part]
+        return cohort.missed / cohort.total / allowed if cohort.total else 0.0
 
-    whole = over(1.0)
-    fast, slow = burn(FAST.long), burn(SLOW.long)
+    whole = over[1.0]
     return Attainment(
         count=whole.total,
         share=whole.good / whole.total if whole.total else 1.0,
-        value=whole.values.quantile(objective.percentile) if whole.total else None,
-        budget=1 - whole.missed / (objective.allowed * whole.total) if whole.total else 1.0,
-        fast_burn=fast,
-        slow_burn=slow,
-        alerted=any(
-            long >= alert.burn and burn(alert.short) >= alert.burn for alert, long in ((FAST, fast), (SLOW, slow))
-        ),
+        value=whole.values.quantile(percentile) if whole.total else None,
+        budget=1 - whole.missed / (allowed * whole.total) if whole.total else 1.0,
+        fast_burn=burn(FAST.long),
+        slow_burn=burn(SLOW.long),
+        alerted=any(min(burn(alert.long), burn(alert.short)) >= alert.burn for alert in (FAST, SLOW)),
     )

@@ -43,13 +43,16 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """How to order from this moment on: policy and cost model by name, weights by tenant, bounds of gamma in 1/s."""
+    """How to order from this moment on: policy and cost model by name, weights by tenant, bounds of gamma in 1/s,
+    hysteresis in 1/gamma.
+    """
 
     generation: int
     policy: str
     cost_model: str
     weights: dict[str, float]
     gamma: list[float] | None = None
+    hysteresis: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

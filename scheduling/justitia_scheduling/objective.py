@@ -42,6 +42,11 @@ class Direction(Enum):
     MEASURED = 0
 
 
+def allowed_share(percentile: float) -> float:
+    """Of values that may miss the bound of that percentile, a share: a tenth for .9, to the last digit."""
+    return round(1 - percentile, 12)
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """At least `percentile` (a share, .99 for P99) of the values of `window` seconds are at most `bound`.
@@ -65,8 +70,8 @@ class Objective:
 
     @property
     def allowed(self) -> float:
-        """The share that may miss the bound, a tenth for P90 to the last digit."""
-        return round(1 - self.percentile, 12)
+        """The share that may miss the bound."""
+        return allowed_share(self.percentile)
 
     @property
     def direction(self) -> Direction:

@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from justitia_scheduling.attainment import Attainment, attainment
+from justitia_scheduling.attainment import Attainment, State, attainment, counted
 from justitia_scheduling.cohorts import Cohort
 from justitia_scheduling.dither import AMPLITUDE, Dither
 from justitia_scheduling.model import Seconds
@@ -64,18 +64,6 @@ USUAL_LOAD, MOST_LOAD = 0.8, 0.95
 """The part of an engine's time at which objectives are taken to hold, and up to which they may be seen to."""
 LEAST_LOAD = 0.3
 """What misses below it misses by itself: more replicas would not help."""
-
-
-class State(Enum):
-    """How an objective stands."""
-
-    MET = "Met"
-    AT_RISK = "AtRisk"
-    """Its budget is being spent too fast."""
-    MISSED = "Missed"
-    """Its budget is spent."""
-    UNATTAINABLE = "Unattainable"
-    """It misses, and no gamma holds it: the load is too large, or another objective asks for the opposite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,16 +286,12 @@ class Controller:
     def _standing(
         self, key: ObjectiveId, watched: Watched, now: Seconds, judged: Judgement, opposing: bool
     ) -> Standing:
-        of = attainment(watched, now)
+        of = attainment(watched.objective.percentile, counted(watched, now))
         pinned = self._memory.pinned.get(key)
         missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not Verdict.ROOM)
         if missed and (opposing or (pinned is not None and now - pinned >= CONFIRM)):
             return Standing(State.UNATTAINABLE, of, opposing)
-        if not of.count:
-            return Standing(None, of)
-        if of.budget < 0:
-            return Standing(State.MISSED, of)
-        return Standing(State.AT_RISK if of.alerted else State.MET, of)
+        return Standing(of.state, of)
 
     def _learn_load(
         self, now: Seconds, seen: Observations, judged: Mapping[ObjectiveId, Judgement], replicas: int

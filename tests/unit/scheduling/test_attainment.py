@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.attainment import attainment
+from justitia_scheduling.attainment import Attainment, attainment, counted
 from justitia_scheduling.demand import Demand
 from justitia_scheduling.objective import Direction, Metric, Objective
 from justitia_scheduling.observations import SLICES, Observations, Watched
@@ -27,6 +27,10 @@ def watching(of: Objective | None = None) -> Observations:
 
 def put(seen: Observations, arrival: float, value: float) -> None:
     seen.observe("o", value, arrival + value)
+
+
+def attained(watched: Watched, now: float) -> Attainment:
+    return attainment(watched.objective.percentile, counted(watched, now))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,7 @@ def test_impossible_objectives_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_nothing_is_missed_before_anything_is_known() -> None:
-    found = attainment(watching().watched["o"], START)
+    found = attained(watching().watched["o"], START)
     assert (found.count, found.share, found.value, found.budget, found.fast_burn) == (0, 1.0, None, 1.0, 0.0)
 
 
@@ -61,7 +65,7 @@ def test_attainment_budget_and_burn_rates_by_hand() -> None:
     seen = watching()
     for second in range(600):
         put(seen, START + second, 2.0 if second >= 550 and second % 3 == 0 else 0.5)
-    found = attainment(seen.watched["o"], START + 601)
+    found = attained(seen.watched["o"], START + 601)
     misses = sum(second % 3 == 0 for second in range(550, 600))
     assert (found.count, misses) == (600, 16)
     assert found.share == pytest.approx(1 - 16 / 600)
@@ -81,7 +85,7 @@ def test_an_alert_needs_its_burn_over_the_long_and_the_short_part(every: int, se
     for second in range(600):
         missed = second >= 600 - seconds and second % every == 0
         put(seen, START + second, 2.0 if missed else 0.5)
-    assert attainment(seen.watched["o"], START + 601).alerted is alerted
+    assert attained(seen.watched["o"], START + 601).alerted is alerted
 
 
 def test_an_alert_ends_soon_after_the_misses_do() -> None:
@@ -89,8 +93,8 @@ def test_an_alert_ends_soon_after_the_misses_do() -> None:
     for second in range(650):
         put(seen, START + second, 2.0 if 500 <= second < 560 else 0.5)
         if second == 570:
-            assert attainment(seen.watched["o"], START + second).alerted
-    after = attainment(seen.watched["o"], START + 651)
+            assert attained(seen.watched["o"], START + second).alerted
+    after = attained(seen.watched["o"], START + 651)
     assert (after.alerted, after.budget) == (False, 0.0)
 
 
@@ -99,8 +103,8 @@ def test_values_leave_with_the_window() -> None:
     for second in range(100):
         put(seen, START + second, 2.0)
     put(seen, START + 650, 0.5)
-    assert attainment(seen.watched["o"], START + 661).count == 1 + 40
-    assert attainment(seen.watched["o"], START + 2000).count == 0
+    assert attained(seen.watched["o"], START + 661).count == 1 + 40
+    assert attained(seen.watched["o"], START + 2000).count == 0
 
 
 def test_memory_is_bounded_by_slices() -> None:
@@ -114,8 +118,8 @@ def test_memory_is_bounded_by_slices() -> None:
 def test_a_request_counts_where_it_arrived_once_everything_of_that_moment_is_known() -> None:
     seen = watching(objective(bound=30.0))
     put(seen, START + 5, 1.0)
-    assert attainment(seen.watched["o"], START + 39).count == 0
-    assert attainment(seen.watched["o"], START + 40).count == 1
+    assert attained(seen.watched["o"], START + 39).count == 0
+    assert attained(seen.watched["o"], START + 40).count == 1
 
 
 def test_an_open_request_older_than_the_bound_misses_it() -> None:
@@ -123,16 +127,16 @@ def test_an_open_request_older_than_the_bound_misses_it() -> None:
     now = START + 100
     put(seen, START + 85, 0.5)
     seen.still_open("o", [0.4, 15.0], now)
-    found = attainment(seen.watched["o"], now)
+    found = attained(seen.watched["o"], now)
     assert (found.count, found.share) == (2, 0.5)
     seen.still_open("o", [], now)
-    assert attainment(seen.watched["o"], now).count == 1
+    assert attained(seen.watched["o"], now).count == 1
 
 
 def test_the_pace_of_decoding_counts_when_it_is_known() -> None:
     seen = watching(objective(Metric.TIME_PER_OUTPUT_TOKEN))
     seen.observe("o", 0.02, START + 5)
-    assert attainment(seen.watched["o"], START + 10).count == 1
+    assert attained(seen.watched["o"], START + 10).count == 1
 
 
 VALUES = st.lists(st.tuples(st.floats(0, 900), st.floats(0.01, 50), st.booleans()), max_size=60)
@@ -146,7 +150,7 @@ def test_replicas_merge_to_what_one_would_have_seen(values: list[tuple[float, fl
             put(seen, START + arrival, value)
     a.merge(b)
     now = START + 960
-    assert attainment(a.watched["o"], now) == attainment(one.watched["o"], now)
+    assert attained(a.watched["o"], now) == attained(one.watched["o"], now)
 
 
 def test_replicas_merge_overdue_requests_and_demand() -> None:
@@ -157,7 +161,7 @@ def test_replicas_merge_overdue_requests_and_demand() -> None:
             seen.demand.served("a", engine_time)
         seen.still_open("o", [20.0], START + 60)
     a.merge(b)
-    assert attainment(a.watched["o"], START + 60).count == 2
+    assert attained(a.watched["o"], START + 60).count == 2
     assert a.demand.rate(START + 60) == pytest.approx(3.0 * (60 * 0.01 + 120 * 0.02) / 180, rel=0.05)
 
 
@@ -171,7 +175,7 @@ def test_a_restart_goes_on_with_what_was_seen(values: list[tuple[float, float, b
     before.still_open("o", [1000.0 - 950.0], START + 1000)
     after.restore(json.loads(json.dumps(before.state())))
     now = START + 1000
-    assert attainment(after.watched["o"], now) == attainment(before.watched["o"], now)
+    assert attained(after.watched["o"], now) == attained(before.watched["o"], now)
     assert after.demand.rate(now) == before.demand.rate(now)
 
 
@@ -179,11 +183,11 @@ def test_another_bound_is_counted_anew_and_another_percentile_is_not() -> None:
     seen = watching()
     put(seen, START, 0.5)
     seen.declare({"o": objective(percentile=0.5)})
-    assert attainment(seen.watched["o"], START + 60).count == 1
+    assert attained(seen.watched["o"], START + 60).count == 1
     seen.declare({"o": objective(bound=0.1)})
-    assert attainment(seen.watched["o"], START + 60).count == 0
+    assert attained(seen.watched["o"], START + 60).count == 0
     other = Watched(objective(bound=0.2))
-    assert attainment(other, START).count == 0
+    assert attained(other, START).count == 0
     with pytest.raises(KeyError):
         seen.observe("unknown", 1.0, START)
 
@@ -192,14 +196,14 @@ def test_state_of_another_bound_is_passed_over() -> None:
     before, after = watching(), watching(objective(bound=3.0))
     put(before, START, 0.5)
     after.restore(before.state())
-    assert attainment(after.watched["o"], START + 60).count == 0
+    assert attained(after.watched["o"], START + 60).count == 0
 
 
 def test_after_the_clock_was_set_back_it_counts_again() -> None:
     seen = watching()
     put(seen, START + 100_000, 0.5)
     put(seen, START, 0.5)
-    assert attainment(seen.watched["o"], START + 60).count == 1
+    assert attained(seen.watched["o"], START + 60).count == 1
 
 
 def test_demand_counts_what_starves_by_what_its_application_took_before() -> None:

@@ -1,0 +1,109 @@
+"""What an application asks of its pool's latency, and how it stands."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from justitia_api.config import Document, MetricName
+from justitia_api.resource import map_by, rules
+
+MOST_OBJECTIVES = 8
+WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a shorter window too few requests are known"
+
+OBJECTIVE_RULES = rules(("self.windowSeconds * 100 >= self.boundMilliseconds", WINDOW_TOO_SHORT))
+OBJECTIVES = map_by("metric", "percentile")
+
+
+class ServiceLevelObjective(Document):
+    """At least so many per cent of the values of a window are within the bound."""
+
+    metric: Annotated[
+        MetricName,
+        Field(
+            description="What is measured. TimeToFirstToken: from a request's arrival to its first token, of streamed "
+            "requests. TimePerOutputToken: from its first token to its last, for each token after the first, of "
+            "streamed requests. RequestCompletion: from a request's arrival to its last token. RunCompletion: from the "
+            "arrival of a run's first request to the last token of its last one."
+        ),
+    ]
+    percentile: Annotated[
+        int, Field(ge=1, le=99, description="How many per cent of the values must be within the bound.")
+    ]
+    bound_milliseconds: Annotated[int, Field(ge=1, le=86_400_000, description="Largest value that is good.")]
+    window_seconds: Annotated[
+        int,
+        Field(
+            ge=60,
+            le=2_592_000,
+            description="The time over which it is counted, up to now. Alerts look at parts of it: a twelfth and a "
+            "sixtieth, a half and a twelfth.",
+        ),
+    ] = 3600
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> "ServiceLevelObjective":
+        if self.window_seconds * 100 < self.bound_milliseconds:
+            raise ValueError(WINDOW_TOO_SHORT)
+        return self
+
+
+class ObjectiveState(StrEnum):
+    """How an objective stands."""
+
+    MET = "Met"
+    AT_RISK = "AtRisk"
+    MISSED = "Missed"
+    UNATTAINABLE = "Unattainable"
+
+
+class ObservedObjective(Document):
+    """An objective over its window, over all pods."""
+
+    metric: Annotated[MetricName, Field(description="As in spec.slo.")]
+    percentile: Annotated[int, Field(ge=1, le=99, description="As in spec.slo.")]
+    state: Annotated[
+        ObjectiveState | None,
+        Field(
+            description="Met: within the bound. AtRisk: within it, and its error budget is spent too fast. Missed: the "
+            "budget is spent. Unattainable: it misses, and no gamma that the pool allows holds it. None yet: no "
+            "request is known."
+        ),
+    ] = None
+    values: Annotated[int, Field(ge=0, description="Values in the window.")] = 0
+    observed_milliseconds: Annotated[
+        int | None, Field(ge=0, description="The value at the percentile, within one per cent.")
+    ] = None
+    attained_percent: Annotated[
+        str | None, Field(max_length=8, description="How many per cent of the values are within the bound.")
+    ] = None
+    error_budget_percent: Annotated[
+        int | None,
+        Field(description="What is left of the misses that the percentile allows; below 0 they are exceeded."),
+    ] = None
+    fast_burn: Annotated[
+        str | None,
+        Field(
+            max_length=16,
+            description="How fast the error budget is spent over a twelfth of the window; 1 spends exactly all of it.",
+        ),
+    ] = None
+    slow_burn: Annotated[str | None, Field(max_length=16, description="The same over half of the window.")] = None
+
+
+class SLOStatus(Document):
+    """How the application's objectives stand."""
+
+    observed_time: Annotated[
+        datetime,
+        Field(description="When this was observed: every five minutes, and when a state changes."),
+    ]
+    objectives: Annotated[
+        tuple[ObservedObjective, ...],
+        Field(max_length=MOST_OBJECTIVES, json_schema_extra=OBJECTIVES, description="As they are in spec.slo."),
+    ] = ()
+    replicas: Annotated[
+        int | None,
+        Field(ge=1, description="How many engines would hold what is Unattainable, by an estimate from the load."),
+    ] = None
