@@ -58,9 +58,9 @@ SLOW = Alert(1.5, 1 / 2, 1 / 12)
 
 @dataclass(frozen=True, slots=True)
 class Attainment:
-    """Over `count` values; without any, everything is as if nothing were missed and `value` is None.
+    """Over `count` values; without any, everything is as if nothing were missed.
 
-    `value` is the observed percentile in seconds, within 1 %.
+    `value` is the observed percentile in seconds, within 1 %; None without values, or where none were asked for.
     """
 
     count: int
@@ -81,9 +81,9 @@ class Attainment:
         return State.AT_RISK if self.alerted else State.MET
 
 
-def counted(watched: Watched, now: Seconds) -> tuple[Cohort, ...]:
-    """What is known now of each of `PARTS`. O(slices)."""
-    return tuple(watched.last(watched.budget, round(part * SLICES), now) for part in PARTS)
+def counted(watched: Watched, now: Seconds, *, values: bool = True) -> tuple[Cohort, ...]:
+    """What is known now of each of `PARTS`, with the `values` of the whole window if they are asked for. O(slices)."""
+    return tuple(watched.last(watched.budget, round(part * SLICES), now, values=values and part == 1) for part in PARTS)
 
 
 def attainment(percentile: float, cohorts: Sequence[Cohort]) -> Attainment:
@@ -99,7 +99,7 @@ def attainment(percentile: float, cohorts: Sequence[Cohort]) -> Attainment:
     return Attainment(
         count=whole.total,
         share=whole.good / whole.total if whole.total else 1.0,
-        value=whole.values.quantile(percentile) if whole.total else None,
+        value=whole.values.quantile(percentile) if whole.values.count else None,
         budget=1 - whole.missed / (allowed * whole.total) if whole.total else 1.0,
         fast_burn=burn(FAST.long),
         slow_burn=burn(SLOW.long),

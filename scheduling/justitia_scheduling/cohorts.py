@@ -33,17 +33,30 @@ class Cohort:
         self.values.add(value)
 
     def merge(self, other: "Cohort") -> None:
+        self.count(other)
+        self.values.merge(other.values)
+
+    def count(self, other: "Cohort") -> None:
+        """Without its values."""
         self.total += other.total
         self.good += other.good
-        self.values.merge(other.values)
+
+    def take_away(self, other: "Cohort") -> None:
+        """What was merged before."""
+        self.total -= other.total
+        self.good -= other.good
+        self.values.take_away(other.values)
 
 
 class Cohorts:
-    """The last `slices` slices of `width` seconds. To add is O(1), amortised; to sum O(slices)."""
+    """The last `slices` slices of `width` seconds. To add is O(1), amortised; to sum O(slices), and little where almost
+    all are asked for.
+    """
 
     def __init__(self, width: Seconds, slices: int) -> None:
         self.width, self.slices = width, slices
         self._cohorts: dict[int, Cohort] = {}
+        self._all = Cohort()
         self._newest: int | None = None
 
     def add(self, arrival: Seconds, value: Seconds, good: bool) -> None:
@@ -51,24 +64,32 @@ class Cohorts:
         cohort = self._at(int(arrival // self.width))
         if cohort is not None:
             cohort.add(value, good)
+            self._all.add(value, good)
 
     def advance(self, now: Seconds) -> None:
         """Forget what the window has left, and everything if the clock was set back by more than it."""
         index = int(now // self.width)
         if self._newest is not None and index < self._newest - self.slices:
             self._cohorts.clear()
+            self._all = Cohort()
         elif self._newest is not None and index <= self._newest:
             return
         self._newest = index
         for old in [i for i in self._cohorts if i <= index - self.slices]:
-            del self._cohorts[old]
+            self._all.take_away(self._cohorts.pop(old))
 
-    def sum(self, first: int, end: int) -> Cohort:
-        """Of slices `first` to `end` - 1."""
+    def sum(self, first: int, end: int, *, values: bool = True) -> Cohort:
+        """Of slices `first` to `end` - 1. Counting alone is a tenth of the work, without `values`."""
         total = Cohort()
-        for index, cohort in self._cohorts.items():
-            if first <= index < end:
-                total.merge(cohort)
+        inside = {index for index in self._cohorts if first <= index < end}
+        if values and len(inside) > len(self._cohorts) / 2:
+            total.merge(self._all)
+            for index in self._cohorts.keys() - inside:
+                total.take_away(self._cohorts[index])
+            return total
+        add = total.merge if values else total.count
+        for index in inside:
+            add(self._cohorts[index])
         return total
 
     def merge(self, other: "Cohorts") -> None:
@@ -76,8 +97,7 @@ class Cohorts:
         if (self.width, self.slices) != (other.width, other.slices):
             raise ValueError(f"slices of {self.width} s and of {other.width} s do not add up")
         for index, theirs in other._cohorts.items():
-            if (cohort := self._at(index)) is not None:
-                cohort.merge(theirs)
+            self._merge(index, theirs)
 
     def state(self) -> list[Any]:
         """For JSON; `restore` takes it."""
@@ -85,8 +105,12 @@ class Cohorts:
 
     def restore(self, state: Sequence[Any]) -> None:
         for index, total, good, values in state:
-            if (cohort := self._at(index)) is not None:
-                cohort.merge(Cohort(total, good, Sketch(values)))
+            self._merge(index, Cohort(total, good, Sketch(values)))
+
+    def _merge(self, index: int, more: Cohort) -> None:
+        if (cohort := self._at(index)) is not None:
+            cohort.merge(more)
+            self._all.merge(more)
 
     def _at(self, index: int) -> Cohort | None:
         """None if the window has left it."""

@@ -6,7 +6,7 @@ request and finishes another: the mean over all would tell of the kind that fini
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from justitia_scheduling.model import Seconds
@@ -36,6 +36,12 @@ class Demand:
         served.append(engine_time)
         if len(served) >= 2 * SERVED:
             del served[:SERVED]
+
+    def keep(self, applications: Iterable[str]) -> None:
+        """Forget all others."""
+        kept = set(applications)
+        self._arrivals = {a: each for a, each in self._arrivals.items() if a in kept}
+        self._served = {a: each for a, each in self._served.items() if a in kept}
 
     def merge(self, other: "Demand") -> None:
         for application, theirs in other._arrivals.items():

@@ -38,11 +38,13 @@ class Watched:
         """Of what arrived before, everything is known."""
         return now - self.objective.bound if self.objective.metric.since_arrival else now
 
-    def last(self, ring: Cohorts, slices: int, now: Seconds, since: Seconds = -math.inf) -> Cohort:
-        """The last whole slices of which everything is known, no older than `since`."""
+    def last(
+        self, ring: Cohorts, slices: int, now: Seconds, since: Seconds = -math.inf, *, values: bool = True
+    ) -> Cohort:
+        """The last whole slices of which everything is known, no older than `since`; counts alone without `values`."""
         end = math.floor(self.known_until(now) / ring.width)
         first = end - slices if since == -math.inf else max(end - slices, math.ceil(since / ring.width))
-        total = ring.sum(first, end)
+        total = ring.sum(first, end, values=values)
         for arrival in self.overdue:
             if first <= arrival // ring.width < end:
                 total.add(now - arrival, good=False)

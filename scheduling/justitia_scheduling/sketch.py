@@ -39,6 +39,15 @@ class Sketch:
         self._buckets.update(other._buckets)
         self.count += other.count
 
+    def take_away(self, other: "Sketch") -> None:
+        """What was merged before."""
+        for bucket, count in other._buckets.items():
+            if left := self._buckets[bucket] - count:
+                self._buckets[bucket] = left
+            else:
+                del self._buckets[bucket]
+        self.count -= other.count
+
     def quantile(self, p: float) -> float:
         """The smallest value with a share of at least `p` at or below it. Raises ValueError of nothing."""
         if not self.count:

@@ -148,6 +148,14 @@ class Controller:
         m.floor, m.ceiling = (min(max(bound, lowest), highest) for bound in (m.floor, m.ceiling))
         self._dither = None
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Of gamma, by the last step."""
+        if self._dither is not None:
+            point = min(max(self._dither.gamma, self.lowest), self.highest)
+            return point, point
+        return self._memory.floor, self._memory.ceiling
+
     def step(self, now: Seconds, seen: Observations, estimate: float, replicas: int = 1) -> Decision:
         """Every `PERIOD` s: what all replicas have seen, and equation 9's estimate, in 1/s."""
         m = self._memory
@@ -179,7 +187,7 @@ class Controller:
         m.pinned = {k: t for k, t in m.pinned.items() if k in judged and judged[k].verdict in OPEN}
         opposing = bool(down and up) or m.turns >= 2
         standings = {k: self._standing(k, w, now, judged[k], opposing) for k, w in seen.watched.items()}
-        floor, ceiling = self._bounds()
+        floor, ceiling = self.bounds
         return Decision(floor, ceiling, standings, self._replicas(standings, now, seen, replicas))
 
     def state(self) -> dict[str, Any]:
@@ -194,12 +202,6 @@ class Controller:
         self.limit(self.lowest, self.highest)
 
     # Moves.
-
-    def _bounds(self) -> tuple[float, float]:
-        if self._dither is not None:
-            point = min(max(self._dither.gamma, self.lowest), self.highest)
-            return point, point
-        return self._memory.floor, self._memory.ceiling
 
     def _sign(self, key: ObjectiveId, seen: Observations) -> int:
         direction = seen.watched[key].objective.direction
@@ -286,7 +288,7 @@ class Controller:
     def _standing(
         self, key: ObjectiveId, watched: Watched, now: Seconds, judged: Judgement, opposing: bool
     ) -> Standing:
-        of = attainment(watched.objective.percentile, counted(watched, now))
+        of = attainment(watched.objective.percentile, counted(watched, now, values=False))
         pinned = self._memory.pinned.get(key)
         missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not Verdict.ROOM)
         if missed and (opposing or (pinned is not None and now - pinned >= CONFIRM)):
@@ -319,10 +321,10 @@ def judge(watched: Watched, now: Seconds, since: Seconds) -> Judgement:
     aim = KEPT * objective.allowed
     slices = 1
     while True:
-        sample = watched.last(ring, slices, now, since)
+        sample = watched.last(ring, slices, now, since, values=False)
         expected = aim * sample.total
         if sample.missed > expected + ALARM * math.sqrt(expected) + 1:
-            return _pressed(objective, sample)
+            return _pressed(objective, watched.last(ring, slices, now, since))
         if expected >= ENOUGH or slices >= SLICES:
             break
         slices = min(2 * slices, SLICES)
@@ -331,6 +333,7 @@ def judge(watched: Watched, now: Seconds, since: Seconds) -> Judgement:
         return Judgement(Verdict.UNSURE)
     if not sample.total:
         return Judgement(Verdict.ROOM)
+    sample = watched.last(ring, slices, now, since)
     error = math.log(sample.values.quantile(1 - aim) / objective.bound)
     if error > 0 and expected >= ENOUGH:
         return _pressed(objective, sample)

@@ -23,8 +23,10 @@ from justitia_sidecar.engine_channel import EngineChannel, listen
 from justitia_sidecar.hang import HangWatch
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.objectives import Objectives
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.reload import WatchedDocument
+from justitia_sidecar.remembered import load, save, save_forever
 from justitia_sidecar.samples import Samples, SamplesError
 from justitia_sidecar.service import Sidecar
 from justitia_sidecar.serving import Server, server_config
@@ -34,6 +36,8 @@ SHUTDOWN_SECONDS = 30
 CLOSE_SECONDS = 10
 """To bring samples to the store."""
 CREDENTIALS_SECONDS = 10.0
+OBJECTIVES_FILE = "objectives.json"
+"""Beside the engine's socket."""
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -77,7 +81,13 @@ async def serve(
         metrics = Metrics()
         learning = _learning(settings, metrics)
         engine = Engine(settings.engine_url, session)
-        sidecar = Sidecar(engine, metrics, time.monotonic, channel, hang_watch, learning=learning)
+        objectives = Objectives(time.time() - time.monotonic())
+        memory = None if settings.engine_socket is None else settings.engine_socket.with_name(OBJECTIVES_FILE)
+        if memory is not None:
+            load(memory, objectives)
+        sidecar = Sidecar(
+            engine, metrics, time.monotonic, channel, hang_watch, learning=learning, objectives=objectives
+        )
         config = WatchedDocument(settings.config_file, PoolConfig)
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.poll_documents(config, keys)
@@ -97,6 +107,8 @@ async def serve(
                 group.create_task(sidecar.tick_forever()),
                 group.create_task(learning.work_forever()),
             ]
+            if memory is not None:
+                background.append(group.create_task(save_forever(memory, objectives)))
             if credentials is not None:
                 background.append(group.create_task(_keep_fresh(credentials)))
             if channel is not None and settings.engine_socket is not None:
@@ -113,6 +125,8 @@ async def serve(
             await asyncio.wait(serving)
             for task in background:
                 task.cancel()
+        if memory is not None:
+            save(memory, objectives.state())
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await learning.close()

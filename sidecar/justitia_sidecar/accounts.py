@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from justitia_scheduling.channel import SEQUENCES_PER_PROMPT, Closed
 from justitia_scheduling.model import RequestId, Tokens
-from justitia_sidecar.admission import Ticket
+from justitia_sidecar.ticket import Ticket
 
 MOST_WAITING = 10_000
 

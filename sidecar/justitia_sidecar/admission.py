@@ -18,70 +18,23 @@ No clock, no I/O; `now` is in seconds.
 """
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus, WaitingReason
 from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
+from justitia_scheduling.model import Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.step_time import StepTimeFit
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_sidecar.bounds import Queue, check_fits, check_room
 from justitia_sidecar.outputs import OutputMeans
-from justitia_sidecar.runs import RunTable, TrackedRun
+from justitia_sidecar.runs import RunTable
+from justitia_sidecar.ticket import Stage, Ticket
 
 UNSTARTED = 2
-
-
-class Stage(Enum):
-    """Where a request is on its way through the sidecar."""
-
-    HELD = "held"
-    QUEUED = "queued"
-    SENT = "sent"
-    STARTED = "started"
-    OVER = "over"
-
-
-@dataclass(slots=True, eq=False)
-class Ticket:
-    """A request in the sidecar, of so many `sequences`; tokens are those of all of them, of each prompt once.
-    `prompt_tokens` may be an estimate until `prompt_exact`. `max_tokens` is of each sequence.
-
-    `rank` is its place in the order of admissions, and its priority in the engine. `on_admitted` is called once, as it
-    goes to the engine; `on_begun` once, as it waits for nothing more, here or there; `on_counted` when more has been
-    counted of a request that is over.
-    """
-
-    id: RequestId
-    tenant: TenantId
-    application: ApplicationId
-    run: TrackedRun
-    prompt_tokens: Tokens
-    prompt_exact: bool
-    max_tokens: Tokens
-    fixed_output: bool
-    streamed: bool
-    arrival: Seconds
-    on_admitted: Callable[[], None]
-    on_begun: Callable[[], None] = lambda: None
-    on_counted: Callable[[], None] = lambda: None
-    prompts: int = 1
-    sequences: int = 1
-    stage: Stage = Stage.HELD
-    rank: int = 0
-    reserved: Tokens = 0
-    resident: Tokens = 0
-    produced: Tokens = 0
-    metered_prompt: Tokens = 0
-    metered_output: Tokens = 0
-    presumed_start: Seconds = 0.0
-    last_chunk: Seconds = 0.0
-    processed_then: Tokens = 0
 
 
 @dataclass(slots=True)

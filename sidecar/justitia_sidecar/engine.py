@@ -12,7 +12,8 @@ import aiohttp
 import msgspec
 
 from justitia_api import wire
-from justitia_sidecar.admission import EngineView, Ticket
+from justitia_sidecar.admission import EngineView
+from justitia_sidecar.ticket import Ticket
 
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)

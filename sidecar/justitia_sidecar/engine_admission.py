@@ -21,8 +21,9 @@ from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens, kv_token_time
 from justitia_scheduling.policy import OpenRun
 from justitia_sidecar.accounts import Account, Accounts
-from justitia_sidecar.admission import Admission, Stage, Ticket
+from justitia_sidecar.admission import Admission
 from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.ticket import Stage, Ticket
 
 
 class PassedOn(FCFS):

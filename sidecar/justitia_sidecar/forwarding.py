@@ -10,12 +10,13 @@ import aiohttp
 from justitia_api.config import ApplicationConfig
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import Seconds, TenantId, Tokens
-from justitia_sidecar.admission import Admission, Stage, Ticket
+from justitia_sidecar.admission import Admission
 from justitia_sidecar.asgi import Send, send_answer
 from justitia_sidecar.body import Endpoint, ParsedBody
 from justitia_sidecar.engine import EngineError, engine_headers
 from justitia_sidecar.refusals import Headers, error_body
 from justitia_sidecar.service import Sidecar, engine_unavailable, log
+from justitia_sidecar.ticket import Stage, Ticket
 from justitia_sidecar.usage import EventSplitter, EventTooLongError, StreamedCount, read_answer, read_event
 from justitia_sidecar.waiting import Waiting
 
@@ -155,6 +156,8 @@ class Forwarding:
         if produced and not self._answered:
             self._answered = True
             if ticket.streamed:
+                ticket.first_token = now
+                self._sidecar.objectives.first_token(ticket, now)
                 self._sidecar.first_token[ticket.tenant].observe(now - ticket.arrival)
                 self._metric("first_token", now - ticket.arrival)
         size = self._accepted.parsed.prompt_bytes
@@ -173,8 +176,11 @@ class Forwarding:
         if self._outcome == "aborted" and not ticket.streamed and ticket.stage is Stage.SENT:
             metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(ticket, now))
         completed = self._outcome == "completed"
+        self._sidecar.objectives.ended(ticket, now, completed=completed, engine=self._sidecar.engine_state)
         if completed:
             self._metric("completion", now - ticket.arrival)
+            if (pace := ticket.pace(now)) is not None:
+                self._metric("pace", pace)
         self._sidecar.meter(ticket)
         metrics.requests.labels(*labels, self._outcome).inc()
         self._admission.leave(ticket, now, completed=completed, ends_run=self._accepted.ends_run)

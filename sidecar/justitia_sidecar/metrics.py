@@ -3,10 +3,13 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+_PACE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+_RUN_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _DECISION_SECONDS = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2)
 _PREDICTION_SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1)
 _ERRORS = (0.1, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 5)
 _APPLICATION = ("tenant", "application")
+_OBJECTIVE = (*_APPLICATION, "metric", "percentile")
 
 
 class Metrics:
@@ -46,6 +49,20 @@ class Metrics:
         self.completion = Histogram(
             "justitia_completion_seconds", "Arrival to last token", _APPLICATION, buckets=_SECONDS, registry=r
         )
+        self.pace = Histogram(
+            "justitia_time_per_output_token_seconds",
+            "First token to last, for each token after the first",
+            _APPLICATION,
+            buckets=_PACE_SECONDS,
+            registry=r,
+        )
+        self.run_completion = Histogram(
+            "justitia_run_completion_seconds",
+            "Arrival of a run to the last token of its last request",
+            _APPLICATION,
+            buckets=_RUN_SECONDS,
+            registry=r,
+        )
         self.decision = Histogram(
             "justitia_admission_decision_seconds", "Time of one admission pass", buckets=_DECISION_SECONDS, registry=r
         )
@@ -80,6 +97,44 @@ class Metrics:
             ("attempt",),
             registry=r,
         )
+        self.slo_attained = Gauge(
+            "justitia_slo_attained_ratio", "Values of the window that are within the bound", _OBJECTIVE, registry=r
+        )
+        self.slo_budget = Gauge(
+            "justitia_slo_error_budget_ratio",
+            "Of the misses that the objective allows in its window, what is left; below 0 it is missed",
+            _OBJECTIVE,
+            registry=r,
+        )
+        self.slo_fast_burn = Gauge(
+            "justitia_slo_fast_burn",
+            "Error budget spent over a twelfth of the window; at 1 all of it goes in a window",
+            _OBJECTIVE,
+            registry=r,
+        )
+        self.slo_slow_burn = Gauge(
+            "justitia_slo_slow_burn", "Error budget spent over half of the window", _OBJECTIVE, registry=r
+        )
+        self.slo_alert = Gauge(
+            "justitia_slo_alert",
+            "1 while the budget is spent too fast, over a long and a short time",
+            _OBJECTIVE,
+            registry=r,
+        )
+        self.slo_unattainable = Gauge(
+            "justitia_slo_unattainable",
+            "1 while it misses and no gamma that is allowed holds it",
+            _OBJECTIVE,
+            registry=r,
+        )
+        self.slo_replicas = Gauge(
+            "justitia_slo_replicas_needed",
+            "Engines in the place of this one that would hold what is unattainable here; 0 if nothing is, or more "
+            "would not help",
+            registry=r,
+        )
+        self.gamma_floor = Gauge("justitia_gamma_floor", "Lower bound of gamma, 1/s, by the objectives", registry=r)
+        self.gamma_ceiling = Gauge("justitia_gamma_ceiling", "Upper bound of gamma, 1/s, by the objectives", registry=r)
         self.step_seconds = Gauge(
             "justitia_step_time_coefficient", "Fitted step time in seconds per unit", ("per",), registry=r
         )

@@ -12,13 +12,14 @@ from justitia_api.wire import Refusal
 from justitia_predictor.features import FirstRequest
 from justitia_scheduling.model import ApplicationId, RequestId, TenantId, Tokens
 from justitia_sidecar import recognition
-from justitia_sidecar.admission import Admission, Ticket
+from justitia_sidecar.admission import Admission
 from justitia_sidecar.asgi import ClientGoneError, Receive, Scope, Send, send_answer, until_disconnect
 from justitia_sidecar.body import Endpoint, ParsedBody, parse_body
 from justitia_sidecar.forwarding import Accepted, Forwarding
 from justitia_sidecar.learning import Noticed
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
+from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
 
 MAXIMUM_HELD_BYTES = 512 * 2**20
@@ -125,6 +126,7 @@ class Proxy:
         try:
             async with waiting:
                 started = time.perf_counter()
+                sidecar.objectives.arrived(ticket)
                 admission.enter(ticket, accepted.arrival)
                 admission.pump(accepted.arrival)
                 sidecar.metrics.decision.observe(time.perf_counter() - started)

@@ -10,8 +10,9 @@ from typing import Any
 from justitia_api.status import QueuedRequest, QueueStatus, WaitingReason
 from justitia_scheduling.channel import Queue
 from justitia_scheduling.model import RequestId, Seconds
-from justitia_sidecar.admission import Admission, Stage, Ticket
+from justitia_sidecar.admission import Admission
 from justitia_sidecar.service import Sidecar
+from justitia_sidecar.ticket import Stage, Ticket
 
 LISTED_REQUESTS = 1000
 

@@ -48,7 +48,33 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
         conditions=sidecar.conditions(),
         tenants=tuple(tenants),
         learning=sidecar.learning.status(config),
+        objectives=sidecar.objectives.status(sidecar.clock()),
+        boost=sidecar.objectives.boost(sidecar.engine_state),
     )
+
+
+def _set_objectives(sidecar: Sidecar, status: PoolStatus) -> None:
+    m = sidecar.metrics
+    gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
+    for gauge in gauges:
+        gauge.clear()
+    for standing in sidecar.objectives.standings(sidecar.clock()):
+        of, attained = standing.declared, standing.attainment
+        labels = (of.tenant, of.application, of.config.metric.value, str(of.config.percentile))
+        found = (
+            attained.share,
+            attained.budget,
+            attained.fast_burn,
+            attained.slow_burn,
+            attained.alerted,
+            standing.unattainable,
+        )
+        for gauge, value in zip(gauges, found, strict=True):
+            gauge.labels(*labels).set(value)
+    if status.boost is not None:
+        m.gamma_floor.set(status.boost.floor)
+        m.gamma_ceiling.set(status.boost.ceiling)
+        m.slo_replicas.set(status.boost.replicas or 0)
 
 
 def set_gauges(sidecar: Sidecar) -> None:
@@ -68,6 +94,7 @@ def set_gauges(sidecar: Sidecar) -> None:
     m.open_runs.set(status.open_runs)
     m.engine_ready.set(status.engine_ready)
     m.engine_hangs.set(sidecar.hang_watch.hangs)
+    _set_objectives(sidecar, status)
     t = sidecar.in_force.admission.fit.step_time
     m.step_seconds.labels("step").set(t.per_step)
     m.step_seconds.labels("token").set(t.per_token)

@@ -6,8 +6,9 @@ One event loop, one owner of all state. Documents are polled each second; an inv
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -19,7 +20,7 @@ from justitia_scheduling.model import Seconds, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.registry import build_cost_model, build_policy
 from justitia_scheduling.step_time import PRIOR
-from justitia_sidecar.admission import Admission, Ticket
+from justitia_sidecar.admission import Admission
 from justitia_sidecar.authentication import KeyRing
 from justitia_sidecar.body import TokensPerByte
 from justitia_sidecar.engine import Engine, EngineAbsentError, EngineError
@@ -29,11 +30,14 @@ from justitia_sidecar.engine_metrics import EngineMetrics
 from justitia_sidecar.hang import HangWatch
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.objectives import Objectives
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
 from justitia_sidecar.policy_condition import PolicyCondition
 from justitia_sidecar.recognition import Directory
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
+from justitia_sidecar.runs import TrackedRun
+from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
 
 TICK: Seconds = 1.0
@@ -65,16 +69,16 @@ def build_configured_policy(config: PoolConfig) -> Policy:
     return build_policy(REGISTRY_NAMES[scheduling.policy], cost_model)
 
 
-def engine_configuration(config: PoolConfig) -> Configure:
-    """What the scheduler inside the engine is told."""
+def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) -> Configure:
+    """What the scheduler inside the engine is told. `gamma`: its bounds, in 1/s."""
     scheduling = config.scheduling
-    boost = scheduling.boost
     return Configure(
         config.generation,
         REGISTRY_NAMES[scheduling.policy],
         REGISTRY_NAMES[scheduling.cost_model],
         {tenant.name: tenant.weight for tenant in config.tenants},
-        None if boost is None else [boost.minimum_gamma, boost.maximum_gamma],
+        None if gamma is None else list(gamma),
+        None if scheduling.boost is None else scheduling.boost.hysteresis,
     )
 
 
@@ -97,8 +101,10 @@ class Sidecar:
         hang_watch: HangWatch | None = None,
         *,
         learning: Learning | None = None,
+        objectives: Objectives | None = None,
     ) -> None:
         self.engine = engine
+        self.objectives = objectives or Objectives(time.time() - clock())
         self.learning = learning or Learning(None, None, metrics, clock, time.time)
         self.hang_watch = hang_watch or HangWatch()
         self.channel = channel
@@ -150,7 +156,7 @@ class Sidecar:
         directory = Directory(config)
         if self.in_force is None:
             admission = self._admission(config)
-            admission.runs.on_ended = self.learning.ended
+            admission.runs.on_ended = self._run_ended
             admission.reconfigure(config, admission.policy, now, keep_service=True)
         else:
             old = self.in_force.config
@@ -164,9 +170,10 @@ class Sidecar:
             admission.reconfigure(config, policy, now, keep_service=same_unit)
             if not same_unit and self.channel is None:
                 self.shares.restart()
-        if self.channel is not None:
-            self.channel.configure(engine_configuration(config))
+        self.objectives.configure(config)
         self.learning.configure(config)
+        if self.channel is not None:
+            self.channel.configure(engine_configuration(config, self.objectives.bounds))
         self.in_force = InForce(config, directory, admission)
         self._put_limits(config, now)
         self.metrics.generation.set(config.generation)
@@ -186,6 +193,20 @@ class Sidecar:
                 same = kept is not None and kept.per_minute == per_minute
                 buckets[tenant] = kept if same and kept else TokenBucket(per_minute, per_minute, now)
         self.buckets = buckets
+
+    def _run_ended(self, run: TrackedRun) -> None:
+        self.objectives.run_ended(run)
+        self.learning.ended(run)
+        if not run.aborted:
+            took = run.last_activity - run.opened
+            application = run.application
+            labels = (application.tenant, f"{application.namespace}/{application.name}")
+            self.metrics.run_completion.labels(*labels).observe(took)
+
+    @property
+    def engine_state(self) -> Mapping[str, Any]:
+        """What the engine's scheduler last told of itself; nothing where it keeps no order, or is not there."""
+        return self.channel.state if self.channel is not None and self.channel.telling else {}
 
     @property
     def in_engine(self) -> bool:
@@ -317,6 +338,8 @@ class Sidecar:
         if self.channel is not None:
             self._compare_only_like(self.channel, admission)
             self.conditions()
+        if self.objectives.look(now, admission.tickets.values(), self.engine_state) and self.channel:
+            self.channel.configure(engine_configuration(self.in_force.config, self.objectives.bounds))
         self.shares.sample(admission.service, active, now)
 
     def conditions(self) -> tuple[Condition, ...]:

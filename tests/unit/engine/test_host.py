@@ -1,6 +1,7 @@
 """The policy's host inside an engine, without the engine."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId, kv_token_time
 from justitia_scheduling.tailslope import GAMMA, HIGHEST
+from justitia_scheduling.uniboost import DELTA, UniBoost
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
 APPLICATION = ApplicationId("ns/app")
@@ -86,6 +88,23 @@ def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_
     on.configure(bounded(HIGHEST, HIGHEST), 3.0)
     assert gamma(on) == HIGHEST
     assert on.policy is policy
+
+
+def test_hysteresis_is_what_is_told_and_else_the_policys_own() -> None:
+    on = host("uniboost")
+    assert isinstance(on.policy, UniBoost)
+    on.configure(replace(bounded(2.0, 3.0), hysteresis=0.5), 1.0)
+    assert on.policy.delta == 0.5
+    on.configure(bounded(2.0, 3.0), 2.0)
+    assert on.policy.delta == DELTA
+
+
+def test_what_a_token_takes_is_told_beside_gamma() -> None:
+    on = host("uniboost")
+    assert isinstance(on.policy, Boosted)
+    times = on.policy.token_time
+    assert (on.state()["prefillTime"], on.state()["decodeTime"]) == (times.prefill(), times.decode(0))
+    assert "prefillTime" not in host("vtc").state()
 
 
 def test_bounds_hold_for_a_policy_that_comes_with_them() -> None:

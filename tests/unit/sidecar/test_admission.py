@@ -12,10 +12,11 @@ from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import RequestId, TenantId
 from justitia_scheduling.registry import build_policy
 from justitia_scheduling.step_time import PRIOR
-from justitia_sidecar.admission import UNSTARTED, Admission, EngineView, Stage, Ticket
+from justitia_sidecar.admission import UNSTARTED, Admission, EngineView
 from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.ticket import Stage, Ticket
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900)

@@ -22,12 +22,7 @@ def test_every_policy_and_cost_model_of_resources_is_in_the_registry() -> None:
 @pytest.mark.parametrize("policy", list(PolicyName))
 def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyName) -> None:
     config = pool(policy=policy)
-    told = engine_configuration(config)
+    told = engine_configuration(config, None)
     assert type(build_configured_policy(config)) is POLICIES[told.policy]
     assert not build_policy(told.policy, build_configured_policy(config).cost_model).oracle
     assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "engine-time", {"gold": 4.0}, None)
-
-
-def test_the_engine_is_told_the_bounds_of_gamma() -> None:
-    config = pool(policy="UniBoost", boost={"minimumGamma": 0.25, "maximumGamma": 4})
-    assert engine_configuration(config).gamma == [0.25, 4.0]

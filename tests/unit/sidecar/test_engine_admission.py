@@ -12,11 +12,12 @@ from justitia_api.wire import Refusal
 from justitia_scheduling import channel
 from justitia_scheduling.model import RequestId, TenantId
 from justitia_sidecar import accounts
-from justitia_sidecar.admission import EngineView, Stage, Ticket
+from justitia_sidecar.admission import EngineView
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.ticket import Stage, Ticket
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=100, block_size=10, longest=90)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import structs
 
-from justitia_scheduling.attainment import attainment
+from justitia_scheduling.attainment import counted
 from justitia_scheduling.cost import WeightedTokens
 from justitia_scheduling.model import Seconds
 from justitia_scheduling.objective import Metric, Objective
@@ -103,7 +103,7 @@ def test_an_objective_counts_its_application_only() -> None:
     slo = control(by, o=Declared(first_tokens(5.0), "reasoning"), every=Declared(first_tokens(5.0)))
     results = served(slo, by)
     now = slo.looks[-1].now + 70
-    counts = {key: attainment(watched, now).count for key, watched in slo.seen.watched.items()}
+    counts = {key: counted(watched, now)[0].total for key, watched in slo.seen.watched.items()}
     assert counts == {
         "o": sum(r.application == "reasoning" for r in results.requests),
         "every": len(results.requests),

@@ -1,0 +1,75 @@
+"""An objective that is declared: it is counted, and gamma follows it once it is tightened. Nothing restarts."""
+
+import json
+
+import openai
+
+from justitia_e2e.example import APPLICATION, CHANGE_SECONDS, NAMESPACE, POOL, Record, User, pods, restarts, timed
+from support.kubectl import Json, eventually
+
+LOOSE, TIGHT = 60_000, 1
+"""Milliseconds. Nothing takes a minute here, and no first token comes in one."""
+SLO = {"metric": "TimeToFirstToken", "percentile": 90, "windowSeconds": 600}
+FOLLOWED_SECONDS = 300.0
+
+
+def declare(user: User, milliseconds: int) -> None:
+    spec = {"spec": {"slo": [SLO | {"boundMilliseconds": milliseconds}]}}
+    user.patch("llmapplication", APPLICATION, NAMESPACE, spec)
+
+
+def stream(client: openai.OpenAI) -> None:
+    with client.completions.create(model="tiny", prompt="Hello", max_tokens=4, stream=True) as chunks:
+        for _ in chunks:
+            pass
+
+
+def slo_met(user: User) -> tuple[str, str] | None:
+    return user.condition("llmapplication", APPLICATION, NAMESPACE, "SLOMet")
+
+
+def gamma(user: User) -> float | None:
+    status: Json = user.get("servingpool", POOL, NAMESPACE)["status"]
+    return float(status["gamma"]["highest"]) if "gamma" in status else None
+
+
+def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.OpenAI, record_property: Record) -> None:
+    before = {pod["metadata"]["name"]: restarts(pod) for pod in pods(user)}
+    follow = {"policy": "UniBoost", "boost": {"mode": "SLO"}}
+    user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": follow}})
+    declare(user, LOOSE)
+
+    def settled() -> bool:
+        stream(client)
+        return slo_met(user) == ("True", "Met") and gamma(user) is not None
+
+    with timed(record_property, "objective declared, until SLOMet says that it holds"):
+        eventually(settled, FOLLOWED_SECONDS)
+    loose = gamma(user)
+    assert loose is not None
+    declare(user, TIGHT)
+
+    def followed() -> bool:
+        stream(client)
+        now = gamma(user)
+        return now is not None and now <= loose / 5
+
+    with timed(record_property, "objective tightened, until gamma is a fifth in status"):
+        eventually(followed, FOLLOWED_SECONDS)
+    record_property("gamma before and after", f"{loose:g} and {gamma(user):g} per second")
+
+    def told() -> bool:
+        stream(client)
+        return slo_met(user) == ("False", "Unattainable")
+
+    with timed(record_property, "and until SLOMet says that no gamma holds it"):
+        eventually(told, FOLLOWED_SECONDS)
+    [observed] = user.get("llmapplication", APPLICATION, NAMESPACE)["status"]["slo"]["objectives"]
+    assert (observed["state"], observed["attainedPercent"]) == ("Unattainable", "0.0")
+    events = json.loads(user("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
+    warned = {e["reason"] for e in events if e["involvedObject"]["name"] == APPLICATION and e["type"] == "Warning"}
+    assert "Unattainable" in warned
+    user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"slo": None}})
+    user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": None, "boost": None}}})
+    eventually(lambda: gamma(user) is None and slo_met(user) is None, CHANGE_SECONDS)
+    assert {pod["metadata"]["name"]: restarts(pod) for pod in pods(user)} == before
