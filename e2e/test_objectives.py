@@ -25,7 +25,10 @@ def stream(client: openai.OpenAI) -> None:
 
 
 def slo_met(user: User) -> tuple[str, str] | None:
-    return user.condition("llmapplication", APPLICATION, NAMESPACE, "SLOMet")
+    try:
+        return user.condition("llmapplication", APPLICATION, NAMESPACE, "SLOMet")
+    except KeyError:
+        return None
 
 
 def gamma(user: User) -> float | None:

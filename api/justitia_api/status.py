@@ -143,6 +143,9 @@ class BoostStatus(Document):
     estimate: float = Field(description="Equation 9's, whatever the bounds")
     floor: float
     ceiling: float
+    needed: float | None = Field(
+        default=None, description="Engines that the load of this one needs so that its objectives hold; an estimate"
+    )
     replicas: int | None = Field(
         default=None, description="That would hold what is unattainable here, in the place of this one; an estimate"
     )

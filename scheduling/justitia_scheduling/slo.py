@@ -77,13 +77,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Bounds of gamma in 1/s. `replicas`: an estimate of how many would hold what is Unattainable; None if nothing is,
-    or more would not help.
+    """Bounds of gamma in 1/s. `needed`: how many replicas the load needs so that objectives hold, an estimate; None
+    before anything has finished. `replicas`: how many would hold what is Unattainable; None if nothing is, or more
+    would not help.
     """
 
     floor: float
     ceiling: float
     standings: Mapping[ObjectiveId, Standing]
+    needed: float | None
     replicas: int | None
 
 
@@ -188,7 +190,12 @@ class Controller:
         opposing = bool(down and up) or m.turns >= 2
         standings = {k: self._standing(k, w, now, judged[k], opposing) for k, w in seen.watched.items()}
         floor, ceiling = self.bounds
-        return Decision(floor, ceiling, standings, self._replicas(standings, now, seen, replicas))
+        demand = seen.demand.rate(now)
+        needed = None if demand is None else demand / m.held_load
+        more = None
+        if demand is not None and any(s.state is State.UNATTAINABLE for s in standings.values()):
+            more = self._more(demand, replicas)
+        return Decision(floor, ceiling, standings, needed if more is None else max(needed or 0.0, more), more)
 
     def state(self) -> dict[str, Any]:
         """For JSON; `restore` takes it. A measurement of a sign begins again."""
@@ -304,12 +311,8 @@ class Controller:
         if demand is not None and held:
             self._memory.held_load = max(self._memory.held_load, min(demand / replicas, MOST_LOAD))
 
-    def _replicas(
-        self, standings: Mapping[ObjectiveId, Standing], now: Seconds, seen: Observations, replicas: int
-    ) -> int | None:
-        demand = seen.demand.rate(now)
-        if demand is None or all(s.state is not State.UNATTAINABLE for s in standings.values()):
-            return None
+    def _more(self, demand: float, replicas: int) -> int | None:
+        """How many would hold what these do not."""
         if demand / replicas < LEAST_LOAD:
             return None
         return max(replicas + 1, math.ceil(demand / self._memory.held_load))

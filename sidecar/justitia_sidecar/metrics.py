@@ -129,8 +129,7 @@ class Metrics:
         )
         self.slo_replicas = Gauge(
             "justitia_slo_replicas_needed",
-            "Engines in the place of this one that would hold what is unattainable here; 0 if nothing is, or more "
-            "would not help",
+            "How many engines the load of this one needs so that its objectives hold, an estimate; 0 if not known",
             registry=r,
         )
         self.gamma_floor = Gauge("justitia_gamma_floor", "Lower bound of gamma, 1/s, by the objectives", registry=r)

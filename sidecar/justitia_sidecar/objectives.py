@@ -203,6 +203,7 @@ class Objectives:
             estimate=engine["gammaEstimate"],
             floor=floor,
             ceiling=ceiling,
+            needed=None if self._decision is None else self._decision.needed,
             replicas=None if self._decision is None else self._decision.replicas,
         )
 

@@ -74,7 +74,7 @@ def _set_objectives(sidecar: Sidecar, status: PoolStatus) -> None:
     if status.boost is not None:
         m.gamma_floor.set(status.boost.floor)
         m.gamma_ceiling.set(status.boost.ceiling)
-        m.slo_replicas.set(status.boost.replicas or 0)
+        m.slo_replicas.set(status.boost.needed or 0)
 
 
 def set_gauges(sidecar: Sidecar) -> None:

@@ -140,7 +140,7 @@ def test_what_gamma_does_not_change_is_unattainable_with_the_replicas_that_would
     plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}, rate=20.0, engine_time=0.08).run(300)
     decision = plant.steps[-1][2]
     assert decision.standings["o"].state is State.UNATTAINABLE
-    assert decision.replicas == 2
+    assert decision.replicas == decision.needed == 2
     assert plant.gamma == Controller().lowest
 
 
@@ -166,6 +166,15 @@ def test_what_misses_on_an_idle_engine_would_not_be_helped_by_replicas() -> None
     assert (decision.standings["o"].state, decision.replicas) == (State.UNATTAINABLE, None)
 
 
+@pytest.mark.parametrize(("engine_time", "needed"), [(0.01, 0.125), (0.04, 0.5), (0.16, 2.0)])
+def test_what_the_load_needs_is_told_while_nothing_is_missed(engine_time: float, needed: float) -> None:
+    """Ten requests a second at the usual load of .8."""
+    plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(0.1, 0.0))}, rate=10.0, engine_time=engine_time).run(300)
+    decision = plant.steps[20][2]
+    assert decision.replicas is None
+    assert decision.needed == pytest.approx(needed, rel=0.25)
+
+
 def test_states_follow_the_budget() -> None:
     def state(median: float) -> State | None:
         plant = Plant(Controller(0.1, 0.1), {"o": (FIRST_TOKEN, power(median, 0.0))}).run(40)
@@ -176,7 +185,7 @@ def test_states_follow_the_budget() -> None:
     assert state(1.2 * at_the_percentile) is State.MISSED
     nothing = Controller().step(0.0, Observations({"o": FIRST_TOKEN}), 0.1)
     assert nothing.standings["o"].state is None
-    assert nothing.replicas is None
+    assert (nothing.replicas, nothing.needed) == (None, None)
 
 
 def test_a_restart_from_saved_state_goes_on_as_if_nothing_had_happened() -> None:
