@@ -73,6 +73,16 @@ class Learning(Document):
         ArtifactStore,
         Field(json_schema_extra=STORE_RULES, description="Where samples of runs and predictors outlive pods."),
     ]
+    image: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="OCI image with predictors that were made elsewhere: a file for each at its root, named by its "
+            "version (`justitia predictor export --version`). An application has one with predictor.version. The "
+            "cluster must be able to mount images (Kubernetes 1.33 or newer).",
+        ),
+    ] = None
 
 
 ROLLOUT_RULES = rules(("!has(self.percent) || self.strategy == 'Canary'", CANARY_ONLY))

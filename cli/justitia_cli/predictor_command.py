@@ -67,16 +67,21 @@ def rollback(
 @app.command()
 def export(
     application: ApplicationArgument,
+    version: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="This version's file instead, for an image (learning.image)")
+    ] = None,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Write the application's samples in the store to standard output, as JSON lines."""
+    """Write the application's samples in the store to standard output, as JSON lines, or a version of its predictor."""
     with _reaching(application, namespace, kubeconfig, context) as found:
         pod, *_ = found.pods()
-        command = found.inside(pod, "justitia_predictor", "export", f"--application={found.uid}")
+        which = [] if version is None else [f"--version={version}"]
+        command = found.inside(pod, "justitia_predictor", "export", f"--application={found.uid}", *which)
         if subprocess.run(command, stdout=sys.stdout.fileno(), check=False).returncode:
-            fail(f"the samples of {application} were not exported as a whole")
+            what = "the samples" if version is None else f"version {version[:12]}"
+            fail(f"{what} of {application} were not exported as a whole")
 
 
 @app.command()

@@ -40,6 +40,7 @@ PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
 ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
 CACHE_DIRECTORY = "/cache"
 SAMPLES_DIRECTORY = "/samples"
+ARTIFACTS_DIRECTORY = "/artifacts"
 SAMPLES_LIMIT = "1Gi"
 HANG_FILE = "/tmp/engine-hangs"
 """In the folder that scheduler and engine share."""
@@ -212,19 +213,28 @@ def _learning_environment(pool: ServingPool) -> list[Json]:
         # Vectors are small: threads would wait for each other more than they compute.
         {"name": "OPENBLAS_NUM_THREADS", "value": "1"},
         *store_environment(store),
+        *([{"name": "JUSTITIA_ARTIFACTS_FOLDER", "value": ARTIFACTS_DIRECTORY}] if pool.spec.learning.image else []),
     ]
 
 
 def _learning_volumes(pool: ServingPoolSpec) -> list[Json]:
     if pool.learning is None:
         return []
-    return [{"name": "samples", "emptyDir": {"sizeLimit": SAMPLES_LIMIT}}, *store_volumes(pool.learning.store)]
+    return [
+        {"name": "samples", "emptyDir": {"sizeLimit": SAMPLES_LIMIT}},
+        *store_volumes(pool.learning.store),
+        *([{"name": "artifacts", "image": {"reference": pool.learning.image}}] if pool.learning.image else []),
+    ]
 
 
 def _learning_mounts(pool: ServingPoolSpec) -> list[Json]:
     if pool.learning is None:
         return []
-    return [{"name": "samples", "mountPath": SAMPLES_DIRECTORY}, *store_mounts(pool.learning.store)]
+    return [
+        {"name": "samples", "mountPath": SAMPLES_DIRECTORY},
+        *store_mounts(pool.learning.store),
+        *([{"name": "artifacts", "mountPath": ARTIFACTS_DIRECTORY, "readOnly": True}] if pool.learning.image else []),
+    ]
 
 
 def build_engine_container(pool: ServingPoolSpec) -> Json:

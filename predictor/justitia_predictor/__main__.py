@@ -1,7 +1,7 @@
 """`python -m justitia_predictor`: what is done with one application's part of a store.
 
 `train` trains a model from its samples and puts it there. `export` writes the samples to standard output, a JSON
-document a line, oldest first. `erase` erases all of it.
+document a line, oldest first, or the file of a version. `erase` erases all of it.
 
 What came of `train` and `erase` goes to standard output, as JSON, and to `--report`, which in a Job is the container's
 termination message. Exit codes: 0, it is done; 1, the store does not do what it should; 3, there is too little to learn
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m justitia_predictor", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     train = commands.add_parser("train", help="train a model from the newest samples, and put it into the store")
-    export = commands.add_parser("export", help="write the samples to standard output, a JSON document a line")
+    export = commands.add_parser("export", help="write samples, a JSON document a line, or a version's file")
     erase = commands.add_parser("erase", help="erase samples and models, all of them")
     for each in (train, export, erase):
         url = os.environ.get("JUSTITIA_STORE_URL")
@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("--application", required=True, metavar="NAME", help="the application's name in the store")
     for each in (train, erase):
         each.add_argument("--report", type=Path, metavar="FILE", help="write the outcome there too")
+    export.add_argument("--version", metavar="DIGEST", help="the version whose file is written, instead of samples")
     train.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
     return parser
 
@@ -126,7 +127,11 @@ def _export(arguments: argparse.Namespace) -> int:
     # Whoever reads may have seen enough.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
-        samples, unreadable = Store(arguments.store).samples(arguments.application, sys.maxsize)
+        store = Store(arguments.store)
+        if arguments.version is not None:
+            sys.stdout.buffer.write(store.artifact_file(arguments.application, arguments.version))
+            return 0
+        samples, unreadable = store.samples(arguments.application, sys.maxsize)
     except StoreError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_STORE

@@ -93,6 +93,13 @@ class Artifact:
             raise ArtifactError(f"the artifact is damaged: {error}") from error
         return cls(model, about)
 
+    @classmethod
+    def of_version(cls, version: str, content: bytes) -> Self:
+        """What was stored under that digest. Raises ArtifactError."""
+        if digest(content) != version:
+            raise ArtifactError(f"the artifact {version[:12]} is damaged: its content has another digest")
+        return cls.from_bytes(content)
+
 
 def digest(content: bytes) -> str:
     """The name of an artifact: hex SHA-256."""

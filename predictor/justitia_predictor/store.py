@@ -18,7 +18,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore
 
-from justitia_predictor.artifact import MOST_BYTES, Artifact, ArtifactError, digest
+from justitia_predictor.artifact import MOST_BYTES, Artifact, digest
 from justitia_predictor.s3 import lacks_object, open_bucket, reason_of
 from justitia_predictor.sample import BatchError, Sample, from_batch, to_batch
 from justitia_scheduling.model import Seconds
@@ -132,13 +132,14 @@ class Store:
 
     def artifact(self, application: str, name: str) -> Artifact:
         """By its digest. Raises StoreError, of which NotStoredError, and ArtifactError."""
+        return Artifact.of_version(name, self.artifact_file(application, name))
+
+    def artifact_file(self, application: str, name: str) -> bytes:
+        """What is stored under that digest, as it is. Raises StoreError, of which NotStoredError."""
         try:
-            content = self._get(f"{_artifacts_of(application)}/{name}")
+            return self._get(f"{_artifacts_of(application)}/{name}")
         except NotStoredError:
             raise NotStoredError(f"the artifact {name[:12]} is not in the store") from None
-        if digest(content) != name:
-            raise ArtifactError(f"the artifact {name[:12]} is damaged: its content has another digest")
-        return Artifact.from_bytes(content)
 
     def applications(self) -> frozenset[str]:
         """Names of which there is anything. Raises StoreError."""

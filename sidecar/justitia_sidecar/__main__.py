@@ -147,7 +147,9 @@ def _learning(settings: Settings, metrics: Metrics) -> Learning:
     except (SamplesError, StoreError) as error:
         metrics.learning_failures.labels("open").inc()
         log.error("nothing is learned", reason=str(error))
-    return Learning(samples, store, metrics, time.monotonic, time.time, pod=os.uname().nodename)
+    return Learning(
+        samples, store, metrics, time.monotonic, time.time, pod=os.uname().nodename, shipped=settings.artifacts_folder
+    )
 
 
 async def _keep_fresh(credentials: ControlCredentials) -> None:

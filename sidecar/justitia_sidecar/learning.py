@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -27,6 +28,7 @@ from justitia_api.status import LearningStatus
 from justitia_predictor.artifact import Artifact, ArtifactError
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.sample import MOST_SAMPLES
+from justitia_predictor.shipped import shipped_artifact
 from justitia_predictor.store import NotStoredError, Store, StoreError
 from justitia_scheduling.model import KVTokenTime, Seconds
 from justitia_sidecar.evidence import Begun, Evidence, Predicted, error_of, in_canary
@@ -99,7 +101,8 @@ class _Failed:
 
 class Learning:
     """`samples` and `store` are None where nothing is kept, or nothing outlives the pod. `clock` is that of requests,
-    `time_of_day` in seconds since 1970; `pod` tells the batches of pods apart.
+    `time_of_day` in seconds since 1970; `pod` tells the batches of pods apart; `shipped` is a folder of models that
+    came with an image.
     """
 
     def __init__(
@@ -111,9 +114,11 @@ class Learning:
         time_of_day: Callable[[], Seconds],
         *,
         pod: str = "pod",
+        shipped: Path | None = None,
     ) -> None:
         self._samples = samples
         self._store = store
+        self._shipped = shipped
         self._flushing = None if samples is None or store is None else Flushing(samples, store, pod)
         self._metrics = metrics
         self._clock = clock
@@ -257,6 +262,11 @@ class Learning:
         """Models that are wanted and not here. A store that is away is asked once."""
         away = "there is no store" if self._store is None else None
         for name, version in self._models.missing():
+            if self._shipped is not None:
+                brought = await self._attempt("load", partial(shipped_artifact, self._shipped, version))
+                if isinstance(brought, Artifact):
+                    self._loaded(name, version, brought)
+                    continue
             if self._store is None or away is not None:
                 self._models.not_asked_for((name, version), away or "")
                 continue
@@ -266,8 +276,11 @@ class Learning:
                 self._models.failed((name, version), reason, unusable=isinstance(model.error, ArtifactError))
                 away = reason if model.store_is_away else None
             else:
-                self._models.loaded((name, version), model)
-                log.info("predictor loaded", application=name, version=version, kind=model.about.kind)
+                self._loaded(name, version, model)
+
+    def _loaded(self, name: str, version: str, model: Artifact) -> None:
+        self._models.loaded((name, version), model)
+        log.info("predictor loaded", application=name, version=version, kind=model.about.kind)
 
     async def flush(self) -> None:
         """To the store goes what is not there yet, unless it is away. What is too old, or of nobody any more, goes."""

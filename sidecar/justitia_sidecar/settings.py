@@ -33,4 +33,5 @@ class Settings(BaseSettings):
     store_url: str | None = Field(
         default=None, description="Where samples and models outlive the pod: file:///folder or s3://bucket/prefix"
     )
+    artifacts_folder: Path | None = Field(default=None, description="Models that came with an image, only read")
     log_level: str = "info"

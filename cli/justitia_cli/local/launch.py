@@ -16,7 +16,14 @@ from justitia_operator.objects import Json
 from justitia_operator.pods import DELIVERY_CONTAINER, PLUGIN_DIRECTORY
 
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
-NOT_LOCAL = ("JUSTITIA_CONTROL_", "JUSTITIA_HANG_FILE", "JUSTITIA_SAMPLES_FILE", "JUSTITIA_STORE_URL", "AWS_")
+NOT_LOCAL = (
+    "JUSTITIA_CONTROL_",
+    "JUSTITIA_HANG_FILE",
+    "JUSTITIA_SAMPLES_FILE",
+    "JUSTITIA_STORE_URL",
+    "JUSTITIA_ARTIFACTS_FOLDER",
+    "AWS_",
+)
 TINY_MODEL_ARGUMENTS = ("--load-format=dummy", "--max-model-len=2048")
 
 

@@ -112,6 +112,18 @@ def test_a_bucket_is_reached_with_the_keys_of_a_secret_that_may_be_missing() -> 
     assert "store" not in {volume["name"] for volume in spec["volumes"]}
 
 
+def test_an_image_with_predictors_is_mounted_beside_the_store() -> None:
+    with_image = {**CLAIM, "image": "example.com/predictors@sha256:1"}
+    spec = child(learning_world(with_image), Kind.DEPLOYMENT)["spec"]["template"]["spec"]
+    scheduler = spec["initContainers"][-1]
+    assert {"name": "artifacts", "image": {"reference": "example.com/predictors@sha256:1"}} in spec["volumes"]
+    assert {"name": "artifacts", "mountPath": "/artifacts", "readOnly": True} in scheduler["volumeMounts"]
+    assert {"name": "JUSTITIA_ARTIFACTS_FOLDER", "value": "/artifacts"} in scheduler["env"]
+    assert "artifacts" not in {mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+    without = child(learning_world(), Kind.DEPLOYMENT)["spec"]["template"]["spec"]
+    assert "artifacts" not in {volume["name"] for volume in without["volumes"]}
+
+
 def test_a_pool_that_learns_nothing_is_as_it_was() -> None:
     spec = child(settled(world(tenant(), key(), pool(), application())), Kind.DEPLOYMENT)["spec"]["template"]["spec"]
     assert not {"store", "samples"} & {volume["name"] for volume in spec["volumes"]}

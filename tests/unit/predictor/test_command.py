@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from justitia_predictor.artifact import ArtifactError
 from justitia_predictor.features import NUMBERS
 from justitia_predictor.sample import Sample
+from justitia_predictor.shipped import shipped_artifact
 from justitia_predictor.store import Store
 from support.written_runs import written_runs
 
@@ -99,6 +101,32 @@ def test_who_cannot_write_to_the_end_leaves_no_half_artifact(
     assert store.artifact("a", told["version"]).about.samples == 60
     assert outcome(tmp_path, "erase") == (0, {"objects": 3})
     assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_a_versions_file_is_exported_as_it_is_and_an_image_may_bring_it(store: Store, tmp_path: Path) -> None:
+    _, told = outcome(tmp_path, "train")
+    version = told["version"]
+    folder = tmp_path / "image"
+    folder.mkdir()
+    command = [sys.executable, "-m", "justitia_predictor", "export", "--store", store.url, "--application", "a"]
+    with (folder / version).open("wb") as file:
+        assert subprocess.run([*command, "--version", version], stdout=file, check=False).returncode == 0
+    brought = shipped_artifact(folder, version)
+    assert brought is not None
+    assert brought.to_bytes() == store.artifact("a", version).to_bytes()
+    assert shipped_artifact(folder, "0" * 64) is None
+    missing = subprocess.run([*command, "--version", "0" * 64], capture_output=True, text=True, check=False)
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "is not in the store" in missing.stderr
+
+
+def test_a_file_of_an_image_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ("0" * 64)).write_bytes(b"another")
+    (tmp_path / ("1" * 64)).mkdir()
+    with pytest.raises(ArtifactError, match="damaged"):
+        shipped_artifact(tmp_path, "0" * 64)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        shipped_artifact(tmp_path, "1" * 64)
 
 
 def test_samples_are_exported_oldest_first(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
 from justitia_predictor.training import fitted
 from justitia_sidecar import learning as module
+from justitia_sidecar.learning import Learning
 from justitia_sidecar.samples import Finished
 from justitia_sidecar.service import Sidecar
 from support.learning_room import FIRST, NAME, WRITTEN, Room, learning_pool, noticed, request
@@ -177,6 +178,23 @@ async def test_a_damaged_model_and_one_that_is_not_there_are_not_loaded(
     await room.learning.load()
     assert room.failures("load") == 2
     assert (await noticed(room.learning, version=version)).told is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_model_of_an_image_needs_no_store(room: Room, tmp_path: Path, there: bool) -> None:
+    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
+    folder = tmp_path / "image"
+    folder.mkdir()
+    if there:
+        (folder / version).write_bytes(room.store.artifact_file(NAME, version))
+    learning = Learning(None, None, room.metrics, room.clock, room.time_of_day, shipped=folder)
+    config = learning_pool(1, version=version)
+    learning.configure(config)
+    await learning.load()
+    (status,) = learning.status(config)
+    assert status.version is not None
+    assert status.version.loaded is there
+    assert (status.version.problem is None) is there
 
 
 async def test_a_store_that_is_away_gets_everything_when_it_is_back(
