@@ -215,7 +215,8 @@ class Autoscaling(Document):
         Literal["HPA", "KEDA"],
         Field(
             description="HPA: a HorizontalPodAutoscaler, for which the cluster must serve the pods' metric "
-            "justitia_queued_requests under custom.metrics.k8s.io, for example by prometheus-adapter. KEDA: a "
+            "justitia_queued_requests under custom.metrics.k8s.io, for example by prometheus-adapter, and with "
+            "boost.mode SLO justitia_slo_replicas_needed, which asks for the engines that the objectives need. KEDA: a "
             "ScaledObject of KEDA, which asks Prometheus itself."
         ),
     ] = "HPA"

@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 
 from justitia_api.application import LLMApplication
-from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.config import BoostMode, KeyTable, PoolConfig
 from justitia_api.gateway import EndpointPicker, Gateway
 from justitia_api.pool import Autoscaling, ServingPool
 from justitia_api.resource import API_VERSION
@@ -26,6 +26,7 @@ from justitia_operator.snapshot import Installation
 
 SERVICE_PORT = 80
 QUEUE_METRIC = "justitia_queued_requests"
+NEED_METRIC = "justitia_slo_replicas_needed"
 MODEL_HEADER = "X-Gateway-Model-Name"
 """Set by the body-based router of the Gateway API Inference Extension, from the request's model."""
 MATCHES_OF_A_RULE = 64
@@ -182,12 +183,15 @@ def _template(labels: Mapping[str, str], container: str, pod: Json) -> Json:
 
 def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
     """It writes the pool's own `scale`, from which the Deployment follows: one writer for each field."""
-    waiting = {"type": "AverageValue", "averageValue": str(autoscaling.queued_requests)}
+    metrics = [
+        {"metric": {"name": metric}, "target": {"type": "AverageValue", "averageValue": each}}
+        for metric, each in _signals(pool, autoscaling)
+    ]
     spec = {
         "scaleTargetRef": _scale_of(pool),
         "minReplicas": autoscaling.minimum_replicas,
         "maxReplicas": autoscaling.maximum_replicas,
-        "metrics": [{"type": "Pods", "pods": {"metric": {"name": QUEUE_METRIC}, "target": waiting}}],
+        "metrics": [{"type": "Pods", "pods": metric} for metric in metrics],
         "behavior": _scaling_behavior(autoscaling),
     }
     # Without this KEDA refuses the ScaledObject that is to follow, as long as this one is there.
@@ -197,23 +201,35 @@ def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
 def build_scaled_object(pool: ServingPool, autoscaling: Autoscaling) -> Json:
     """What the autoscaler does, by KEDA: the sum that Prometheus tells is divided by the number of engines."""
     own = f'namespace="{pool.metadata.namespace}",justitia_dev_pool="{pool.metadata.name}"'
-    trigger = {
-        "type": "prometheus",
-        "metricType": "AverageValue",
-        "metadata": {
-            "serverAddress": autoscaling.prometheus_address,
-            "query": f"sum({QUEUE_METRIC}{{{own}}})",
-            "threshold": str(autoscaling.queued_requests),
-        },
-    }
+    triggers = [
+        {
+            "type": "prometheus",
+            "metricType": "AverageValue",
+            "metadata": {
+                "serverAddress": autoscaling.prometheus_address,
+                "query": f"sum({metric}{{{own}}})",
+                "threshold": each,
+            },
+        }
+        for metric, each in _signals(pool, autoscaling)
+    ]
     spec = {
         "scaleTargetRef": _scale_of(pool),
         "minReplicaCount": autoscaling.minimum_replicas,
         "maxReplicaCount": autoscaling.maximum_replicas,
-        "triggers": [trigger],
+        "triggers": triggers,
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _scaling_behavior(autoscaling)}},
     }
     return _child(pool, Kind.SCALED_OBJECT, {"spec": spec})
+
+
+def _signals(pool: ServingPool, autoscaling: Autoscaling) -> list[tuple[str, str]]:
+    """Metrics whose sum over the engines is wanted to be so much for each of them; who wants most decides."""
+    signals = [(QUEUE_METRIC, str(autoscaling.queued_requests))]
+    boost = pool.spec.scheduling.boost
+    if boost is not None and boost.mode is BoostMode.SLO:
+        signals.append((NEED_METRIC, "1"))
+    return signals
 
 
 def _scale_of(pool: ServingPool) -> Json:

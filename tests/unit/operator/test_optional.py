@@ -87,6 +87,19 @@ def test_keda_scales_by_the_same_measure_and_the_same_scale() -> None:
 
 
 HPA = {"maximumReplicas": 7}
+FOLLOWING = {"policy": "UniBoost", "enforcement": "Engine", "boost": {"mode": "SLO"}}
+
+
+def test_where_gamma_follows_objectives_what_they_need_scales_too() -> None:
+    need = 'sum(justitia_slo_replicas_needed{namespace="apps",justitia_dev_pool="shared"})'
+    spec = child(settled(asking(autoscaling=KEDA, scheduling=FOLLOWING)), Kind.SCALED_OBJECT)["spec"]
+    assert [(t["metadata"]["query"], t["metadata"]["threshold"]) for t in spec["triggers"]][1:] == [(need, "1")]
+    spec = child(settled(asking(autoscaling=HPA, scheduling=FOLLOWING)), Kind.HORIZONTAL_POD_AUTOSCALER)["spec"]
+    wanted = [(m["pods"]["metric"]["name"], m["pods"]["target"]["averageValue"]) for m in spec["metrics"]]
+    assert wanted == [("justitia_queued_requests", "10"), ("justitia_slo_replicas_needed", "1")]
+    adaptive = FOLLOWING | {"boost": {"mode": "Adaptive"}}
+    spec = child(settled(asking(autoscaling=HPA, scheduling=adaptive)), Kind.HORIZONTAL_POD_AUTOSCALER)["spec"]
+    assert len(spec["metrics"]) == 1
 
 
 @pytest.mark.parametrize(
