@@ -29,10 +29,16 @@ def learning_pool(generation: int = 1, **learning: object) -> PoolConfig:
 
 @dataclass
 class Clock:
+    """`set_by`: by how much somebody has set the time of day since."""
+
     now: float = 100.0
+    set_by: float = 0.0
 
     def __call__(self) -> float:
         return self.now
+
+    def time_of_day(self) -> float:
+        return TIME_OF_DAY + self.now + self.set_by
 
 
 @dataclass
@@ -48,9 +54,6 @@ class Room:
     async def settle(self) -> None:
         self.clock.now += SETTLE
         await self.learning.write(self.clock.now - SETTLE)
-
-    def time_of_day(self) -> float:
-        return TIME_OF_DAY + self.clock.now
 
     def failures(self, attempt: str) -> float:
         value = self.metrics.registry.get_sample_value("justitia_learning_failures_total", {"attempt": attempt})

@@ -12,7 +12,7 @@ from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.samples import Samples
 from justitia_sidecar.service import Sidecar
-from support.learning_room import TIME_OF_DAY, Clock, Room, learning_pool
+from support.learning_room import Clock, Room, learning_pool
 from support.misbehaving_engine import MisbehavingEngine
 from support.sidecar_client import KEY, PEPPER, engine_answers
 
@@ -27,7 +27,7 @@ def no_loop_of_the_main_thread() -> None:
 def room(tmp_path: Path) -> Iterator[Room]:
     with closing(Samples(tmp_path / "samples.db")) as samples:
         store, clock, metrics = Store(f"file://{tmp_path}/store"), Clock(), Metrics()
-        learning = Learning(samples, store, metrics, clock, lambda: TIME_OF_DAY + clock.now)
+        learning = Learning(samples, store, metrics, clock, clock.time_of_day)
         yield Room(learning, samples, store, clock, metrics)
 
 

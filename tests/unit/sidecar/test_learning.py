@@ -180,6 +180,22 @@ async def test_a_damaged_model_and_one_that_is_not_there_are_not_loaded(
     assert (await noticed(room.learning, version=version)).told is None
 
 
+@pytest.mark.parametrize("days", [-400, 400])
+async def test_a_clock_that_jumps_costs_samples_at_most(sidecar: Sidecar, room: Room, days: int) -> None:
+    await Client(sidecar, **request("before", ends=True)).run()
+    await room.settle()
+    await room.learning.flush()
+    room.clock.set_by = days * 86_400.0
+    after = await Client(sidecar, **request("after", ends=True)).run()
+    await room.settle()
+    await room.learning.flush()
+    await room.learning.look()
+    assert after.status == 200
+    kept, unreadable = room.store.samples(NAME, 100)
+    assert (len(kept), unreadable) == (2 if days < 0 else 1, 0)
+    assert all(room.failures(attempt) == 0 for attempt in ("write", "store", "load", "predict"))
+
+
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_model_of_an_image_needs_no_store(room: Room, tmp_path: Path, there: bool) -> None:
     version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
@@ -187,7 +203,7 @@ async def test_a_model_of_an_image_needs_no_store(room: Room, tmp_path: Path, th
     folder.mkdir()
     if there:
         (folder / version).write_bytes(room.store.artifact_file(NAME, version))
-    learning = Learning(None, None, room.metrics, room.clock, room.time_of_day, shipped=folder)
+    learning = Learning(None, None, room.metrics, room.clock, room.clock.time_of_day, shipped=folder)
     config = learning_pool(1, version=version)
     learning.configure(config)
     await learning.load()

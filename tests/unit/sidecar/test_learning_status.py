@@ -73,7 +73,7 @@ async def test_of_applications_that_are_not_learned_from_nothing_is_told(sidecar
 
 
 async def test_samples_are_counted_in_the_store_those_of_other_pods_too(sidecar: Sidecar, room: Room) -> None:
-    room.store.put_samples(NAME, room.time_of_day(), "another", WRITTEN[:7])
+    room.store.put_samples(NAME, room.clock.time_of_day(), "another", WRITTEN[:7])
     assert status(sidecar).samples is None
     await room.learning.look()
     assert status(sidecar).samples == 7
@@ -114,7 +114,7 @@ async def test_who_looks_erases_what_is_too_old_or_too_much(
     sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_STORED", 10)
-    now = room.time_of_day()
+    now = room.clock.time_of_day()
     room.store.put_samples(NAME, now - 20, "another", WRITTEN[:5])
     room.store.put_samples(NAME, now - 10, "another", WRITTEN[5:15])
     await room.learning.look()
@@ -210,7 +210,7 @@ async def test_who_the_store_never_answers_keeps_no_others_waiting(
     sidecar.put_config(pool(2, applications=tuple(applications)))
     for number, name in enumerate(names):
         features = WRITTEN[number].features.packed()
-        room.samples.add([Finished(name, room.time_of_day(), False, 1.0, (1.0,), features, None)])
+        room.samples.add([Finished(name, room.clock.time_of_day(), False, 1.0, (1.0,), features, None)])
     asked: list[str] = []
 
     def never(call: Callable[..., object]) -> Callable[..., object]:
@@ -365,7 +365,7 @@ async def test_what_is_left_of_an_application_that_is_gone_is_erased_at_the_seco
     sidecar: Sidecar, room: Room
 ) -> None:
     for name in ("gone", "refused", NAME):
-        room.store.put_samples(name, room.time_of_day(), "another", WRITTEN[:3])
+        room.store.put_samples(name, room.clock.time_of_day(), "another", WRITTEN[:3])
     config = learning_pool(2).model_copy(update={"learned_from": (NAME, "refused")})
     sidecar.put_config(config)
     await room.learning.erase_strangers()
@@ -375,7 +375,7 @@ async def test_what_is_left_of_an_application_that_is_gone_is_erased_at_the_seco
 
 
 async def test_what_was_nobodys_only_to_a_configuration_of_yesterday_stays(sidecar: Sidecar, room: Room) -> None:
-    room.store.put_samples("new", room.time_of_day(), "another", WRITTEN[:3])
+    room.store.put_samples("new", room.clock.time_of_day(), "another", WRITTEN[:3])
     await room.learning.erase_strangers()
     sidecar.put_config(learning_pool(2).model_copy(update={"learned_from": (NAME, "new")}))
     await room.learning.erase_strangers()
