@@ -32,9 +32,8 @@ RUNNING_MEAN = "running-mean"
 
 @dataclass(frozen=True)
 class Model:
-    """A version as the pods have it: whether any has loaded it, or never will, and its errors in all of them."""
+    """A version as the pods have it: whether none ever will load it, or why none has, and its errors in all of them."""
 
-    loaded: bool = False
     unusable: bool = False
     problem: str | None = None
     since_start: ErrorSums = NO_RUNS
@@ -75,7 +74,6 @@ def _model(told: Iterable[ModelStatus | None], version: str | None) -> Model:
     models = [m for m in told if m is not None and m.version == version]
     loaded = any(m.loaded for m in models)
     return Model(
-        loaded=loaded,
         unusable=not loaded and any(m.unusable for m in models),
         problem=None if loaded else next((m.problem for m in models if m.problem), None),
         since_start=added(m.since_start for m in models),

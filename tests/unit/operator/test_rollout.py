@@ -44,8 +44,8 @@ def errors(runs: int, gain: float, seed: int = 0) -> ErrorSums:
 def seen(*, version: ErrorSums | None = None, candidate: ErrorSums | None = None, samples: int = 120) -> Learned:
     return Learned(
         samples,
-        Model(loaded=version is not None, recent=version or ErrorSums()),
-        Model(loaded=candidate is not None, since_start=candidate or ErrorSums()),
+        Model(recent=version or ErrorSums()),
+        Model(since_start=candidate or ErrorSums()),
     )
 
 
@@ -186,7 +186,7 @@ def test_pods_count_for_the_versions_that_are_meant() -> None:
         return LearningStatus(namespace="apps", name="chat", samples=samples, version=model)
 
     together = learned([pod(FIRST, 10, 50), pod(FIRST, 5, None), pod(SECOND, 99, 70)], PredictorStatus(version=FIRST))
-    assert (together.samples, together.version.recent.runs, together.candidate.loaded) == (70, 15, False)
+    assert (together.samples, together.version.recent.runs, together.candidate.since_start.runs) == (70, 15, 0)
 
 
 def test_figures_are_of_the_versions_that_are_recorded_and_do_not_change_with_every_run() -> None:
