@@ -26,7 +26,7 @@ from justitia_operator.objects import (
     Ref,
     ref_of,
 )
-from justitia_operator.programming import pods_behind, scheduler_pods
+from justitia_operator.programming import pods_behind, present_reports
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import affected, reconcile
 from justitia_operator.snapshot import Report
@@ -125,9 +125,8 @@ class Controller:
         for obj in world.of(Kind.SERVING_POOL):
             if starting(world, ref_of(obj)):
                 self._queue.add(ref_of(obj))
-            for pod in scheduler_pods(world, ref_of(obj)):
-                report = world.reports.get(pod.ref)
-                if report is not None and report.instance == pod.instance:
+            for pod, report in present_reports(world, ref_of(obj)):
+                if report is not None:
                     uid = obj["metadata"]["uid"]
                     asked.append(Push(pod.ref, pod.instance, pod.address, uid, report.told, b""))
         keep = len(asked) <= MOST_KEPT

@@ -10,7 +10,7 @@ from justitia_api.pool import ServingPool
 from justitia_operator.learned import recorded
 from justitia_operator.names import pool_ref
 from justitia_operator.objects import EventType, Json, Note, Plan
-from justitia_operator.programming import scheduler_pods
+from justitia_operator.programming import present_reports
 from justitia_operator.rollout import Learned, Outcome, learned, predictor_verdict, step, training_is_due
 from justitia_operator.snapshot import Snapshot
 from justitia_operator.status import Verdict
@@ -70,12 +70,8 @@ def _begin(world: Snapshot, job: Json) -> tuple[Plan, Verdict | None]:
 
 def _learned(world: Snapshot, application: LLMApplication, pool: ServingPool, record: PredictorStatus) -> Learned:
     here = (application.metadata.namespace, application.metadata.name)
-    reports = []
-    for pod in scheduler_pods(world, pool_ref(pool)):
-        report = world.reports.get(pod.ref)
-        if report is not None and report.instance == pod.instance and here in report.learning:
-            reports.append(report.learning[here])
-    return learned(reports, record)
+    reports = [report for _, report in present_reports(world, pool_ref(pool)) if report is not None]
+    return learned([report.learning[here] for report in reports if here in report.learning], record)
 
 
 def _written(record: PredictorStatus) -> Json | None:

@@ -29,7 +29,11 @@ class SchedulerPod:
 
     def has_ended(self, report: Report | None) -> bool:
         """Whether it leaves and does not answer any more: nothing is in force there, and nothing has to be."""
-        return self.leaving and report is not None and report.instance == self.instance and report.generation is None
+        return self.leaving and report is not None and report.generation is None
+
+
+Reporting = tuple[SchedulerPod, Report | None]
+"""A pod and its present report; None if it was not asked yet."""
 
 
 def scheduler_pods(world: Snapshot, pool: Ref) -> list[SchedulerPod]:
@@ -49,27 +53,31 @@ def scheduler_pod(pod: Json) -> SchedulerPod | None:
     return None
 
 
+def present_reports(world: Snapshot, pool: Ref) -> list[Reporting]:
+    """Of each of a pool's pods what the scheduler that runs there said last: what the one before it said is past."""
+    found = ((pod, world.reports.get(pod.ref)) for pod in scheduler_pods(world, pool))
+    return [(pod, report if report is not None and report.instance == pod.instance else None) for pod, report in found]
+
+
 def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:
     """To each pod that was not told this generation yet. One that did not take it is told again when it is asked."""
     documents = b""
-    for pod in scheduler_pods(world, pool_ref(pool)):
-        report = world.reports.get(pod.ref)
-        if report is None or (report.instance, report.told) != (pod.instance, config.generation):
+    for pod, report in present_reports(world, pool_ref(pool)):
+        if report is None or report.told != config.generation:
             documents = (
                 documents or PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
             )
             yield Push(pod.ref, pod.instance, pod.address, pool.metadata.uid, config.generation, documents)
 
 
-def programmed_verdict(world: Snapshot, pods: Sequence[SchedulerPod], generation: int) -> Verdict:
+def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict:
     """The condition Programmed."""
-    pods = [pod for pod in pods if not pod.has_ended(world.reports.get(pod.ref))]
+    pods = [(pod, report) for pod, report in reports if not pod.has_ended(report)]
     if not pods:
         return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a scheduler yet")
     silent, behind = [], []
-    for pod in pods:
-        report = world.reports.get(pod.ref)
-        if report is None or report.instance != pod.instance:
+    for pod, report in pods:
+        if report is None:
             behind.append(f"{pod.ref.name} was not asked yet")
         elif report.generation is None:
             silent.append(f"{pod.ref.name}: {report.problem}")
@@ -93,16 +101,15 @@ def pods_behind(world: Snapshot) -> int:
     behind = 0
     for obj in world.of(Kind.SERVING_POOL):
         latest = (obj.get("status") or {}).get("configurationGeneration", 0)
-        for pod in scheduler_pods(world, ref_of(obj)):
-            report = world.reports.get(pod.ref)
-            current = report is not None and report.instance == pod.instance and (report.generation or 0) >= latest
+        for pod, report in present_reports(world, ref_of(obj)):
+            current = report is not None and (report.generation or 0) >= latest
             behind += not (current or pod.has_ended(report))
     return behind
 
 
-def policy_verdict(world: Snapshot, pods: Sequence[SchedulerPod]) -> Verdict | None:
+def policy_verdict(reports: Sequence[Reporting]) -> Verdict | None:
     """The condition PolicyInForce: the worst of the pods'. None where no pod has one."""
-    told = [(pod, report.policy) for pod in pods if (report := world.reports.get(pod.ref)) and report.policy]
+    told = [(pod, report.policy) for pod, report in reports if report is not None and report.policy]
     if not told:
         return None
     pod, condition = min(told, key=lambda each: ("False", "Unknown", "True").index(each[1].status))

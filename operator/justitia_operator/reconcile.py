@@ -42,7 +42,7 @@ from justitia_operator.objects import (
     ref_of,
 )
 from justitia_operator.predictors import plan_prediction
-from justitia_operator.programming import policy_verdict, programmed_verdict, pushes, scheduler_pods
+from justitia_operator.programming import policy_verdict, present_reports, programmed_verdict, pushes
 from justitia_operator.resolve import (
     Admission,
     Refused,
@@ -303,9 +303,9 @@ def _pool_verdicts(pool: ServingPool, available: Verdict, accepted_: Verdict) ->
 
 
 def _told_verdicts(world: Snapshot, pool: Ref, generation: int) -> Iterator[Verdict]:
-    pods = scheduler_pods(world, pool)
-    yield programmed_verdict(world, pods, generation)
-    if (policy := policy_verdict(world, pods)) is not None:
+    reports = present_reports(world, pool)
+    yield programmed_verdict(reports, generation)
+    if (policy := policy_verdict(reports)) is not None:
         yield policy
 
 

@@ -144,4 +144,8 @@ def test_the_worst_of_the_pods_policies_is_the_pools() -> None:
     found = condition(told(both, justitia_shared_1=good, justitia_shared_2=good), "PolicyInForce")
     assert found is not None
     assert found[:2] == ("True", "Configured")
+    before = replace(bad, instance="containerd://before")
+    assert condition(told(both, justitia_shared_1=good, justitia_shared_2=before), "PolicyInForce") == found, (
+        "what was said before the scheduler was started again does not count"
+    )
     assert condition(told(both, justitia_shared_1=report(1)), "PolicyInForce") is None
