@@ -14,7 +14,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from justitia_api.conditions import ConditionType
-from justitia_api.status import PoolStatus
+from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_api.wire import CONTROL_PORT, DOCUMENTS_PATH, STATUS_PATH
 from justitia_operator.credentials import Credentials, make_credentials, period_at, server_name
 from justitia_operator.objects import Push
@@ -104,7 +104,19 @@ def _report(push: Push, text: bytes) -> Report:
         return Report(push.instance, push.generation, None, "its answer is not understood: is it of this version?")
     learning = {(each.namespace, each.name): each for each in status.learning}
     policy = next((c for c in status.conditions if c.type == ConditionType.POLICY_IN_FORCE), None)
-    return Report(push.instance, push.generation, status.generation, policy=policy, learning=learning)
+    objectives: dict[tuple[str, str], tuple[ObjectiveStatus, ...]] = {}
+    for told in status.objectives:
+        here = (told.namespace, told.name)
+        objectives[here] = (*objectives.get(here, ()), told)
+    return Report(
+        push.instance,
+        push.generation,
+        status.generation,
+        policy=policy,
+        learning=learning,
+        objectives=objectives,
+        boost=status.boost,
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -26,7 +25,7 @@ from justitia_operator.objects import (
     Ref,
     ref_of,
 )
-from justitia_operator.programming import pods_behind, present_reports
+from justitia_operator.programming import concerned_by_figures, pods_behind, present_reports
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import affected, reconcile
 from justitia_operator.snapshot import Report
@@ -150,15 +149,11 @@ class Controller:
             log.info("pod told", object=str(push.pod), generation=report.generation)
 
     def _heard(self, pod: Ref, report: Report) -> None:
-        """What it learned changes with each run that ends, and concerns that application alone."""
-        before = self._store.snapshot().reports.get(pod)
-        if not self._store.report(pod, report):
-            return
-        if before is not None and replace(before, learning=report.learning) == report:
-            changed = {key for key, each in report.learning.items() if before.learning.get(key) != each}
-            self._enqueue(frozenset(Ref(Kind.LLM_APPLICATION, *key) for key in changed))
-        else:
-            self._enqueue(affected(self._store.snapshot(), pod))
+        world = self._store.snapshot()
+        before = world.reports.get(pod)
+        if self._store.report(pod, report):
+            measured = None if before is None else concerned_by_figures(world.objects[pod], before, report)
+            self._enqueue(affected(world, pod) if measured is None else measured)
 
     async def _carry_out(self, plan: Plan, ref: Ref) -> None:
         """Where pods are told something, the status comes with the next reconcile, which knows what they answered."""

@@ -14,6 +14,7 @@ from justitia_api.config import (
     BoostConfig,
     KeyEntry,
     KeyTable,
+    ObjectiveConfig,
     PoolConfig,
     QueueConfig,
     RunConfig,
@@ -21,7 +22,8 @@ from justitia_api.config import (
     TenantConfig,
     TenantLimits,
 )
-from justitia_api.pool import Scheduling, ServingPool
+from justitia_api.pool import Boost, Scheduling, ServingPool
+from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
 from justitia_operator.objects import Json
 from justitia_operator.resolve import Admission, TenantKeys
@@ -70,14 +72,20 @@ def build_pool_config(
 
 
 def _scheduling(scheduling: Scheduling) -> SchedulingConfig:
-    bounds = scheduling.boost
     return SchedulingConfig(
         policy=scheduling.policy,
         cost_model=scheduling.cost_model,
         enforcement=scheduling.enforcement,
-        boost=None
-        if bounds is None
-        else BoostConfig(minimum_gamma=float(bounds.minimum_gamma), maximum_gamma=float(bounds.maximum_gamma)),
+        boost=None if scheduling.boost is None else _boost(scheduling.boost),
+    )
+
+
+def _boost(boost: Boost) -> BoostConfig:
+    return BoostConfig(
+        mode=boost.mode,
+        minimum_gamma=float(boost.gamma or boost.minimum_gamma),
+        maximum_gamma=float(boost.gamma or boost.maximum_gamma),
+        hysteresis=float(boost.hysteresis),
     )
 
 
@@ -107,7 +115,18 @@ def _application(admission: Admission, written: PoolConfig | None) -> Applicatio
             maximum_age_seconds=run.maximum_age_seconds,
             maximum_cost=run.maximum_cost,
         ),
+        objectives=tuple(objective_config(each) for each in application.spec.slo),
         learning=admission.learning,
+    )
+
+
+def objective_config(objective: ServiceLevelObjective) -> ObjectiveConfig:
+    """As pods are told of it, and tell of it themselves."""
+    return ObjectiveConfig(
+        metric=objective.metric,
+        percentile=objective.percentile,
+        bound_seconds=objective.bound_milliseconds / 1000,
+        window_seconds=objective.window_seconds,
     )
 
 

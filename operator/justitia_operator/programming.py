@@ -2,12 +2,14 @@
 Secret as well, which a kubelet brings to the pod within minutes; telling takes less than a second.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import KeyTable, PoolConfig, PoolDocuments
 from justitia_api.pool import ServingPool
+from justitia_operator.catalog import refers_to
 from justitia_operator.names import pool_ref
 from justitia_operator.objects import Json, Kind, Push, Ref, ref_of
 from justitia_operator.pods import SCHEDULER_CONTAINER
@@ -105,6 +107,22 @@ def pods_behind(world: Snapshot) -> int:
             current = report is not None and (report.generation or 0) >= latest
             behind += not (current or pod.has_ended(report))
     return behind
+
+
+def concerned_by_figures(pod: Json, before: Report, after: Report) -> frozenset[Ref] | None:
+    """Whom a pod's new report concerns where nothing but figures changed: these change with each request. What was
+    learned and counted of an application is its own, gamma the pool's. None where more is new.
+    """
+    figures: dict[str, Any] = {"learning": after.learning, "objectives": after.objectives, "boost": after.boost}
+    if replace(before, **figures) != after:
+        return None
+    pools = frozenset() if before.boost == after.boost else refers_to(pod)
+    changed = _changed(before.learning, after.learning) | _changed(before.objectives, after.objectives)
+    return pools | {Ref(Kind.LLM_APPLICATION, *key) for key in changed}
+
+
+def _changed(before: Mapping[tuple[str, str], object], after: Mapping[tuple[str, str], object]) -> set[tuple[str, str]]:
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def policy_verdict(reports: Sequence[Reporting]) -> Verdict | None:

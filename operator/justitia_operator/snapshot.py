@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from justitia_api.conditions import Condition
-from justitia_api.status import LearningStatus
+from justitia_api.status import BoostStatus, LearningStatus, ObjectiveStatus
 from justitia_operator.catalog import Catalog
 from justitia_operator.objects import APPLIED_HASH_ANNOTATION, OPTIONAL_KINDS, Json, Kind, Ref, ref_of
 
@@ -40,7 +40,8 @@ class Rejection:
 class Report:
     """What a pod said when it was last told its documents, or asked. `instance` is the scheduler's container, `told`
     the generation that was to be in force, `generation` the one that is; None: there was no answer, and `problem` says
-    why. `policy` is its condition PolicyInForce, `learning` what it learned of applications, by namespace and name.
+    why. `policy` is its condition PolicyInForce; `learning` is what it learned of applications, `objectives` what it
+    counted of theirs, by namespace and name; `boost` is its gamma.
     """
 
     instance: str
@@ -49,6 +50,8 @@ class Report:
     problem: str = ""
     policy: Condition | None = None
     learning: Mapping[tuple[str, str], LearningStatus] = field(default_factory=dict)
+    objectives: Mapping[tuple[str, str], tuple[ObjectiveStatus, ...]] = field(default_factory=dict)
+    boost: BoostStatus | None = None
 
 
 @dataclass(frozen=True)

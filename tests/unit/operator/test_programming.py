@@ -6,10 +6,13 @@ import pytest
 
 from justitia_api.conditions import Condition
 from justitia_api.config import PoolDocuments
+from justitia_api.status import LearningStatus, ObjectiveStatus
 from justitia_operator.objects import Json, Kind, Push, Ref
-from justitia_operator.programming import pods_behind
+from justitia_operator.programming import concerned_by_figures, pods_behind
 from justitia_operator.reconcile import reconcile
 from justitia_operator.snapshot import Report, Snapshot
+from support.objectives import FIRST_TOKEN, boosted, some
+from support.objectives import told as objective_told
 from support.resources import NOW, pod, put, settled, small_world, tenant
 
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
@@ -149,3 +152,35 @@ def test_the_worst_of_the_pods_policies_is_the_pools() -> None:
         "what was said before the scheduler was started again does not count"
     )
     assert condition(told(both, justitia_shared_1=report(1)), "PolicyInForce") is None
+
+
+def learned(samples: int) -> dict[tuple[str, str], LearningStatus]:
+    return {("apps", "chat"): LearningStatus(namespace="apps", name="chat", samples=samples)}
+
+
+def counted(missed: int) -> dict[tuple[str, str], tuple[ObjectiveStatus, ...]]:
+    return {("apps", "agent"): (objective_told(FIRST_TOKEN, some(90, missed)),)}
+
+
+CHAT, AGENT = (Ref(Kind.LLM_APPLICATION, "apps", name) for name in ("chat", "agent"))
+
+
+@pytest.mark.parametrize(
+    ("after", "concerned"),
+    [
+        ({"learning": learned(6)}, {CHAT}),
+        ({"objectives": counted(2)}, {AGENT}),
+        ({"objectives": {}}, {AGENT}),
+        ({"boost": boosted(0.3)}, {POOL}),
+        ({"learning": learned(6), "objectives": counted(2), "boost": boosted(0.3)}, {CHAT, AGENT, POOL}),
+        ({}, set()),
+        ({"generation": 2, "boost": boosted(0.3)}, None),
+        ({"generation": None, "problem": "refused", "objectives": {}}, None),
+    ],
+    ids=["learned", "counted", "not counted any more", "gamma", "all of it", "nothing", "a generation", "silence"],
+)
+def test_figures_concern_whom_they_are_about_and_everything_else_all(
+    after: dict[str, object], concerned: set[Ref] | None
+) -> None:
+    before = replace(report(1), learning=learned(5), objectives=counted(1), boost=boosted(0.2))
+    assert concerned_by_figures(pod(), before, replace(before, **after)) == concerned  # type: ignore[arg-type]

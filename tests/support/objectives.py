@@ -1,0 +1,53 @@
+"""What pods tell of objectives, from the values that they saw."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from justitia_api.config import BoostMode, ObjectiveConfig
+from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
+from justitia_operator.objects import Json
+from justitia_scheduling.attainment import PARTS
+from justitia_scheduling.sketch import Sketch
+
+Values = Iterable[tuple[float, float]]
+"""How long ago, as a share of the window, and the value in seconds."""
+
+FIRST_TOKEN: Json = {"metric": "TimeToFirstToken", "percentile": 90, "boundMilliseconds": 800}
+COMPLETION: Json = {"metric": "RequestCompletion", "percentile": 99, "boundMilliseconds": 20_000}
+LONG: Json = FIRST_TOKEN | {"windowSeconds": 7200}
+
+
+def declared(objective: Json) -> ObjectiveConfig:
+    """As a pod is told of it."""
+    return ObjectiveConfig(
+        metric=objective["metric"],
+        percentile=objective["percentile"],
+        bound_seconds=objective["boundMilliseconds"] / 1000,
+        window_seconds=objective.get("windowSeconds", 3600),
+    )
+
+
+def told(objective: Json, values: Values, **more: Any) -> ObjectiveStatus:
+    """What a pod tells that saw these."""
+    values, bound = list(values), objective["boundMilliseconds"] / 1000
+    sketch = Sketch()
+    for _, value in values:
+        sketch.add(value)
+    parts = ([value for age, value in values if age < part] for part in PARTS)
+    return ObjectiveStatus(
+        namespace="apps",
+        name="chat",
+        objective=declared(objective),
+        counted=tuple(Counted(total=len(part), missed=sum(value > bound for value in part)) for part in parts),
+        values=tuple(sketch.state()),
+        **more,
+    )
+
+
+def some(good: int, missed: int, *, value: float = 0.5, late: float = 2.0, age: float = 0.9) -> Values:
+    """So many within the bound of FIRST_TOKEN, and so many beyond it, all of one age."""
+    return [(age, value)] * good + [(age, late)] * missed
+
+
+def boosted(gamma: float = 0.02, replicas: int | None = None) -> BoostStatus:
+    return BoostStatus(mode=BoostMode.SLO, gamma=gamma, estimate=0.1, floor=0.01, ceiling=1.0, replicas=replicas)

@@ -1,0 +1,49 @@
+"""What pods are told of objectives and of gamma."""
+
+from copy import deepcopy
+
+import pytest
+
+from justitia_operator.objects import Json, Kind, Ref
+from justitia_operator.snapshot import Snapshot
+from support.objectives import COMPLETION, FIRST_TOKEN
+from support.resources import application, config, key, pool, put, settled, tenant, world
+
+CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
+
+
+def told_world(*slo: Json, scheduling: Json | None = None) -> Snapshot:
+    return settled(world(tenant(), key(), pool(scheduling=scheduling or {}), application(slo=list(slo))))
+
+
+def test_objectives_come_to_the_pods() -> None:
+    (entry,) = config(told_world(FIRST_TOKEN, COMPLETION | {"windowSeconds": 600})).applications
+    assert [each.model_dump(mode="json") for each in entry.objectives] == [
+        {"metric": "TimeToFirstToken", "percentile": 90, "bound_seconds": 0.8, "window_seconds": 3600.0},
+        {"metric": "RequestCompletion", "percentile": 99, "bound_seconds": 20.0, "window_seconds": 600.0},
+    ]
+
+
+def test_objectives_of_a_paused_application_stay_as_they_were() -> None:
+    snapshot = told_world(FIRST_TOKEN)
+    changed = deepcopy(snapshot.objects[CHAT])
+    changed["spec"] |= {"paused": True, "slo": [COMPLETION]}
+    assert config(settled(put(snapshot, changed))) == config(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("boost", "told_as"),
+    [
+        (None, None),
+        ({}, ("Adaptive", 0.001, 10.0, 2.0)),
+        ({"mode": "SLO", "minimumGamma": "0.01"}, ("SLO", 0.01, 10.0, 2.0)),
+        ({"mode": "Fixed", "gamma": "1.5", "hysteresis": "0"}, ("Fixed", 1.5, 1.5, 0.0)),
+    ],
+    ids=["none", "defaults", "SLO", "fixed"],
+)
+def test_gammas_bounds_come_to_the_pods(boost: Json | None, told_as: tuple[object, ...] | None) -> None:
+    scheduling = {"policy": "UniBoost", "enforcement": "Engine"} | ({} if boost is None else {"boost": boost})
+    found = config(told_world(scheduling=scheduling)).scheduling.boost
+    assert told_as == (
+        None if found is None else (found.mode, found.minimum_gamma, found.maximum_gamma, found.hysteresis)
+    )
