@@ -1,10 +1,9 @@
 """What an application asks of its pool's latency, and how it stands."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from justitia_api.config import Document, MetricName
 from justitia_api.resource import map_by, rules
@@ -96,7 +95,7 @@ class SLOStatus(Document):
     """How the application's objectives stand."""
 
     observed_time: Annotated[
-        datetime,
+        AwareDatetime,
         Field(description="When this was observed: every five minutes, and when a state changes."),
     ]
     objectives: Annotated[

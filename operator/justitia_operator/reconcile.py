@@ -4,7 +4,7 @@ A plan is empty when the cluster is as it should be. A user's mistake becomes a 
 leaves in place what was there before it.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -29,6 +29,7 @@ from justitia_operator.names import (
     selector_of,
     service_host,
 )
+from justitia_operator.objectives import standing_of
 from justitia_operator.objects import (
     CHILD_KINDS,
     ENGINE_KINDS,
@@ -42,7 +43,7 @@ from justitia_operator.objects import (
     ref_of,
 )
 from justitia_operator.predictors import plan_prediction
-from justitia_operator.programming import policy_verdict, present_reports, programmed_verdict, pushes
+from justitia_operator.programming import Reporting, policy_verdict, present_reports, programmed_verdict, pushes
 from justitia_operator.resolve import (
     Admission,
     Refused,
@@ -137,8 +138,14 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
     plan, refusal = _plan_own_pool(world, application, obj)
     ready = _application_ready(world, application, found.pool)
     prediction = plan_prediction(world, application, found.pool, obj, now)
+    standing = standing_of(world, application, found.pool, obj, now)
     fields["predictor"] = prediction.record
-    verdicts = (refusal or accepted_, refs, ready, *([prediction.verdict] if prediction.verdict else []))
+    verdicts = [refusal or accepted_, refs, ready]
+    if prediction.verdict is not None:
+        verdicts.append(prediction.verdict)
+    if standing is not None:
+        fields["slo"] = standing.written
+        verdicts.append(standing.verdict)
     return plan + prediction.plan + plan_status(obj, verdicts, fields, now)
 
 
@@ -217,7 +224,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         verdict = rejected or verdict
     else:
         config = written or config.model_copy(update={"generation": last})
-    engines = observe_engines(world, pool)
+    engines, reports = observe_engines(world, pool), present_reports(world, ref_of(obj))
     fields: dict[str, Any] = {
         "replicas": engines.existing,
         "readyReplicas": engines.ready,
@@ -230,7 +237,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         verdict,
         not_installed(missing) if missing else resolved(),
         *_pool_verdicts(pool, engines_verdict(world, pool, engines, now), verdict),
-        *_told_verdicts(world, ref_of(obj), config.generation),
+        *_told_verdicts(reports, config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
 
@@ -302,8 +309,7 @@ def _pool_verdicts(pool: ServingPool, available: Verdict, accepted_: Verdict) ->
         yield Verdict(ConditionType.READY, False, Reason.NONE_AVAILABLE, available.message)
 
 
-def _told_verdicts(world: Snapshot, pool: Ref, generation: int) -> Iterator[Verdict]:
-    reports = present_reports(world, pool)
+def _told_verdicts(reports: Sequence[Reporting], generation: int) -> Iterator[Verdict]:
     yield programmed_verdict(reports, generation)
     if (policy := policy_verdict(reports)) is not None:
         yield policy

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from justitia_api.conditions import Condition, ConditionType, Reason
 from justitia_operator.objects import EventType, Json, Kind, Note, Plan, StatusPatch, ref_of
@@ -12,14 +12,19 @@ from justitia_operator.resolve import Refused
 LONGEST_MESSAGE = 1024
 
 _MISTAKES = {ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS}
+_WARNINGS = {Reason.MISSED, Reason.UNATTAINABLE}
+
+Holds = Literal["True", "False", "Unknown"]
+_STATUS: dict[bool | None, Holds] = {True: "True", False: "False", None: "Unknown"}
+_HOLDS = {status: holds for holds, status in _STATUS.items()}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a condition is to say."""
+    """What a condition is to say. `holds` is None where it is not known."""
 
     type: ConditionType
-    holds: bool
+    holds: bool | None
     reason: Reason
     message: str
 
@@ -67,14 +72,27 @@ def plan_status(obj: Json, verdicts: Iterable[Verdict], fields: dict[str, Any], 
     return Plan(statuses=(StatusPatch(ref_of(obj), status),), events=notes)
 
 
+def recorded_verdict(obj: Json, type_: ConditionType) -> Verdict | None:
+    """What the condition says. None if there is none about this spec, or somebody spoilt it."""
+    status = obj.get("status") or {}
+    if status.get("observedGeneration") != obj["metadata"].get("generation", 1):
+        return None
+    found = next((each for each in status.get("conditions") or () if each["type"] == type_), None)
+    try:
+        condition = Condition.model_validate(found)
+        return Verdict(type_, _HOLDS[condition.status], Reason(condition.reason), condition.message)
+    except ValueError:
+        return None
+
+
 def _condition(verdict: Verdict, before: Json | None, generation: int, now: datetime) -> Json:
-    status = "True" if verdict.holds else "False"
+    status = _STATUS[verdict.holds]
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     if before is not None and before["status"] == status:
         stamp = before["lastTransitionTime"]
     condition = Condition(
         type=verdict.type,
-        status="True" if verdict.holds else "False",
+        status=status,
         reason=verdict.reason,
         message=verdict.message[:LONGEST_MESSAGE],
         observed_generation=generation,
@@ -92,5 +110,5 @@ def _is_transition(before: Json | None, after: Json) -> bool:
 
 def _note(obj: Json, condition: Json) -> Note:
     mistake = condition["status"] == "False" and condition["type"] in _MISTAKES
-    type_ = EventType.WARNING if mistake else EventType.NORMAL
+    type_ = EventType.WARNING if mistake or condition["reason"] in _WARNINGS else EventType.NORMAL
     return Note(obj, type_, condition["reason"], f"{condition['type']}={condition['status']}: {condition['message']}")
