@@ -21,6 +21,7 @@ from justitia_operator.compare import needs_apply
 from justitia_operator.credentials import make_credentials, period_at
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
 from justitia_operator.engines import count_engines, engines_verdict, observe_engines
+from justitia_operator.gamma import gamma_range
 from justitia_operator.names import (
     child_ref,
     children_name,
@@ -232,6 +233,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         "endpoint": f"http://{service_host(pool.metadata.name, pool.metadata.namespace)}/v1",
         "configurationGeneration": config.generation,
         "applications": len(config.applications),
+        "gamma": gamma_range(reports, obj),
     }
     verdicts = (
         verdict,
