@@ -46,7 +46,11 @@ GOOD: dict[str, Json] = {
         "apiVersion": "justitia.dev/v1alpha1",
         "kind": "LLMApplication",
         "metadata": {"name": "schema"},
-        "spec": {"tenantRef": {"name": "t"}, "poolRef": {"name": "p"}},
+        "spec": {
+            "tenantRef": {"name": "t"},
+            "poolRef": {"name": "p"},
+            "slo": [{"metric": "RunCompletion", "percentile": 50, "boundMilliseconds": 60_000}],
+        },
     },
     "bundle": {
         "apiVersion": "justitia.dev/v1alpha1",
@@ -67,6 +71,11 @@ def bounds(minimum: str, maximum: str) -> Json:
 def inside(policy: str, **more: Any) -> Json:
     """A policy that vLLM's own queue is ordered by."""
     return {"policy": policy, "enforcement": "Engine", **more}
+
+
+def objective(**changes: Any) -> list[Json]:
+    """One objective of an application, changed."""
+    return [{"metric": "TimeToFirstToken", "percentile": 99, "boundMilliseconds": 800} | changes]
 
 
 KEDA: Json = {"scaler": "KEDA", "prometheusAddress": "https://prometheus.example:9090/a", "maximumReplicas": 2}
@@ -119,7 +128,50 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("gamma of zero", "pool", "spec.scheduling.boost", bounds("0.0", "1"), "must be greater than 0"),
     ("a negative gamma", "pool", "spec.scheduling.boost", bounds("-1", "1"), "should match"),
     ("gamma as a number", "pool", "spec.scheduling.boost", {"minimumGamma": 1, "maximumGamma": "2"}, "of type string"),
-    ("one bound of gamma", "pool", "spec.scheduling.boost", {"minimumGamma": "1"}, "maximumGamma: Required value"),
+    (
+        "a smallest gamma above the largest by default",
+        "pool",
+        "spec.scheduling",
+        inside("UniBoost", boost={"minimumGamma": "11"}),
+        "must not be greater than maximum",
+    ),
+    (
+        "gamma with a mode that finds it",
+        "pool",
+        "spec.scheduling",
+        inside("UniBoost", boost={"mode": "Adaptive", "gamma": "1"}),
+        "gamma goes with mode Fixed, and must be set there: set both, or neither",
+    ),
+    (
+        "gamma without a mode",
+        "pool",
+        "spec.scheduling",
+        inside("UniBoost", boost={"gamma": "1"}),
+        "gamma goes with mode Fixed",
+    ),
+    (
+        "a fixed gamma that is not given",
+        "pool",
+        "spec.scheduling",
+        inside("UniBoost", boost={"mode": "Fixed"}),
+        "gamma goes with mode Fixed, and must be set there",
+    ),
+    (
+        "a fixed gamma of zero",
+        "pool",
+        "spec.scheduling",
+        inside("UniBoost", boost={"mode": "Fixed", "gamma": "0.0"}),
+        "must be greater than 0",
+    ),
+    ("an unknown mode", "pool", "spec.scheduling.boost", {"mode": "Manual"}, "supported values"),
+    ("a negative hysteresis", "pool", "spec.scheduling.boost", {"hysteresis": "-1"}, "should match"),
+    (
+        "gamma that follows objectives in another policy",
+        "pool",
+        "spec.scheduling.boost",
+        {"mode": "SLO"},
+        "boost is for policy UniBoost only: remove it, or choose that policy",
+    ),
     (
         "UniBoost of an inline pool in front of vLLM",
         "bundle",
@@ -269,6 +321,62 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("certainty", "application", "spec.predictor", {"rollout": {"confidencePercent": 100}}, "equal to 99"),
     ("a run that is over at once", "application", "spec.run", {"idleTimeoutSeconds": 0}, "greater than or equal to 1"),
     ("a run that costs nothing", "application", "spec.run", {"maximumCost": 0}, "greater than or equal to 1"),
+    ("a percentile of 0", "application", "spec.slo", objective(percentile=0), "greater than or equal to 1"),
+    ("a percentile of 100", "application", "spec.slo", objective(percentile=100), "less than or equal to 99"),
+    ("a percentile between", "application", "spec.slo", objective(percentile=99.9), "must be of type integer"),
+    ("a bound of 0", "application", "spec.slo", objective(boundMilliseconds=0), "greater than or equal to 1"),
+    (
+        "a bound of more than a day",
+        "application",
+        "spec.slo",
+        objective(boundMilliseconds=86_400_001, windowSeconds=2_592_000),
+        "less than or equal to 86400000",
+    ),
+    ("a window of seconds", "application", "spec.slo", objective(windowSeconds=59), "greater than or equal to 60"),
+    (
+        "a window of more than a month",
+        "application",
+        "spec.slo",
+        objective(windowSeconds=2_592_001),
+        "less than or equal to 2592000",
+    ),
+    (
+        "a window of less than ten bounds",
+        "application",
+        "spec.slo",
+        objective(boundMilliseconds=6001, windowSeconds=60),
+        "windowSeconds must be at least ten times the bound",
+    ),
+    (
+        "ten bounds longer than the window by default",
+        "application",
+        "spec.slo",
+        objective(boundMilliseconds=360_001),
+        "windowSeconds must be at least ten times the bound",
+    ),
+    ("an unknown metric", "application", "spec.slo", objective(metric="Throughput"), "supported values"),
+    ("a bound in seconds", "application", "spec.slo", objective(boundSeconds=1), "unknown field"),
+    (
+        "an objective about nothing",
+        "application",
+        "spec.slo",
+        [{"percentile": 99, "boundMilliseconds": 1}],
+        "metric: Required value",
+    ),
+    (
+        "two bounds of one metric and percentile",
+        "application",
+        "spec.slo",
+        objective() + objective(boundMilliseconds=900),
+        "Duplicate value",
+    ),
+    (
+        "too many objectives",
+        "application",
+        "spec.slo",
+        [each for percentile in range(90, 99) for each in objective(percentile=percentile)],
+        "at most 8 items",
+    ),
     ("an inline pool with a bad model", "bundle", "spec.pool.model.uri", "acme", "should match"),
     ("an inline pool under a name with a dot", "bundle", "metadata.name", "a.b", "at most 50 lower case letters"),
 ]
@@ -321,7 +429,16 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
     ("UniBoost inside vLLM", "pool", "spec.scheduling", inside("UniBoost")),
     ("UniBoost with bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("0.001", "10"))),
-    ("UniBoost with a fixed gamma", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("1.5", "1.5"))),
+    ("UniBoost with equal bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("1.5", "1.5"))),
+    ("UniBoost with one bound", "pool", "spec.scheduling", inside("UniBoost", boost={"minimumGamma": "1"})),
+    ("a boost of defaults", "pool", "spec.scheduling", inside("UniBoost", boost={})),
+    ("gamma that follows objectives", "pool", "spec.scheduling", inside("UniBoost", boost={"mode": "SLO"})),
+    (
+        "a fixed gamma without hysteresis",
+        "pool",
+        "spec.scheduling",
+        inside("UniBoost", boost={"mode": "Fixed", "gamma": "0.000001", "hysteresis": "0"}),
+    ),
     ("SRPT inside vLLM", "pool", "spec.scheduling", inside("SRPT")),
     ("SJF inside vLLM", "pool", "spec.scheduling", inside("SJF")),
     ("another model", "pool", "spec.model.uri", "file:///models/other"),
@@ -343,6 +460,10 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a predictor of defaults", "application", "spec.predictor", {}),
     ("a canary", "application", "spec.predictor", {"rollout": {"strategy": "Canary", "percent": 25}}),
     ("a version by hand", "application", "spec.predictor", {"version": "0" * 64}),
+    ("a window of just ten bounds", "application", "spec.slo", objective(boundMilliseconds=6000, windowSeconds=60)),
+    ("the longest bound", "application", "spec.slo", objective(boundMilliseconds=86_400_000, windowSeconds=864_000)),
+    ("two percentiles of one metric", "application", "spec.slo", objective(percentile=1) + objective()),
+    ("no objectives", "application", "spec.slo", []),
     ("another pool", "application", "spec.poolRef.name", "q"),
     ("a longer run", "application", "spec.run", {"idleTimeoutSeconds": 90, "maximumCost": 1000000}),
     ("another tier", "tenant", "spec.tier", "silver"),
@@ -380,10 +501,14 @@ def test_defaults_never_change_an_object_that_is_applied_again(
         ("spool.spec.scheduling.policy", "Order of service"),
         ("spool.spec.scheduling.policy", "UniBoost, for the tail of response times"),
         ("spool.spec.scheduling.boost.minimumGamma", "Smallest gamma, in 1/s"),
+        ("spool.spec.scheduling.boost.mode", "so that the objectives of the pool's applications hold"),
+        ("spool.status.gamma", "Gamma in effect"),
         ("spool.spec.engine.resources", "GPUs included"),
         ("spool.spec.gateway.parentRefs", "X-Gateway-Model-Name"),
         ("llmapp.spec.run", "When runs end"),
         ("llmapp.spec.predictor.rollout.strategy", "predicts live runs without effect"),
+        ("llmapp.spec.slo.metric", "from a request's arrival to its first token"),
+        ("llmapp.status.slo.objectives.errorBudgetPercent", "What is left of the misses"),
         ("llmapp.status.predictor.lastDecision", "The last step, and its reason"),
         ("spool.spec.learning.store", "outlive pods"),
         ("llmapp.spec.pool.scheduling.tiers.weight", "Share of service"),

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from justitia_api.application import LLMApplicationSpec
-from justitia_api.config import INSIDE_THE_ENGINE_ONLY, PolicyName, SchedulingConfig
+from justitia_api.config import INSIDE_THE_ENGINE_ONLY, BoostConfig, PolicyName, SchedulingConfig
 from justitia_api.engine import Model
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.tenant import TenantSpec
@@ -17,9 +17,20 @@ INSIDE: dict[str, Any] = {"policy": "UniBoost", "enforcement": "Engine"}
 BOOST = {"minimumGamma": "0.01", "maximumGamma": "1.5"}
 
 
+def boosting(**boost: str) -> dict[str, Any]:
+    """A pool with policy UniBoost and this boost."""
+    return POOL | {"scheduling": INSIDE | {"boost": boost}}
+
+
 def boosted(minimum: str, maximum: str) -> dict[str, Any]:
-    """A pool with policy UniBoost and these bounds of gamma."""
-    return POOL | {"scheduling": INSIDE | {"boost": {"minimumGamma": minimum, "maximumGamma": maximum}}}
+    """One with these bounds of gamma."""
+    return boosting(minimumGamma=minimum, maximumGamma=maximum)
+
+
+def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
+    """An application with an objective for each of the changes."""
+    objective = {"metric": "TimeToFirstToken", "percentile": 99, "boundMilliseconds": 800}
+    return {"tenantRef": {"name": "t"}, "poolRef": {"name": "p"}, "slo": [objective | change for change in changes]}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +50,13 @@ def boosted(minimum: str, maximum: str) -> dict[str, Any]:
         (ServingPoolSpec, boosted("2", "1.5"), "minimumGamma must not be greater than maximumGamma"),
         (ServingPoolSpec, boosted("0", "1.5"), "minimumGamma must be greater than 0"),
         (ServingPoolSpec, boosted("1", "-1"), "pattern"),
-        (ServingPoolSpec, POOL | {"scheduling": INSIDE | {"boost": {"minimumGamma": "1"}}}, "maximumGamma"),
+        (ServingPoolSpec, boosting(minimumGamma="11"), "minimumGamma must not be greater than maximumGamma"),
+        (ServingPoolSpec, boosting(gamma="1"), "gamma goes with mode Fixed"),
+        (ServingPoolSpec, boosting(mode="SLO", gamma="1"), "gamma goes with mode Fixed"),
+        (ServingPoolSpec, boosting(mode="Fixed"), "gamma goes with mode Fixed, and must be set there"),
+        (ServingPoolSpec, boosting(mode="Fixed", gamma="0.0"), "gamma must be greater than 0"),
+        (ServingPoolSpec, boosting(mode="Manual"), "mode"),
+        (ServingPoolSpec, boosting(hysteresis="-1"), "pattern"),
         (ServingPoolSpec, POOL | {"engine": {"resources": {"limits": {"cpu": "many"}}}}, "pattern"),
         (
             ServingPoolSpec,
@@ -50,6 +67,13 @@ def boosted(minimum: str, maximum: str) -> dict[str, Any]:
         (ServingPoolSpec, POOL | {"replica": 2}, "replica"),
         (LLMApplicationSpec, {"tenantRef": {"name": "t"}}, "exactly one of poolRef and pool"),
         (LLMApplicationSpec, {"tenantRef": {"name": "t"}, "poolRef": {"name": "p"}, "pool": POOL}, "exactly one"),
+        (LLMApplicationSpec, aiming({"percentile": 0}), "greater than or equal to 1"),
+        (LLMApplicationSpec, aiming({"percentile": 100}), "less than or equal to 99"),
+        (LLMApplicationSpec, aiming({"boundMilliseconds": 0}), "greater than or equal to 1"),
+        (LLMApplicationSpec, aiming({"boundMilliseconds": 6001, "windowSeconds": 60}), "ten times the bound"),
+        (LLMApplicationSpec, aiming({"metric": "Throughput"}), "metric"),
+        (LLMApplicationSpec, aiming({}, {"boundMilliseconds": 900}), "two objectives of one metric and percentile"),
+        (LLMApplicationSpec, aiming(*({"percentile": 90 + n} for n in range(9))), "at most 8"),
     ],
     ids=[
         "a weight beside a tier",
@@ -66,13 +90,26 @@ def boosted(minimum: str, maximum: str) -> dict[str, Any]:
         "crossed bounds of gamma",
         "gamma of zero",
         "negative gamma",
-        "one bound of gamma",
+        "a smallest gamma above the largest by default",
+        "gamma without a mode",
+        "gamma with a mode that finds it",
+        "a fixed gamma that is not given",
+        "a fixed gamma of zero",
+        "an unknown mode",
+        "a negative hysteresis",
         "an amount that is none",
         "KEDA without Prometheus",
         "a gateway without a name",
         "a misspelt field",
         "no pool",
         "two pools",
+        "a percentile of 0",
+        "a percentile of 100",
+        "a bound of 0",
+        "a window of less than ten bounds",
+        "an unknown metric",
+        "two bounds of one metric and percentile",
+        "too many objectives",
     ],
 )
 def test_it_is_refused(type_: type[BaseModel], document: dict[str, Any], words: str) -> None:
@@ -119,5 +156,22 @@ def test_a_document_of_a_pool_refuses_bounds_as_the_resource_does(
         SchedulingConfig.model_validate(document | {"boost": boost})
 
 
-def test_equal_bounds_fix_gamma() -> None:
-    assert ServingPoolSpec.model_validate(boosted("1.5", "1.5")).scheduling.boost is not None
+def test_a_boost_has_defaults_for_all_but_a_fixed_gamma() -> None:
+    boost = ServingPoolSpec.model_validate(boosting()).scheduling.boost
+    assert boost is not None
+    assert boost.model_dump(by_alias=True) == {
+        "mode": "Adaptive",
+        "gamma": None,
+        "minimumGamma": "0.001",
+        "maximumGamma": "10",
+        "hysteresis": "2",
+    }
+    assert float(boost.hysteresis) == BoostConfig().hysteresis
+    for taken in (boosting(minimumGamma="1"), boosting(mode="Fixed", gamma="1.5"), boosted("1.5", "1.5")):
+        assert ServingPoolSpec.model_validate(taken).scheduling.boost is not None
+
+
+def test_an_objective_is_over_an_hour_unless_told() -> None:
+    spec = LLMApplicationSpec.model_validate(aiming({}, {"percentile": 50, "windowSeconds": 600}))
+    assert [each.window_seconds for each in spec.slo] == [3600, 600]
+    assert LLMApplicationSpec.model_validate({"tenantRef": {"name": "t"}, "poolRef": {"name": "p"}}).slo == ()
