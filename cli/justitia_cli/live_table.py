@@ -1,9 +1,11 @@
-"""The table of a pool's tenants that is seen while it works."""
+"""The tables of a pool's tenants and objectives that are seen while it works."""
 
 from rich.table import Table
 
-from justitia_api.status import PoolStatus
+from justitia_api.slo import ServiceLevelObjective
+from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_cli.printing import plain_table
+from justitia_operator.objectives import added_up
 
 
 def live_table(title: str, status: PoolStatus | None) -> Table:
@@ -24,6 +26,41 @@ def live_table(title: str, status: PoolStatus | None) -> Table:
             _duration(tenant.time_to_first_token.p99),
         )
     return table
+
+
+def objectives_table(status: PoolStatus) -> Table:
+    """One row an objective, as this engine's requests show it over its window."""
+    table = plain_table("")
+    for name in ("application", "objective"):
+        table.add_column(name)
+    for name in ("wanted", "observed", "within", "budget left", "burn"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for told in status.objectives:
+        table.add_row(*_objective_row(told))
+    return table
+
+
+def _objective_row(told: ObjectiveStatus) -> tuple[str, ...]:
+    declared = told.objective
+    objective = ServiceLevelObjective(
+        metric=declared.metric,
+        percentile=declared.percentile,
+        bound_milliseconds=round(declared.bound_seconds * 1000),
+        window_seconds=round(declared.window_seconds),
+    )
+    seen = added_up(objective, [told])
+    figures = ("-", "-", "-")
+    if seen.values:
+        figures = (f"{seen.share:.1%}", f"{seen.budget:.0%}", f"{seen.fast_burn:.1f}")
+    return (
+        f"{told.namespace}/{told.name}",
+        seen.name,
+        _duration(declared.bound_seconds),
+        _duration(seen.value),
+        *figures,
+        "" if seen.state is None else seen.state.value,
+    )
 
 
 def _percent(share: float | None) -> str:

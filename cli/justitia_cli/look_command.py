@@ -13,7 +13,7 @@ from rich.table import Table
 from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus
 from justitia_cli.console import ContextOption, KubeconfigOption, errors, fail, output
 from justitia_cli.explanation import explain, matching
-from justitia_cli.live_table import live_table
+from justitia_cli.live_table import live_table, objectives_table
 from justitia_cli.printing import plain_table, print_json
 from justitia_cli.schedulers import At, OnCluster, Schedulers, SchedulersError, ask
 
@@ -130,7 +130,12 @@ def _look(schedulers: Schedulers, path: str, kind: type[D]) -> list[tuple[str, D
 
 def _tables(schedulers: Schedulers) -> RenderableType:
     said = _look(schedulers, "/internal/status", PoolStatus)
-    return Group(*(live_table(_title(name, status), status) for name, status in said))
+    tables: list[RenderableType] = []
+    for name, status in said:
+        tables.append(live_table(_title(name, status), status))
+        if status.objectives:
+            tables.append(objectives_table(status))
+    return Group(*tables)
 
 
 def _tables_or_why_not(schedulers: Schedulers) -> RenderableType:
@@ -148,6 +153,8 @@ def _title(name: str, status: PoolStatus) -> str:
     if capacity:
         memory = f"{status.kv_reserved_tokens / capacity:.0%} of {capacity:,} KV tokens"
     which = f"{status.namespace}/{status.name}   {name}   {status.policy.value}"
+    if status.boost is not None:
+        which += f", gamma {status.boost.gamma:.2g} per second"
     load = filter(None, (f"{queued} queued", f"{running} running", f"{status.open_runs} runs", memory, state))
     return f"{which}\n{'   '.join(load)}"
 
