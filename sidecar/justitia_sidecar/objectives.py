@@ -23,6 +23,7 @@ from justitia_scheduling.model import ApplicationId, Seconds, TenantId
 from justitia_scheduling.objective import Metric, Objective
 from justitia_scheduling.observations import ObjectiveId, Observations
 from justitia_scheduling.slo import PERIOD, Controller, Decision
+from justitia_scheduling.tailslope import HIGHEST, LOWEST
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.ticket import Ticket
@@ -194,9 +195,9 @@ class Objectives:
 
     def boost(self, engine: Mapping[str, Any]) -> BoostStatus | None:
         """None where the engine tells of no gamma."""
-        if "gamma" not in engine or self.bounds is None:
+        if "gamma" not in engine:
             return None
-        floor, ceiling = self.bounds
+        floor, ceiling = self.bounds or (LOWEST, HIGHEST)
         return BoostStatus(
             mode=BoostMode.ADAPTIVE if self._boost is None else self._boost.mode,
             gamma=engine["gamma"],

@@ -166,6 +166,15 @@ def test_the_engine_is_told_the_bounds_of_gamma(boost: dict[str, Any], bounds: l
     assert engine_configuration(config(**boost), objectives.bounds).gamma == bounds
 
 
+def test_gamma_is_told_whatever_it_follows() -> None:
+    objectives = Objectives(EPOCH)
+    objectives.configure(config())
+    told = objectives.boost(ENGINE)
+    assert told is not None
+    assert (told.mode, told.gamma, told.floor, told.ceiling) == (BoostMode.ADAPTIVE, 0.1, 0.001, 10.0)
+    assert objectives.boost({"waiting": 3}) is None
+
+
 class Listening(EngineChannel):
     """Its engine is there, and says whatever a test puts in `state`."""
 
