@@ -38,6 +38,11 @@ class Watched:
         """Of what arrived before, everything is known."""
         return now - self.objective.bound if self.objective.metric.since_arrival else now
 
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        counts, rings = _counts(self.objective), {"recent": self.recent.state(), "budget": self.budget.state()}
+        return {"counts": counts, **rings, "overdue": self.overdue}
+
     def last(
         self, ring: Cohorts, slices: int, now: Seconds, since: Seconds = -math.inf, *, values: bool = True
     ) -> Cohort:
@@ -95,18 +100,7 @@ class Observations:
 
     def state(self) -> dict[str, Any]:
         """For JSON; `restore` takes it: after a restart, or in another replica that merges it."""
-        return {
-            "watched": {
-                key: {
-                    "counts": _counts(w.objective),
-                    "recent": w.recent.state(),
-                    "budget": w.budget.state(),
-                    "overdue": w.overdue,
-                }
-                for key, w in self.watched.items()
-            },
-            "demand": self.demand.state(),
-        }
+        return {"watched": {key: w.state() for key, w in self.watched.items()}, "demand": self.demand.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from there. Objectives that were not declared, or counted otherwise, are passed over. What was open is

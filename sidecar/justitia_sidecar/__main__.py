@@ -126,7 +126,7 @@ async def serve(
             for task in background:
                 task.cancel()
         if memory is not None:
-            save(memory, objectives.state())
+            await save(memory, objectives)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await learning.close()

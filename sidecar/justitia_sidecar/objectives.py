@@ -28,6 +28,8 @@ from justitia_sidecar.recognition import application_id
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.ticket import Ticket
 
+_WATCHED = "watched "
+
 log = structlog.get_logger("justitia.sidecar")
 
 
@@ -77,7 +79,7 @@ class Objectives:
         """What was counted of objectives that stay is kept, and so is gamma."""
         weights = {tenant.name: tenant.weight for tenant in config.tenants}
         every = [
-            Declared(TenantId(a.tenant), application_id(a), o, _objective(o, weights[a.tenant]))
+            Declared(TenantId(a.tenant), application_id(a), o, _objective(o, weights.get(a.tenant, 1.0)))
             for a in config.applications
             for o in a.objectives
         ]
@@ -210,20 +212,26 @@ class Objectives:
 
     # Restarts.
 
-    def state(self) -> dict[str, Any]:
-        """For JSON; `restore` takes it."""
-        controller = None if self._controller is None else self._controller.state()
-        return {"seen": self._seen.state(), "controller": controller}
+    def pieces(self) -> Iterator[tuple[str, Any]]:
+        """All that a restart is to keep, for JSON, by name; `restore` takes them together. Others may work between two
+        of them: one takes milliseconds.
+        """
+        yield "controller", None if self._controller is None else self._controller.state()
+        yield "demand", self._seen.demand.state()
+        for key in list(self._seen.watched):
+            if (watched := self._seen.watched.get(key)) is not None:
+                yield f"{_WATCHED}{key}", watched.state()
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, pieces: Mapping[str, Any]) -> None:
         """Go on from there once it is configured what is declared."""
-        self._saved = state
+        self._saved = pieces
 
     def _go_on_from(self, saved: Mapping[str, Any]) -> None:
-        """Nothing of it, where it is not what `state` gave."""
+        """Nothing of it, where that is not what `pieces` gave."""
         seen = Observations({each.id: each.objective for each in self.declared.values()})
+        watched = {name.removeprefix(_WATCHED): each for name, each in saved.items() if name.startswith(_WATCHED)}
         try:
-            seen.restore(saved["seen"])
+            seen.restore({"watched": watched, "demand": saved["demand"]})
             if self._controller is not None and saved["controller"] is not None:
                 self._controller.restore(saved["controller"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -30,11 +30,20 @@ def load(path: Path, objectives: Objectives) -> None:
     objectives.restore(saved)
 
 
-def save(path: Path, state: Mapping[str, Any]) -> None:
+async def save(path: Path, objectives: Objectives) -> None:
+    """Requests are served between two objectives."""
+    pieces: dict[str, msgspec.Raw] = {}
+    for name, piece in objectives.pieces():
+        pieces[name] = msgspec.Raw(msgspec.json.encode(piece))
+        await asyncio.sleep(0)
+    await asyncio.to_thread(_write, path, pieces)
+
+
+def _write(path: Path, pieces: Mapping[str, msgspec.Raw]) -> None:
     """Whole or not at all. A disk that does not take it costs a restart its memory, and nothing else."""
     beside = path.with_suffix(".new")
     try:
-        beside.write_bytes(msgspec.json.encode(state))
+        beside.write_bytes(msgspec.json.encode(pieces))
         beside.replace(path)
     except OSError as error:
         log.warning("what was counted of the objectives cannot be kept", file=str(path), reason=str(error))
@@ -43,4 +52,4 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
 async def save_forever(path: Path, objectives: Objectives) -> None:
     while True:
         await asyncio.sleep(SAVE_SECONDS)
-        await asyncio.to_thread(save, path, objectives.state())
+        await save(path, objectives)

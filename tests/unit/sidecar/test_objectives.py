@@ -322,7 +322,7 @@ async def test_the_demand_of_requests_is_known_by_what_the_engine_says(sidecar: 
 
 async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_path: Path) -> None:
     late(sidecar, 60)
-    save(tmp_path / "o.json", sidecar.objectives.state())
+    await save(tmp_path / "o.json", sidecar.objectives)
     again = Objectives(EPOCH)
     load(tmp_path / "o.json", again)
     again.configure(sidecar.configured().config)
@@ -332,7 +332,9 @@ async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_pat
     assert not (tmp_path / "o.new").exists()
 
 
-@pytest.mark.parametrize("spoilt", [b"", b"[]", b"{}", b'{"seen": 3, "controller": null}', b'{"seen": {}, "x": 1}'])
+@pytest.mark.parametrize(
+    "spoilt", [b"", b"[]", b"{}", b'{"demand": 3, "controller": null}', b'{"demand": {}, "watched x": 1}']
+)
 def test_a_spoilt_file_is_passed_over(tmp_path: Path, spoilt: bytes) -> None:
     (tmp_path / "o.json").write_bytes(spoilt)
     objectives = Objectives(EPOCH)
@@ -343,5 +345,5 @@ def test_a_spoilt_file_is_passed_over(tmp_path: Path, spoilt: bytes) -> None:
     assert objectives.bounds == (0.001, 10.0)
 
 
-def test_a_disk_that_is_full_costs_nothing_but_the_memory(tmp_path: Path) -> None:
-    save(tmp_path / "no such folder" / "o.json", {})
+async def test_a_disk_that_takes_nothing_costs_nothing_but_the_memory(sidecar: Sidecar, tmp_path: Path) -> None:
+    await save(tmp_path / "no such folder" / "o.json", sidecar.objectives)
