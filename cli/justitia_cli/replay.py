@@ -1,8 +1,9 @@
 """Replays a workload file against a live OpenAI endpoint: open loop by arrival, runs stage by stage.
 
 Each request is a streamed completion through the `openai` client: a prompt of exactly `prompt_tokens` token ids
-(seeded, so the same file and seed give the same prompts), `max_tokens` and `ignore_eos` for exactly `output_tokens`.
-The run is told with the `x-justitia-*` headers; its end with the last request of its last stage.
+(seeded, so the same file and seed give the same prompts), `max_tokens` and `ignore_eos` for exactly `output_tokens`;
+a caller that has other prompts writes the bodies. The run is told with the `x-justitia-*` headers; its end with the
+last request of its last stage.
 
 What a client spends must not slow the engine beside it. So chunks are not parsed, only searched for their end, and the
 prompt goes in `extra_body`, because the client would walk the typed field's list with microseconds of checks per token.
@@ -37,6 +38,8 @@ APPLICATION_PLACEHOLDER = "{application}"
 Clock = Callable[[], Seconds]
 Announce = Callable[[WorkloadRun, int], Mapping[str, str]]
 """Called with a request's run and its number there just before it is sent; returns headers to send with it."""
+Write = Callable[[WorkloadRun, int], Mapping[str, object]]
+"""Called with a request's run and its number there; returns fields of its body: prompt, and what ends its answer."""
 
 
 class TargetError(ValueError):
@@ -50,7 +53,8 @@ class Target:
     `base_url` ends in `/v1`; where it holds `{application}`, the run's application is put there and no header tells it.
     `model` None is the only model that the endpoint lists. `time_scale` stretches arrivals and tool time: 2 is half as
     fast. Token ids are drawn from `token_ids` (first, last), which must be ordinary tokens of the model. `connections`
-    and `timeout` (seconds for one request) bound what the client holds open. `announce` is called for each request.
+    and `timeout` (seconds for one request) bound what the client holds open. `announce` and `write` are called for each
+    request; without `write` prompts are token ids.
     """
 
     base_url: str
@@ -63,6 +67,7 @@ class Target:
     connections: int = 2000
     timeout: Seconds = 3600.0
     announce: Announce = lambda run, number: {}
+    write: Write | None = None
 
     def url(self, application: str) -> str:
         return self.base_url.replace(APPLICATION_PLACEHOLDER, application)
@@ -74,6 +79,12 @@ class Target:
         if last:
             headers[RUN_END_HEADER] = "true"
         return headers
+
+    def body(self, run: WorkloadRun, number: int, request: WorkloadRequest) -> Mapping[str, object]:
+        if self.write is not None:
+            return self.write(run, number)
+        prompt = prompt_token_ids(run, number, request, self.seed, self.token_ids)
+        return {"prompt": prompt, "max_tokens": request.output_tokens, "ignore_eos": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +189,12 @@ class Replay:
     ) -> None:
         target = self._target
         stream = _Stream()
-        prompt = prompt_token_ids(run, number, request, target.seed, target.token_ids)
+        body = target.body(run, number, request)
         self._sent += 1
         status = FINISHED
         try:
             headers = {**target.headers(run, last), **target.announce(run, number)}
-            await self._complete(run, request, prompt, headers, stream)
+            await self._complete(run, body, headers, stream)
             if not stream.finished:
                 status = stream.error or "the stream ended before [DONE]"
         except openai.APIStatusError as error:
@@ -198,17 +209,16 @@ class Replay:
             self._record(run, stage, ready, request, stream=stream, status=status)
 
     async def _complete(
-        self, run: WorkloadRun, request: WorkloadRequest, prompt: list[int], headers: dict[str, str], stream: "_Stream"
+        self, run: WorkloadRun, body: Mapping[str, object], headers: dict[str, str], stream: "_Stream"
     ) -> None:
         assert self._model is not None
         client = self._clients[self._target.url(run.application), run.tenant]
         async with client.with_streaming_response.create(
             model=self._model,
             prompt="",
-            max_tokens=request.output_tokens,
             stream=True,
             stream_options={"include_usage": True},
-            extra_body={"ignore_eos": True, "prompt": prompt},
+            extra_body=body,
             extra_headers=headers,
         ) as response:
             async for chunk in response.iter_bytes():

@@ -7,9 +7,10 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from justitia_api.config import PoolConfig
@@ -33,7 +34,8 @@ Progress = Callable[[str], None]
 class LocalPool:
     """The engine and the sidecar of one pool. A context manager: whatever happens, no process is left.
 
-    `directory` receives the documents and the logs. Every method raises LocalError with one clear line.
+    `directory` receives the documents and the logs. `scheduler_environment` is added to the sidecar's variables. Every
+    method raises LocalError with one clear line.
     """
 
     def __init__(  # noqa: PLR0917
@@ -46,6 +48,7 @@ class LocalPool:
         progress: Progress,
         *,
         engine_arguments: Iterable[str] = (),
+        scheduler_environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._directory = directory
         self._plugin = directory / "plugin"
@@ -54,6 +57,7 @@ class LocalPool:
         self._ports = ports
         self._progress = progress
         self._engine_arguments = tuple(engine_arguments)
+        self._scheduler_environment = dict(scheduler_environment)
         self._pepper = secrets.token_hex(32)
         self._objects: PoolObjects = converge(documents, None, self._pepper)
         self._engine: ManagedProcess | None = None
@@ -104,6 +108,7 @@ class LocalPool:
             self._ports,
             self._plugin,
         )
+        launch = replace(launch, environment=launch.environment | self._scheduler_environment)
         self._scheduler = self._spawn("scheduler", launch)
         self._await("scheduler", f"{self.admin_url}/readyz", SCHEDULER_START_SECONDS)
 

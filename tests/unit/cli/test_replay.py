@@ -203,6 +203,18 @@ async def test_requests_carry_key_application_run_exact_prompt_and_the_runs_end(
     assert body["prompt"] == prompt_token_ids(run(stages=2, width=2), 0, WorkloadRequest(6, 2), 1, (3, 400))
 
 
+async def test_a_caller_that_has_other_prompts_writes_the_bodies() -> None:
+    endpoint = MisbehavingEndpoint()
+
+    def write(run: WorkloadRun, number: int) -> dict[str, object]:
+        return {"prompt": f"{run.id}, {number}", "max_tokens": 9}
+
+    async with endpoint.serve() as url:
+        await replay([run(stages=2)], target(url, write=write))
+    sent = [{name: body.get(name) for name in ("prompt", "max_tokens", "ignore_eos")} for _, _, body in endpoint.seen]
+    assert sent == [{"prompt": f"r, {number}", "max_tokens": 9, "ignore_eos": None} for number in (0, 1)]
+
+
 async def test_a_base_url_with_the_application_in_it_replaces_the_header() -> None:
     endpoint = MisbehavingEndpoint()
     async with endpoint.serve() as url:
