@@ -6,6 +6,7 @@ Everything in its folder is generated: by this module, by the experiments' repor
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from justitia_benchmarks.experiment import Claim, Experiment
@@ -75,19 +76,19 @@ def _claims(claims: Sequence[tuple[Experiment, Claim]]) -> str:
     parts = ["## Claims"]
     for paper, title in PAPERS.items():
         rows = [
-            [
-                f"{claim.claim} ([{experiment.name}](#{experiment.name}))",
-                claim.paper,
-                claim.ours.text if isinstance(claim.ours, Estimate) else claim.ours,
-                claim.verdict.value,
-                claim.why,
-            ]
+            claim_row(replace(claim, claim=f"{claim.claim} ([{experiment.name}](#{experiment.name}))"))
             for experiment, claim in claims
             if experiment.paper == paper
         ]
         if rows:
             parts += [f"### {title}", table(COLUMNS, rows)]
     return "\n\n".join(parts)
+
+
+def claim_row(claim: Claim) -> list[str]:
+    """In the order of `COLUMNS`."""
+    ours = claim.ours.text if isinstance(claim.ours, Estimate) else claim.ours
+    return [claim.claim, claim.paper, ours, claim.verdict.value, claim.why]
 
 
 def _section(experiment: Experiment, content: str) -> str:

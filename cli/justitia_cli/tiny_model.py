@@ -18,7 +18,7 @@ MAX_POSITIONS = 4096
 HEAD_SIZE = 32
 
 _SPECIAL = ("<|begin|>", "<|end|>", "<|turn|>")
-_BEGIN, _END, _TURN = range(len(_SPECIAL))
+_BEGIN, END, _TURN = range(len(_SPECIAL))
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ def make_tiny_model(directory: Path, shape: Shape = Shape()) -> Path:
             {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "bos_token": _SPECIAL[_BEGIN],
-                "eos_token": _SPECIAL[_END],
-                "pad_token": _SPECIAL[_END],
+                "eos_token": _SPECIAL[END],
+                "pad_token": _SPECIAL[END],
                 "model_max_length": MAX_POSITIONS,
                 "clean_up_tokenization_spaces": False,
                 "chat_template": _CHAT_TEMPLATE,
             }
         ),
-        "generation_config.json": _json({"bos_token_id": _BEGIN, "eos_token_id": _END}),
+        "generation_config.json": _json({"bos_token_id": _BEGIN, "eos_token_id": END}),
         "config.json": _json(_llama(shape)),
     }
     for name, text in documents.items():
@@ -80,7 +80,7 @@ def _llama(shape: Shape) -> dict[str, Any]:
         "max_position_embeddings": MAX_POSITIONS,
         "vocab_size": VOCABULARY,
         "bos_token_id": _BEGIN,
-        "eos_token_id": _END,
+        "eos_token_id": END,
         "tie_word_embeddings": False,
         "torch_dtype": "float32",
     }

@@ -3,7 +3,6 @@
 import asyncio
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
-from justitia_benchmarks.engine.plan import QUICK, WHOLE, Cell, Plan, Store, cells
+from justitia_benchmarks.engine.plan import QUICK, WHOLE, Cell, Plan, cells
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
-from justitia_benchmarks.engine.servers import running_pools
+from justitia_benchmarks.engine.servers import on_one_core, running_pools
+from justitia_benchmarks.engine.store import Store
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
 from justitia_benchmarks.reports.engine_cost import write_cost_document
@@ -26,8 +26,6 @@ from justitia_cli.tiny_model import make_tiny_model
 from justitia_scheduling.model import Seconds
 
 FILLING_RUNS = 40
-ONE_CORE = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
-"""The engine computes on one core and leaves the others to servers and clients; its threads would spin on theirs."""
 FULL_STEP, STEPS, SATURATED = "full-step", "steps", "saturated"
 QUICK_STEPS, WHOLE_STEPS = (80, 2), (1000, 5)
 """Steps, and in how many layouts in memory."""
@@ -46,7 +44,7 @@ def bench(
     """
     plan, name = (QUICK, "bench-engine-quick") if quick else (WHOLE, "bench-engine")
     folder = out or (Path("out") / name / "document" if quick else Path("docs/results"))
-    store = Store(Path("out") / name)
+    store = Store(Path("out") / name, Bench.__module__)
     try:
         with mistakes():
             _measure(plan, store, quick)
@@ -61,8 +59,7 @@ def bench(
 
 def _measure(plan: Plan, store: Store, quick: bool) -> None:
     """Whatever has no result yet."""
-    runtime = ensure_engine(errors.print, "cpu")
-    runtime = replace(runtime, environment={**runtime.environment, **ONE_CORE})
+    runtime = on_one_core(ensure_engine(errors.print, "cpu"))
     missing = [cell for cell in cells(plan) if store.read(cell) is None]
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)

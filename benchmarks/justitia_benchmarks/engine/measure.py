@@ -2,16 +2,16 @@
 
 import asyncio
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from justitia_benchmarks.engine.servers import KEYS, MODEL, Pools, Teller, documents, telling
+from justitia_benchmarks.engine.servers import KEYS, MODEL, Pools, RunningPool, Teller, documents, telling
 from justitia_benchmarks.engine.workload import WEIGHTS, applications
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.replay import Target, replay
-from justitia_scheduling.model import Seconds
-from justitia_simulator.prediction import find_prediction
+from justitia_scheduling.model import RunId, Seconds
+from justitia_simulator.prediction import Told, find_prediction
 from justitia_simulator.records import FINISHED, PolicyResults
 from justitia_simulator.summary import summarise
 from justitia_simulator.workload import WorkloadRun
@@ -74,46 +74,36 @@ class Bench:
         pools.work_on(pools.stock if way.where in {"stock", "sidecar"} else pools.plugged)
         match way.where:
             case "stock":
-                results = asyncio.run(replay(runs, self._direct(pools.stock_engine, cell)))
+                results = asyncio.run(replay(runs, direct(pools.stock, cell)))
             case "engine":
-                pools.plugged.stop_scheduler()
+                pools.plugged.pool.stop_scheduler()
                 results, more = asyncio.run(self._tell(way, runs, cell, seed))
             case "product":
-                results = self._through(pools.plugged, "Engine", way, runs, cell)
+                results = self._through(pools.plugged.pool, "Engine", way, runs, cell)
             case _:
-                results = self._through(pools.stock, "Sidecar", way, runs, cell)
+                results = self._through(pools.stock.pool, "Sidecar", way, runs, cell)
         return {**figures(results, runs), **more}
 
     def steps(self) -> float:
         """Steps of the stock engine since its start."""
-        url = self._pools.stock_engine.removesuffix("/v1") + "/metrics"
+        url = self._pools.stock.engine.removesuffix("/v1") + "/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(_STEPS))
-
-    def _direct(self, url: str, cell: int) -> Target:
-        return Target(url, model=MODEL, api_keys=dict.fromkeys(KEYS, "unused"), seed=cell)
 
     async def _tell(
         self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int
     ) -> tuple[PolicyResults, dict[str, object]]:
         told = find_prediction(way.prediction, seed).tell(runs)
-        async with telling(self._pools.socket) as teller:
+        async with telling(self._pools.plugged.socket) as teller:
             await teller.configure(way.policy, way.cost_model, {} if way.each_run_a_client else WEIGHTS)
 
-            def announce(run: WorkloadRun, number: int) -> Mapping[str, str]:
-                tenant = run.id if way.each_run_a_client else run.tenant
-                return teller.announce(run, number, told[run.id], tenant)
+            def tenant_of(run: WorkloadRun) -> str:
+                return run.id if way.each_run_a_client else run.tenant
 
-            before = teller.channel.state
-            target = replace(self._direct(self._pools.plugged_engine, cell), announce=announce)
             sampler = asyncio.create_task(_service_at(teller, runs[-1].arrival))
-            results = await replay(runs, target)
+            results = await replay_told(teller, runs, direct(self._pools.plugged, cell), told, tenant_of)
             service = await sampler
-            state = teller.channel.state
-            grown = {name: state[name] - before[name] for name in ("failures", "unticketed", "lateTickets")}
-            if grown["failures"] or grown["unticketed"] > grown["lateTickets"]:
-                raise RuntimeError(f"{way.name}: the scheduler failed, or tickets did not come: {state}")
         owner: Mapping[str, str] = {t: t for t in WEIGHTS}
         if way.each_run_a_client:
             owner = {run.id: run.tenant for run in runs}
@@ -132,6 +122,32 @@ class Bench:
         pool.start_scheduler()
         target = Target(f"{pool.base_url}/v1", model=MODEL, api_keys=KEYS, seed=cell)
         return asyncio.run(replay(runs, target))
+
+
+def direct(running: RunningPool, cell: int) -> Target:
+    """The engine, without a sidecar in front of it."""
+    return Target(running.engine, model=MODEL, api_keys=dict.fromkeys(KEYS, "unused"), seed=cell)
+
+
+async def replay_told(
+    teller: Teller,
+    runs: Sequence[WorkloadRun],
+    target: Target,
+    told: Mapping[RunId, Told],
+    tenant_of: Callable[[WorkloadRun], str] = lambda run: run.tenant,
+) -> PolicyResults:
+    """Replay to an engine that is told of each run what `told` says. Raises RuntimeError if its scheduler failed."""
+
+    def announce(run: WorkloadRun, number: int) -> Mapping[str, str]:
+        return teller.announce(run, number, told[run.id], tenant_of(run))
+
+    before = teller.channel.state
+    results = await replay(runs, replace(target, announce=announce))
+    state = teller.channel.state
+    grown = {name: state[name] - before[name] for name in ("failures", "unticketed", "lateTickets")}
+    if grown["failures"] or grown["unticketed"] > grown["lateTickets"]:
+        raise RuntimeError(f"the scheduler failed, or tickets did not come: {state}")
+    return results
 
 
 _STEPS = "vllm:iteration_tokens_total_count"

@@ -12,10 +12,11 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
 from justitia_cli.local.launch import Model, Ports
@@ -45,22 +46,33 @@ ARGUMENTS = (
 KEYS = {tenant: f"example-only-{tenant}-0123456789abcdef" for tenant in WEIGHTS}
 
 
-@dataclass(frozen=True)
-class Pools:
-    """`stock`: vLLM as it is. `plugged`: with our scheduler inside, which connects to `socket`. Their engines' base
-    URLs."""
+def on_one_core(runtime: EngineRuntime) -> EngineRuntime:
+    """The engine computes on one core and leaves the others to servers and clients; threads of it would spin."""
+    one_core = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
+    return replace(runtime, environment={**runtime.environment, **one_core})
 
-    stock: LocalPool
-    plugged: LocalPool
-    stock_engine: str
-    plugged_engine: str
+
+@dataclass(frozen=True)
+class RunningPool:
+    """A pool that serves, the base URL of its engine, and where its scheduler connects if it has one of ours."""
+
+    pool: LocalPool
+    engine: str
     socket: Path
 
-    def work_on(self, pool: LocalPool) -> None:
+
+@dataclass(frozen=True)
+class Pools:
+    """`stock`: vLLM as it is. `plugged`: with our scheduler inside."""
+
+    stock: RunningPool
+    plugged: RunningPool
+
+    def work_on(self, running: RunningPool) -> None:
         """Let this one's engine go on, and freeze the other's."""
         for each in (self.stock, self.plugged):
-            engine, *_ = each.pids
-            os.killpg(engine, signal.SIGCONT if each is pool else signal.SIGSTOP)
+            engine, *_ = each.pool.pids
+            os.killpg(engine, signal.SIGCONT if each is running else signal.SIGSTOP)
 
 
 @contextmanager
@@ -68,45 +80,66 @@ def running_pools(
     directory: Path, runtime: EngineRuntime, model: Model, applications: Mapping[str, str], progress: Progress
 ) -> Iterator[Pools]:
     """Both pools, ready. `applications` by name, each with its tenant."""
-    free = iter(_free_ports(6))
     with ExitStack() as stack:
-        pools: dict[str, LocalPool] = {}
-        engines: dict[str, str] = {}
-        for enforcement in ("Sidecar", "Engine"):
-            own = directory / enforcement.lower()
-            own.mkdir(parents=True)
-            ports = Ports(next(free), next(free), next(free))
-            pool = LocalPool(
-                documents(enforcement, "TieredJustitia", applications),
-                own,
-                runtime,
-                model,
-                ports,
-                progress,
-                engine_arguments=ARGUMENTS,
+        started = [
+            stack.enter_context(
+                running_pool(
+                    documents(enforcement, "TieredJustitia", applications),
+                    directory / enforcement.lower(),
+                    runtime,
+                    model,
+                    progress,
+                )
             )
-            pools[enforcement] = stack.enter_context(pool)
-            engines[enforcement] = f"http://127.0.0.1:{ports.engine}/v1"
-            progress(f"starting the engine for enforcement {enforcement}")
-            pool.start(lambda pids: None)
-        socket_path = directory / "engine" / "plugin" / SOCKET
-        yield Pools(pools["Sidecar"], pools["Engine"], engines["Sidecar"], engines["Engine"], socket_path)
+            for enforcement in ("Sidecar", "Engine")
+        ]
+        yield Pools(*started)
 
 
-def documents(enforcement: str, policy: str, applications: Mapping[str, str]) -> list[Json]:
-    """What a user would apply: tenants with keys, a pool, applications."""
+@contextmanager
+def running_pool(
+    resources: Sequence[Json],
+    directory: Path,
+    runtime: EngineRuntime,
+    model: Model,
+    progress: Progress,
+    *,
+    arguments: Sequence[str] = ARGUMENTS,
+    scheduler_environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[RunningPool]:
+    """A pool, ready. `arguments` are the engine's."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ports = Ports(*_free_ports(3))
+    with LocalPool(
+        resources,
+        directory,
+        runtime,
+        model,
+        ports,
+        progress,
+        engine_arguments=arguments,
+        scheduler_environment=scheduler_environment,
+    ) as pool:
+        progress(f"starting the engine in {directory.name}")
+        pool.start(lambda pids: None)
+        yield RunningPool(pool, f"http://127.0.0.1:{ports.engine}/v1", directory / "plugin" / SOCKET)
+
+
+def documents(enforcement: str, policy: str, applications: Mapping[str, str], *, learning: bool = False) -> list[Json]:
+    """What a user would apply: tenants with keys, a pool, applications. With `learning` samples of runs are kept."""
     tiers = [{"name": name, "weight": f"{weight:g}"} for name, weight in WEIGHTS.items()]
     queue = {"maximumRequests": 100_000, "timeoutSeconds": 3600}
+    pool: Json = {
+        "model": {"uri": "hf://bench/tiny", "name": MODEL},
+        "scheduling": {"policy": policy, "enforcement": enforcement, "tiers": tiers, "queue": queue},
+    }
+    predicted: Json = {}
+    if learning:
+        pool["learning"] = {"store": {"claimName": "store"}}
+        predicted["predictor"] = {}
     found: list[Json] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        _resource(
-            "ServingPool",
-            "pool",
-            {
-                "model": {"uri": "hf://bench/tiny", "name": MODEL},
-                "scheduling": {"policy": policy, "enforcement": enforcement, "tiers": tiers, "queue": queue},
-            },
-        ),
+        _resource("ServingPool", "pool", pool),
     ]
     for name in WEIGHTS:
         reference = {"secretRef": {"name": f"{name}-key"}}
@@ -115,7 +148,8 @@ def documents(enforcement: str, policy: str, applications: Mapping[str, str]) ->
         found.append({"apiVersion": "v1", "kind": "Secret", "metadata": secret, "stringData": {"token": KEYS[name]}})
         found.append(_resource("Tenant", name, spec, namespaced=False))
     for name, tenant in applications.items():
-        found.append(_resource("LLMApplication", name, {"tenantRef": {"name": tenant}, "poolRef": {"name": "pool"}}))
+        application: Json = {"tenantRef": {"name": tenant}, "poolRef": {"name": "pool"}, **predicted}
+        found.append(_resource("LLMApplication", name, application))
     return found
 
 

@@ -34,12 +34,12 @@ def draw(count: int, seed: int, load: float, step: Seconds) -> list[WorkloadRun]
     """`count` runs, arriving so that the load is `load` for an engine whose full step takes that long."""
     recorded = agent_suite(count, seed=seed, tenants=WEIGHTS)
     speed = SIZE * step / full_iteration(recorded, PROFILE)
-    return scaled_to_load([_small(run, speed) for run in recorded], load, KV_TOKENS, step)
+    return scaled_to_load([small(run, speed) for run in recorded], load, KV_TOKENS, step)
 
 
 def all_at_once(count: int, seed: int) -> list[WorkloadRun]:
     """Runs without tools, all there from the beginning: what fills the engine."""
-    return [replace(_small(run, 0.0), arrival=0.0) for run in agent_suite(count, seed=seed, tenants=WEIGHTS)]
+    return [replace(small(run, 0.0), arrival=0.0) for run in agent_suite(count, seed=seed, tenants=WEIGHTS)]
 
 
 def applications(runs: Sequence[WorkloadRun]) -> Mapping[str, str]:
@@ -47,7 +47,7 @@ def applications(runs: Sequence[WorkloadRun]) -> Mapping[str, str]:
     return {run.application.split("/")[1]: run.tenant for run in runs}
 
 
-def _small(run: WorkloadRun, speed: float) -> WorkloadRun:
+def small(run: WorkloadRun, speed: float) -> WorkloadRun:
     """Each tenant has applications of its own. `speed`: how long a recorded second takes here."""
     application = ApplicationId(f"{NAMESPACE}/{run.application.lower()}-{run.tenant}")
     stages = tuple(Stage(tuple(map(_cut, stage.requests)), stage.delay * speed) for stage in run.stages)

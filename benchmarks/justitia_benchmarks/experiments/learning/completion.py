@@ -18,6 +18,7 @@ from justitia_benchmarks.statistics import quantile
 from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features
 from justitia_predictor.models import Network, RunningMean
+from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted, train
 from justitia_scheduling.model import RunId
 from justitia_simulator.agents import CLASSES
@@ -29,6 +30,9 @@ POLICIES = ("justitia", "tiered-justitia")
 LEARNED_FROM = 100
 PAST = 10_000
 """Added to the seed of past runs: none of them is served."""
+
+Models = Mapping[str, Mapping[str, Artifact]]
+"""By kind, or `BEST`, and application."""
 
 
 class LearnedCompletion:
@@ -66,12 +70,24 @@ class LearnedCompletion:
 
 def predictions(workload: Sequence[WorkloadRun], seed: int, degree: float) -> list[Prediction]:
     learned = {c: [r.sample for r in past_runs(c, LEARNED_FROM, degree, PAST + seed)] for c in CLASSES}
-    kinds = {kind: {c: fitted(kind, c, learned[c], seed) for c in CLASSES} for kind in (RunningMean.kind, Network.kind)}
-    kinds[BEST] = {c: train(c, learned[c], seed) for c in CLASSES}
     features = {run.id: written(run, f"{seed}/run/{run.id.removeprefix('r')}", degree).features for run in workload}
+    return predictions_of(learned_models(learned, seed), features)
+
+
+def learned_models(learned: Mapping[str, Sequence[Sample]], seed: int) -> Models:
+    """From samples by application."""
+    of_kinds = {
+        kind: {a: fitted(kind, a, samples, seed) for a, samples in learned.items()}
+        for kind in (RunningMean.kind, Network.kind)
+    }
+    return of_kinds | {BEST: {a: train(a, samples, seed) for a, samples in learned.items()}}
+
+
+def predictions_of(models: Models, features: Mapping[RunId, Features]) -> list[Prediction]:
+    """In the order of `ORDER`: with nothing known, what the models say of runs with these features, with all known."""
     return [
         Prediction("cold start", MEAN.tell),
-        *(_by_models(kind, models, features) for kind, models in kinds.items()),
+        *(_by_models(kind, own, features) for kind, own in models.items()),
         TRUE,
     ]
 

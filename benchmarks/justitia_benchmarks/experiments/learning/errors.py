@@ -7,6 +7,7 @@ from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.learning.prompts import past_runs
 from justitia_benchmarks.reports.learning import BEST, report_errors
 from justitia_predictor.evaluation import errors
+from justitia_predictor.sample import Sample
 from justitia_predictor.training import FITS, fitted, train
 from justitia_simulator.agents import CLASSES
 
@@ -33,15 +34,20 @@ class PredictionError:
         p = cell.parameters
         application, degree, count = str(p["application"]), float(p["degree"]), int(p["samples"])
         runs = past_runs(application, count + UNSEEN, degree, cell.seed)
-        learned, unseen = [r.sample for r in runs[:count]], [r.sample for r in runs[count:]]
-        costs = [s.cost for s in unseen]
-        best = train(application, learned, cell.seed)
-        models = {kind: fitted(kind, application, learned, cell.seed) for kind in FITS} | {BEST: best}
-        found = {kind: errors([m.predict(s.features) for s in unseen], costs) for kind, m in models.items()}
-        return {
-            "kind": best.about.kind,
-            "errors": {kind: {"relative": e.relative, "rank": e.rank, "log": e.log} for kind, e in found.items()},
-        }
+        samples = [r.sample for r in runs]
+        return errors_by_kind(application, samples[:count], samples[count:], cell.seed)
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
         return report_errors(rows, folder)
+
+
+def errors_by_kind(application: str, learned: Sequence[Sample], unseen: Sequence[Sample], seed: int) -> Figures:
+    """`errors` on the unseen runs by kind of model, and of the kind that `train` chooses: `kind`."""
+    costs = [s.cost for s in unseen]
+    best = train(application, learned, seed)
+    models = {kind: fitted(kind, application, learned, seed) for kind in FITS} | {BEST: best}
+    found = {kind: errors([m.predict(s.features) for s in unseen], costs) for kind, m in models.items()}
+    return {
+        "kind": best.about.kind,
+        "errors": {kind: {"relative": e.relative, "rank": e.rank, "log": e.log} for kind, e in found.items()},
+    }

@@ -49,6 +49,14 @@ def past_runs(application: str, count: int, degree: float, seed: int) -> list[Wr
 
 def written(run: WorkloadRun, key: str, degree: float) -> WrittenRun:
     """`key` seeded the generator that the run was drawn with."""
+    first = run.stages[0].requests[0]
+    text = telling_text(run, key, degree, min(first.prompt_tokens, MOST_WORDS)).encode()
+    request = FirstRequest(cut(text), len(text), first.prompt_tokens, None, 1, 1)
+    return WrittenRun(run, Features.of(request))
+
+
+def telling_text(run: WorkloadRun, key: str, degree: float, count: int) -> str:
+    """So many words (3 at least), of which some tell of the run. `key` as above."""
     traits = Caller(random.Random(key), run.id)
     told = {
         "calls": str(len(run.requests)),
@@ -56,14 +64,15 @@ def written(run: WorkloadRun, key: str, degree: float) -> WrittenRun:
         "answer": str(bisect(FIFTHS, traits.output_trait)),
     }
     rng = random.Random(f"{key}/prompt/{degree}")
-    first = run.stages[0].requests[0]
-    count = min(first.prompt_tokens, MOST_WORDS)
     each = max(1, math.ceil(count * TOLD_PART / len(told)))
     words = rng.choices(FILLER, FREQUENCY, k=max(0, count - each * len(told)))
     for name, value in told.items():
         said = value if rng.random() < degree else f"{rng.randrange(5)}"
         words += [f"{run.application}{name}{said}"] * each
     rng.shuffle(words)
-    text = " ".join(words).encode()
-    request = FirstRequest(cut(text), len(text), first.prompt_tokens, None, 1, 1)
-    return WrittenRun(run, Features.of(request))
+    return " ".join(words)
+
+
+def filler_text(rng: random.Random, count: int) -> str:
+    """So many words that tell of nothing."""
+    return " ".join(rng.choices(FILLER, FREQUENCY, k=count))

@@ -51,14 +51,13 @@ class Rollouts:
         model = fitted(Linear.kind, application, _turned(past) if scenario == POISONED else past, cell.seed)
         version = digest(model.to_bytes())
         if scenario != DRIFT:
-            trained = Outcome(BEGIN, PAST, version, Linear.kind)
-            status = step(POLICY, PredictorStatus(), learned([], PredictorStatus()), trained, BEGIN)
+            status = after_training(model, PAST)
             live = past + live
         else:
             status = PredictorStatus(version=version, trained=BEGIN)
             live = past + _turned(live)
-        decisions = list(_decisions(status, {version: model}, live, begin=0 if scenario == DRIFT else PAST))
-        return {"decisions": [{"runs": runs - PAST, "reason": reason} for runs, reason in decisions]}
+        made = list(decisions(status, {version: model}, live, begin=0 if scenario == DRIFT else PAST))
+        return {"decisions": [{"runs": runs - PAST, "reason": reason} for runs, reason in made]}
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
         return report_rollouts(rows, folder)
@@ -72,7 +71,13 @@ def _turned(samples: Sequence[Sample]) -> list[Sample]:
     ]
 
 
-def _decisions(
+def after_training(model: Artifact, samples: int) -> PredictorStatus:
+    """The status once the first version is there, learned from so many runs."""
+    trained = Outcome(BEGIN, samples, digest(model.to_bytes()), model.about.kind)
+    return step(POLICY, PredictorStatus(), learned([], PredictorStatus()), trained, BEGIN)
+
+
+def decisions(
     status: PredictorStatus, models: dict[str, Artifact], runs: Sequence[Sample], begin: int
 ) -> Iterator[tuple[int, str]]:
     """After how many runs, and which. Models predict from run `begin` on."""
