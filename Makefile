@@ -4,13 +4,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-operator bench-slo test e2e lint format crds lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo test e2e lint format crds lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 
 help: ## List the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 23
 
 demo: .venv/.synced ## The main job on this machine; MODEL=FOLDER_OR_NAME for a real model, DEMO_ARGS= for its options
 	.venv/bin/justitia demo $(if $(MODEL),--model '$(MODEL)') $(DEMO_ARGS)
@@ -27,6 +27,9 @@ bench-engine: .venv/.synced engine ## Policies inside a real vLLM and in front o
 
 bench-learning: .venv/.synced ## What predictors of runs' costs are worth, in simulation, into docs/results/learning; QUICK=1 for a look
 	$(PYTHON_BIN) -m justitia_benchmarks.learning $(if $(QUICK),--quick)
+
+bench-learning-engine: .venv/.synced engine ## Predictors learned from runs on a real vLLM, and what they are worth there, into docs/results; QUICK=1 for a look. Leave the machine alone
+	$(PYTHON_BIN) -m justitia_benchmarks.engine_learning $(if $(QUICK),--quick)
 
 bench-operator: .venv/.synced cluster ## The operator with 1,000 applications on simulated nodes, into docs/results; QUICK=1 for a look
 	PYTHONPATH=tests $(PYTHON_BIN) -m justitia_benchmarks.operator $(if $(QUICK),--quick)

@@ -1,0 +1,81 @@
+"""What is measured, and in which order.
+
+First samples are kept of past runs. Then what contended runs are told is varied: the ways of one seed follow each
+other, in an order that the seed draws, because the machine's speed drifts; ratios are taken inside a seed.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from justitia_benchmarks.reports.learning import ORDER
+
+LOAD = 2.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of each class `past` runs are served, of which the last, `unseen` many, are predicted by models that learned from
+    the first ones, so many as `counts` say. Models from the first `learned_from` then predict the contended ones:
+    `runs` of all classes before those that are left out. `degrees`: to which prompts tell of a run; the first one is
+    that of the contended runs.
+    """
+
+    past: int
+    unseen: int
+    counts: Sequence[int]
+    learned_from: int
+    degrees: Sequence[float]
+    runs: int
+    seeds: int
+    at_once: int = 10
+
+
+WHOLE = Plan(300, 100, (10, 20, 50, 100, 200), 100, (1.0, 0.5), runs=200, seeds=10)
+QUICK = Plan(61, 21, (10, 20, 40), 40, (1.0,), runs=150, seeds=2)
+
+
+@dataclass(frozen=True)
+class PastRuns:
+    """Samples of past runs, and what is learned from them."""
+
+    plan: Plan
+    degree: float
+
+    @property
+    def text(self) -> str:
+        return f"past runs, degree {self.degree:g}"
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.plan.past, self.plan.unseen, self.plan.counts, self.plan.learned_from, self.degree)
+
+
+@dataclass(frozen=True)
+class Contended:
+    """Runs of a seed, told what the prediction `told` says."""
+
+    plan: Plan
+    seed: int
+    told: str
+
+    @property
+    def text(self) -> str:
+        return f"contended, seed {self.seed}: {self.told}"
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.plan.runs, self.plan.learned_from, self.plan.degrees[0], LOAD, self.seed, self.told)
+
+
+def contended_cells(plan: Plan) -> Iterator[Contended]:
+    """In the order of measuring."""
+    for seed in range(1, plan.seeds + 1):
+        ways = list(ORDER)
+        random.Random(seed).shuffle(ways)
+        yield from (Contended(plan, seed, told) for told in ways)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
