@@ -9,9 +9,9 @@ import pytest
 from justitia_predictor.artifact import Errors
 from justitia_predictor.evaluation import best, errors, loss, mean_of
 from justitia_predictor.features import Features, FirstRequest
-from justitia_predictor.models import RunningMean
+from justitia_predictor.models import Network, RunningMean
 from justitia_predictor.sample import MOST_SAMPLES, Sample, data_hash
-from justitia_predictor.training import FITS, LEAST_SAMPLES, TooFewSamplesError, train
+from justitia_predictor.training import FITS, LEAST_SAMPLES, TooFewSamplesError, fitted, train
 from support.written_runs import written_runs
 
 
@@ -32,6 +32,14 @@ def test_where_prompts_tell_nothing_no_order_is_found() -> None:
     random.Random(3).shuffle(costs)
     shuffled = [replace(s, cost=cost) for s, cost in zip(samples, costs, strict=True)]
     assert abs(errors_on(shuffled, unseen).rank) < 0.3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_network_that_begins_badly_begins_again(seed: int) -> None:
+    """With some beginnings all that is learned is the mean cost."""
+    samples, unseen = written_runs(60, noise=0.5, seed=5), written_runs(60, noise=0.5, seed=6)
+    network = fitted(Network.kind, "apps/check", samples, seed)
+    assert errors([network.predict(s.features) for s in unseen], [s.cost for s in unseen]).rank > 0.5
 
 
 def test_errors_by_hand() -> None:
