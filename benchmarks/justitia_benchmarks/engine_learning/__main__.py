@@ -1,13 +1,13 @@
 """`python -m justitia_benchmarks.engine_learning`: measure what has no result yet, then write the document."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from justitia_benchmarks.engine.store import Store
-from justitia_benchmarks.engine_learning.measure import Measuring, measure, past_cells
-from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, contended_cells
+from justitia_benchmarks.engine_learning.measure import Kept, measure
+from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, Learned, contended_cells
 from justitia_benchmarks.reports.engine_learning import write_document
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
@@ -25,17 +25,17 @@ def bench(
     """
     plan, name = (QUICK, "bench-learning-engine-quick") if quick else (WHOLE, "bench-learning-engine")
     folder = Path("out") / name / "document" if quick else Path("docs/results")
-    store = Store(Path("out") / name, Measuring.__module__)
+    kept = Kept.in_folder(Path("out") / name)
     try:
         with mistakes():
-            measure(plan, store)
+            measure(plan, kept)
     except KeyboardInterrupt:
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
-    learned = [(cell, figures) for cell in past_cells(plan) if (figures := store.read(cell)) is not None]
-    contended = [(cell, figures) for cell in contended_cells(plan) if (figures := store.read(cell)) is not None]
-    output.print(f"Results in {write_document(learned, contended, folder)}")
+    learned: Mapping[str, Any] = kept.found.read(Learned(plan)) or {}
+    contended = [(cell, figures) for cell in contended_cells(plan) if (figures := kept.found.read(cell)) is not None]
+    output.print(f"Results in {write_document(plan, learned, contended, folder)}")
 
 
 if __name__ == "__main__":

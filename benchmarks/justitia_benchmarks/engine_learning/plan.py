@@ -12,44 +12,52 @@ from dataclasses import dataclass
 from justitia_benchmarks.reports.learning import ORDER
 
 LOAD = 2.5
+DEGREE = 1.0
+"""To which prompts tell of a run: all that can be known when it begins."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Of each class `past` runs are served, of which the last, `unseen` many, are predicted by models that learned from
-    the first ones, so many as `counts` say. Models from the first `learned_from` then predict the contended ones:
-    `runs` of all classes before those that are left out. `degrees`: to which prompts tell of a run; the first one is
-    that of the contended runs.
+    """Of each class `past` runs are served, `at_once` in a round, of which the last, `unseen` many, are predicted by
+    models that learned from the first ones, so many as `counts` say. Models from the first `learned_from` then predict
+    the contended ones: `runs` of all classes before those that are left out, of each seed.
     """
 
     past: int
     unseen: int
     counts: Sequence[int]
     learned_from: int
-    degrees: Sequence[float]
     runs: int
     seeds: int
     at_once: int = 10
 
 
-WHOLE = Plan(300, 100, (10, 20, 50, 100, 200), 100, (1.0, 0.5), runs=200, seeds=10)
-QUICK = Plan(61, 21, (10, 20, 40), 40, (1.0,), runs=150, seeds=2)
+WHOLE = Plan(300, 100, (10, 20, 50, 100, 200), 100, runs=200, seeds=10)
+QUICK = Plan(61, 21, (10, 20, 40), 40, runs=150, seeds=2)
 
 
 @dataclass(frozen=True)
 class PastRuns:
-    """Samples of past runs, and what is learned from them."""
+    """They are served, and samples of them kept."""
 
     plan: Plan
-    degree: float
-
-    @property
-    def text(self) -> str:
-        return f"past runs, degree {self.degree:g}"
+    text = "past runs"
 
     @property
     def digest(self) -> str:
-        return _digest(self.plan.past, self.plan.unseen, self.plan.counts, self.plan.learned_from, self.degree)
+        return _digest(self.plan.past, self.plan.at_once, DEGREE)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned from those samples."""
+
+    plan: Plan
+    text = "learning curve"
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.plan.past, self.plan.unseen, self.plan.counts, self.plan.learned_from, DEGREE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Contended:
 
     @property
     def digest(self) -> str:
-        return _digest(self.plan.runs, self.plan.learned_from, self.plan.degrees[0], LOAD, self.seed, self.told)
+        return _digest(self.plan.runs, self.plan.learned_from, DEGREE, LOAD, self.seed, self.told)
 
 
 def contended_cells(plan: Plan) -> Iterator[Contended]:

@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from justitia_benchmarks.engine.workload import KV_TOKENS, LONGEST, NAMESPACE, small
 from justitia_benchmarks.experiments.learning.prompts import FILLER, filler_text, telling_text
-from justitia_cli.tiny_model import END, make_tiny_model
+from justitia_cli.tiny_model import END, Shape, make_tiny_model
 from justitia_predictor.features import Features, FirstRequest, cut
 from justitia_scheduling.model import ApplicationId, RunId, Seconds, Tokens
 from justitia_sidecar.body import TokensPerByte
@@ -36,6 +36,8 @@ LONGEST_CONTEXT = LONGEST + MOST_OUTPUT
 """Of a request, by its prompt and its `max_tokens`."""
 CERTAIN = 100.0
 """The largest `logit_bias`."""
+SHAPE = Shape(hidden_size=256, layers=4)
+"""Slow enough that runs wait for the engine, and not for what is in front of it, whose order is nobody's."""
 GAP: Seconds = 0.05
 """Between past runs: faster than they are served, and slower than the sidecar can look at their first requests."""
 
@@ -133,8 +135,8 @@ def class_of(application: ApplicationId) -> str:
 
 
 def make_model(directory: Path, runs: Sequence[TellingRun]) -> Path:
-    """The tiny model with a token for each word of these runs' prompts."""
-    make_tiny_model(directory)
+    """The tiny model with a token for each word of these runs' prompts, and `SHAPE`."""
+    make_tiny_model(directory, SHAPE)
     words = sorted({word for each in runs for text in each.texts for word in text.split()} | set(FILLER))
     path = directory / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))

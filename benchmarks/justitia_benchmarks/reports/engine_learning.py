@@ -9,7 +9,8 @@ import numpy as np
 
 from justitia_benchmarks.document import COLUMNS, claim_row, table
 from justitia_benchmarks.engine.workload import KV_TOKENS, SIZE
-from justitia_benchmarks.engine_learning.plan import LOAD, Contended, PastRuns
+from justitia_benchmarks.engine_learning.plan import DEGREE, LOAD, Contended, Plan
+from justitia_benchmarks.engine_learning.workload import SHAPE
 from justitia_benchmarks.experiment import Claim, at_most
 from justitia_benchmarks.reports.bars import draw_bars
 from justitia_benchmarks.reports.curves import Panel, colours_of, draw
@@ -27,12 +28,11 @@ CURVES, BARS = "learning-engine-curves.svg", "learning-engine-completion.svg"
 HOW = """Written by `make bench-learning-engine`; `benchmarks/justitia_benchmarks/engine_learning/` says what is served
 and how. Nothing here is edited by hand.
 
-Real vLLM on a CPU with a random model of two layers, float32, {kv:,} tokens of KV, our scheduler inside. Agent runs of
-{classes} classes ({names}) with prompts and outputs of {size:g} of the recorded lengths. Prompts are text, a word a
-token, which tells of a run what can be known when it begins (calls, what the lengths of prompts and answers have in
-common), each truly with the probability *degree*; the rest of a run's cost is chance. Answers are ended by an end token
-that is forbidden until one token is left and then certain, and all have the same `max_tokens`, so that no feature tells
-their length.
+Real vLLM on a CPU with a random model of {layers} layers, float32, {kv:,} tokens of KV, our scheduler inside. Agent
+runs of {classes} classes ({names}) with prompts and outputs of {size:g} of the recorded lengths. Prompts are text, a
+word a token, which tells of a run what can be known when it begins (calls, what the lengths of prompts and answers have
+in common) with the degree {degree:g}; the rest of a run's cost is chance. Answers are ended by an end token that is
+forbidden until one token is left and then certain, and all have the same `max_tokens`: no feature tells their length.
 
 Past runs go through the real sidecar, which keeps samples of them in a store: real features, measured costs. They
 differ from those that the runs were written with by {difference:.2g} % at most. Models learn from the first n samples
@@ -47,48 +47,50 @@ run's cost. All ways of a seed follow each other; ratios are paired by seed. Int
 for times (of ratios on logarithms), over classes for errors."""
 
 Figures = Mapping[str, Any]
-Learned = Sequence[tuple[PastRuns, Figures]]
+Learned = Mapping[str, Figures]
+"""By class."""
 Completed = Sequence[tuple[Contended, Figures]]
 
 
-def write_document(learned: Learned, contended: Completed, folder: Path) -> Path:
+def write_document(plan: Plan, learned: Learned, contended: Completed, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    plan = learned[0][0].plan
-    classes = list(learned[0][1])
     how = HOW.format(
         kv=KV_TOKENS,
         size=SIZE,
-        classes=len(classes),
-        names=", ".join(classes),
-        difference=100 * max(own["difference"] for _, figures in learned for own in figures.values()),
+        layers=SHAPE.layers,
+        classes=len(learned),
+        names=", ".join(learned),
+        degree=DEGREE,
+        difference=100 * max(own["difference"] for own in learned.values()),
         unseen=plan.unseen,
         runs=len(contended[0][1]["jct"]),
         load=LOAD,
         learned_from=plan.learned_from,
         cold=COLD,
         mean=RunningMean.kind,
-        mlp=Network.kind,
+        mlp=MLP,
         best=BEST,
         true=TRUE,
     )
-    claims = [claim for each in learned for claim in error_claims(*each)] + completion_claims(contended)
+    claims = [*error_claims(plan, learned), *completion_claims(contended)]
     parts = [
         "# What is learned inside a real vLLM",
         how,
-        f"{machine()} {plan.seeds} seeds, {sum(plan.past * len(f) for _, f in learned)} past runs, "
-        f"{len(contended)} replays.",
+        f"{machine()} {plan.seeds} seeds, {plan.past * len(learned)} past runs, {len(contended)} replays.",
         "## Claims",
         table(COLUMNS, [claim_row(claim) for claim in claims]),
         "## Learning curve",
         f"![Relative error against runs learned from]({CURVES})",
-        f"Degree {learned[0][0].degree:g}; the bound is the paper's {100 * PAPER_ERROR:.0f} %.",
+        f"The bound is the paper's {100 * PAPER_ERROR:.0f} %.",
+        *(_errors(plan, learned, figure) for figure in FIGURE_NAMES),
+        "## First versions",
+        FIRST_VERSIONS.format(past=plan.learned_from),
+        _first_versions(learned),
+        "## Completion times",
+        f"![Completion times by what is told]({BARS})",
+        _completion(contended),
     ]
-    for cell, figures in learned:
-        parts += [_errors(cell, figures, figure) for figure in ("relative", "rank")]
-    parts += ["## First versions", FIRST_VERSIONS.format(past=plan.learned_from)]
-    parts += [_first_versions(cell, figures) for cell, figures in learned]
-    parts += ["## Completion times", f"![Completion times by what is told]({BARS})", _completion(contended)]
-    _draw_curves(learned[0], folder / CURVES)
+    _draw_curves(plan, learned, folder / CURVES)
     draw_bars(
         folder / BARS,
         {title: [(told, ratio(contended, told, figure)) for told in ORDER[:-1]] for figure, title in FIGURES.items()},
@@ -103,22 +105,22 @@ def write_document(learned: Learned, contended: Completed, folder: Path) -> Path
 # Errors.
 
 
-def error_claims(cell: PastRuns, figures: Figures) -> list[Claim]:
-    n = cell.plan.learned_from
-    of_network, of_best = ({c: _error(own, n, kind, "relative") for c, own in figures.items()} for kind in (MLP, BEST))
+def error_claims(plan: Plan, learned: Learned) -> list[Claim]:
+    n = plan.learned_from
+    of_network, of_best = ({c: _error(own, n, kind, "relative") for c, own in learned.items()} for kind in (MLP, BEST))
     network, gain = mean_interval(list(of_network.values())), paired_ratio([*of_best.values()], [*of_network.values()])
-    chosen = [own["curve"][str(n)]["kind"] for own in figures.values()]
+    chosen = [own["curve"][str(n)]["kind"] for own in learned.values()]
     least, most = min(of_network, key=of_network.__getitem__), max(of_network, key=of_network.__getitem__)
     return [
         Claim(
-            f"relative error on unseen runs, MLP, {n} runs, degree {cell.degree:g}",
+            f"relative error on unseen runs, MLP, {n} runs",
             f"{100 * PAPER_ERROR:.0f} %",
             network,
             at_most(network, PAPER_ERROR),
             f"mean over the classes, from {least} ({digits(of_network[least])}) to {most} ({digits(of_network[most])})",
         ),
         Claim(
-            f"the same, {BEST} ÷ MLP, degree {cell.degree:g}",
+            f"the same, {BEST} ÷ MLP",
             "1",
             gain,
             at_most(gain, 1.0),
@@ -136,23 +138,26 @@ def _error(own: Figures, count: int, kind: str, figure: str) -> float:
     return float(own["curve"][str(count)]["errors"][kind][figure])
 
 
-def _errors(cell: PastRuns, figures: Figures, figure: str) -> str:
-    n = cell.plan.learned_from
-    rows = [[c, *(digits(_error(own, n, kind, figure)) for kind in KINDS)] for c, own in figures.items()]
-    means = [digits(fmean(_error(own, n, kind, figure) for own in figures.values())) for kind in KINDS]
-    return table([f"{FIGURE_NAMES[figure]}, {n} runs, degree {cell.degree:g}", *KINDS], [*rows, ["mean", *means]])
+def _errors(plan: Plan, learned: Learned, figure: str) -> str:
+    """Of each class with as many runs as in the claims, and the mean over classes with others."""
+    n = plan.learned_from
+    rows = [[f"{c}, {n} runs", *(digits(_error(own, n, kind, figure)) for kind in KINDS)] for c, own in learned.items()]
+    rows += [
+        [f"mean, {count} runs", *(digits(fmean(_error(o, count, k, figure) for o in learned.values())) for k in KINDS)]
+        for count in plan.counts
+    ]
+    return table([FIGURE_NAMES[figure], *KINDS], rows)
 
 
-def _draw_curves(learned: tuple[PastRuns, Figures], path: Path) -> None:
-    cell, figures = learned
-    counts = cell.plan.counts
+def _draw_curves(plan: Plan, learned: Learned, path: Path) -> None:
+    counts = plan.counts
 
     def lines(classes: Sequence[str]) -> dict[str, list[list[float]]]:
         return {
-            kind: [[fmean(_error(figures[c], n, kind, "relative") for c in classes) for n in counts]] for kind in KINDS
+            kind: [[fmean(_error(learned[c], n, kind, "relative") for c in classes) for n in counts]] for kind in KINDS
         }
 
-    by_title = {"mean of the classes": list(figures)} | {c: [c] for c in figures}
+    by_title = {"mean of the classes": list(learned)} | {c: [c] for c in learned}
     panels = [Panel(title, counts, lines(own), limit=PAPER_ERROR, logarithmic=True) for title, own in by_title.items()]
     draw(path, panels, "relative error", "runs learned from")
 
@@ -164,13 +169,13 @@ order in which they were over, under the default rollout: the operator's own dec
 *Runs*: all that were over by then, those learned from included."""
 
 
-def _first_versions(cell: PastRuns, figures: Figures) -> str:
-    firsts = {c: own["first"] for c, own in figures.items()}
+def _first_versions(learned: Learned) -> str:
+    firsts = {c: own["first"] for c, own in learned.items()}
     promoted = [first["runs"] for first in firsts.values() if first["reason"] == "Promoted"]
     rows = [[c, first["kind"], first["reason"], str(first["runs"] or "-")] for c, first in firsts.items()]
     middle = f"median {median(promoted):g}" if promoted else "-"
     rows.append(["all", "", f"Promoted: {len(promoted)} of {len(firsts)}", middle])
-    return table([f"degree {cell.degree:g}", "kind", "first decision", "runs"], rows)
+    return table(["class", "kind", "first decision", "runs"], rows)
 
 
 # Completion times.

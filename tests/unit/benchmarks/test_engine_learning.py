@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from justitia_benchmarks.engine_learning.curve import curve, first_version, largest_difference
-from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, Contended, PastRuns, contended_cells
+from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, Contended, Learned, PastRuns, contended_cells
 from justitia_benchmarks.engine_learning.serving import check, writing
 from justitia_benchmarks.engine_learning.workload import (
     MOST_OUTPUT,
@@ -186,7 +186,7 @@ def test_each_seed_is_served_in_every_way_and_each_cell_has_a_result_of_its_own(
     cells = list(contended_cells(WHOLE))
     for seed in range(1, WHOLE.seeds + 1):
         assert {cell.told for cell in cells if cell.seed == seed} == set(ORDER)
-    other = [*contended_cells(QUICK), *(PastRuns(plan, degree) for plan in (WHOLE, QUICK) for degree in (0.5, 1.0))]
+    other = [*contended_cells(QUICK), *(kind(plan) for plan in (WHOLE, QUICK) for kind in (PastRuns, Learned))]
     digests = [cell.digest for cell in (*cells, *other)]
     assert len(set(digests)) == len(digests)
 
@@ -202,20 +202,20 @@ def contended_figures(jct: float, told: float | None) -> dict[str, object]:
 
 
 def test_errors_and_times_are_judged_against_the_papers_figures(tmp_path: Path) -> None:
-    learned = [(PastRuns(QUICK, 1.0), {"EV": learned_figures(0.3), "FV": learned_figures(0.4)})]
+    learned = {"EV": learned_figures(0.3), "FV": learned_figures(0.4)}
     jct = dict(zip(ORDER, (1.3, 1.1, 1.0, 0.9, 0.8), strict=True))
     rows = [
         (cell, contended_figures(jct[cell.told] * cell.seed, None if cell.told == "cold start" else 110.0))
         for cell in contended_cells(QUICK)
     ]
-    verdicts = [claim.verdict for claim in error_claims(*learned[0])]
+    verdicts = [claim.verdict for claim in error_claims(QUICK, learned)]
     assert verdicts == [Verdict.REACHED, Verdict.REACHED]
     assert [claim.verdict for claim in completion_claims(rows)] == [
         Verdict.BEATEN,
         Verdict.BEATEN,
         Verdict.NOT_REACHED,
     ]
-    document = write_document(learned, rows, tmp_path).read_text()
+    document = write_document(QUICK, learned, rows, tmp_path).read_text()
     assert "| cold start | 1.62 (1.62 to 1.62, n = 2) |" in document
     assert "Promoted: 2 of 2 | median 80 |" in document
     assert {path.suffix for path in tmp_path.iterdir()} == {".md", ".svg"}
