@@ -17,7 +17,7 @@ def draw_bars(path: Path, panels: Mapping[str, Bars], ylabel: str, colours: Mapp
     cut off.
     """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.7 * len(panels), 3.2), layout="constrained")
+        figure = Figure(figsize=(4.0 * len(panels), 3.2), layout="constrained")
         for axes, (title, bars) in zip(
             figure.subplots(1, len(panels), squeeze=False).flat, panels.items(), strict=True
         ):
@@ -25,7 +25,7 @@ def draw_bars(path: Path, panels: Mapping[str, Bars], ylabel: str, colours: Mapp
                 spread = [[ratio.mean - ratio.low], [ratio.high - ratio.mean]]
                 axes.bar(place, ratio.mean, 0.66, color=colours[label], yerr=spread, ecolor="#333333", capsize=3)
                 axes.annotate(digits(ratio.mean), (place, 0), xytext=(0, 4), textcoords="offset points", ha="center")
-            axes.set_xticks(range(len(bars)), [label for label, _ in bars])
+            axes.set_xticks(range(len(bars)), [label for label, _ in bars], fontsize=8.5)
             axes.set_ylim(0, min(axes.get_ylim()[1], 2 * max(ratio.mean for _, ratio in bars)))
             axes.axhline(1.0, color="#333333", lw=1, ls="--")
             axes.grid(visible=False, axis="x")

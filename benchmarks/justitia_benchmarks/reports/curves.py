@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.typing import RcKeyType
 
 STYLE: dict[RcKeyType, Any] = {
@@ -95,6 +96,9 @@ def _panel(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
     axes.set_title(panel.title)
     if panel.logarithmic:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0)
 

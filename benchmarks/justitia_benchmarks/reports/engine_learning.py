@@ -22,7 +22,7 @@ from justitia_simulator.files import write_bytes
 
 COLD, TRUE = ORDER[0], ORDER[-1]
 COLD_START = 1.20
-"""Mean JCT without anything known against true costs, of the simulations that the policy was designed with, at most."""
+"""Mean JCT with nothing known against known means, at most, in the simulations that the policy was designed with."""
 CURVES, BARS = "learning-engine-curves.svg", "learning-engine-completion.svg"
 
 HOW = """Written by `make bench-learning-engine`; `benchmarks/justitia_benchmarks/engine_learning/` says what is served
@@ -190,14 +190,15 @@ def completion_claims(contended: Completed) -> list[Claim]:
         gain = ratio(contended, told, "mean", RunningMean.kind)
         why = f"with true costs {most}"
         claims.append(Claim(f"mean JCT, {told} ÷ running means", "less than 1", gain, at_most(gain, 1.0), why))
-    cold = ratio(contended, COLD, "mean")
+    cold = ratio(contended, COLD, "mean", RunningMean.kind)
     claims.append(
         Claim(
-            "mean JCT, cold start ÷ true costs",
+            "mean JCT, cold start ÷ running means",
             f"at most {COLD_START:g} (our simulations)",
             cold,
             at_most(cold, COLD_START),
-            "at first nothing is known but what a run has used so far; then, the mean of those that are over",
+            f"÷ true costs {ratio(contended, COLD, 'mean').text}: until runs of an application are over, only what its "
+            "open ones have used tells anything",
         )
     )
     return claims
