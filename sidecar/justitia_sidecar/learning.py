@@ -131,6 +131,7 @@ class Learning:
         self._looking = ThreadPoolExecutor(1, "look")
         self._disk = ThreadPoolExecutor(1, "learn")
         self._looks: set[asyncio.Future[tuple[bytes, Predicted]]] = set()
+        self._looked_at: dict[tuple[str, str], tuple[Noticed, asyncio.Future[tuple[bytes, Predicted]]]] = {}
         self._open: dict[TrackedRun, Noticed] = {}
         self._ended: deque[tuple[Seconds, TrackedRun, Noticed]] = deque(maxlen=MOST_ENDED)
 
@@ -170,7 +171,13 @@ class Learning:
     # Requests.
 
     async def notice(self, learning: LearningConfig, request: FirstRequest, run: str) -> Noticed | None:
-        """The first request of the run with this id. None where there is no time to look at it."""
+        """The first request of the run with this id, or one that came beside it, and is not looked at then. None where
+        there is no time to look at it.
+        """
+        if (beside := self._looked_at.get((learning.name, run))) is not None:
+            noticed, looking = beside
+            await asyncio.wait({looking}, timeout=DEADLINE)
+            return noticed
         if len(self._looks) >= MOST_WAITING:
             self._metrics.unnoticed_runs.inc()
             return None
@@ -184,7 +191,8 @@ class Learning:
         models = self._models.of(learning.name, (learning.version, learning.candidate))
         looking = asyncio.get_running_loop().run_in_executor(self._looking, self._look, request, models)
         self._looks.add(looking)
-        looking.add_done_callback(lambda done: self._looked(noticed, done))
+        self._looked_at[learning.name, run] = (noticed, looking)
+        looking.add_done_callback(lambda done: self._looked(noticed, run, done))
         await asyncio.wait({looking}, timeout=DEADLINE)
         return noticed
 
@@ -206,8 +214,9 @@ class Learning:
         self._metrics.learning_failures.labels("predict").inc()
         log.warning("a run is not predicted", reason=repr(error))
 
-    def _looked(self, noticed: Noticed, done: "asyncio.Future[tuple[bytes, Predicted]]") -> None:
+    def _looked(self, noticed: Noticed, run: str, done: "asyncio.Future[tuple[bytes, Predicted]]") -> None:
         self._looks.discard(done)
+        del self._looked_at[noticed.learning.name, run]
         if done.cancelled():
             return
         if (error := done.exception()) is not None:

@@ -1,5 +1,6 @@
 """Runs become samples and are predicted, and nothing that fails there is noticed by requests."""
 
+import asyncio
 import math
 import threading
 import time
@@ -159,6 +160,19 @@ async def test_a_model_that_fails_leaves_the_run_without_prediction(
     client = await Client(sidecar, **request("r", ends=True)).run()
     assert client.status == 200
     assert room.failures("predict") == 1
+
+
+async def test_requests_that_begin_a_run_together_are_looked_at_once(
+    sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 1)
+    learning = LearningConfig(name=NAME)
+    one, beside, other = await asyncio.gather(*(room.learning.notice(learning, FIRST, r) for r in ("r", "r", "s")))
+    assert one is beside
+    assert one is not None
+    assert other is None, "the thread was busy with the first run"
+    assert room.metrics.registry.get_sample_value("justitia_prediction_seconds_count") == 1
+    assert await room.learning.notice(learning, FIRST, "r") is not one, "what was looked at is not kept"
 
 
 async def test_when_too_many_wait_to_be_looked_at_runs_go_unnoticed(
