@@ -149,15 +149,27 @@ def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, a
         (content,) = json.loads(done.stdout).values()
         return content
 
-    def last_of_light() -> tuple[str, list[dict[str, Any]]]:
-        queue = look("explain")
+    def whole_queue() -> list[dict[str, Any]]:
+        """Of both tenants. Its last request waits for seconds, in which it can be asked for."""
+        queue: list[dict[str, Any]] = look("explain")
         assert len({row["tenant"] for row in queue}) == len(WEIGHTS)
-        (one,) = look("explain", queue[-1]["request"])
-        assert one["request"] == queue[-1]["request"]
-        return justitia(user, tmp_path, "explain", one["request"]).stdout, queue
+        return queue
+
+    def last_one() -> str:
+        request: str = whole_queue()[-1]["request"]
+        (one,) = look("explain", request)
+        assert one["request"] == request
+        return request
+
+    def last_one_in_words() -> str:
+        done = justitia(user, tmp_path, "explain", whole_queue()[-1]["request"])
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     with heavy, light, flood(heavy), flood(light):
-        told, queue = eventually(last_of_light, CHANGE_SECONDS)
+        queue = eventually(whole_queue, CHANGE_SECONDS)
+        eventually(last_one, CHANGE_SECONDS)
+        told = eventually(last_one_in_words, CHANGE_SECONDS)
         status = look("top")
     assert [row["position"] for row in queue] == list(range(1, len(queue) + 1))
     assert all(row["reason"] for row in queue)
