@@ -20,6 +20,7 @@ from justitia_e2e.example import (
     NAMESPACE,
     POOL,
     READY,
+    TENANT,
     Record,
     User,
     client_of,
@@ -33,7 +34,11 @@ WEIGHTS = {APPLICATION: 3.0, "summaries": 1.0}
 """Of the applications' tenants in the example."""
 AT_ONCE = 24
 """Requests of each tenant that floods: more than the engine serves together."""
-WARM_SECONDS, SECONDS = 10.0, 60.0
+SECONDS = 60.0
+UNSHARED = 1.25
+"""Of two tenants with as many requests at once; in the order of arrival they are served alike. What holds over a minute
+is the policy's bound: on a quick engine with much KV space it is a good part of that.
+"""
 TOKENS = 128
 """Of an answer of those that flood. With fewer, the clients, which share the machine with the engine, do not keep it
 busy; with more, what is in the engine, by which a tenant may be ahead, is more than a little of what is served then.
@@ -116,17 +121,35 @@ def flood(client: openai.OpenAI) -> Iterator[list[Answer]]:
         each.result()
 
 
+def told(user: User, folder: Path, *arguments: str) -> Any:
+    """What the command says of the one pod that there is."""
+    done = justitia(user, folder, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    (content,) = json.loads(done.stdout).values()
+    return content
+
+
+def ahead(before: dict[str, Any], after: dict[str, Any], first: str, other: str) -> tuple[float, float]:
+    """How much more the other tenant was charged for its weight between two looks, and how much the policy allows."""
+    were, are = ({t["name"]: t for t in status["tenants"]} for status in (before, after))
+    one, two = ((are[t]["service"] - were[t]["service"]) / are[t]["weight"] for t in (first, other))
+    burst, inside = (max(status["gate"][part] for status in (before, after)) for part in ("burst", "inEngine"))
+    return two - one, 2 * burst + sum(inside / are[t]["weight"] for t in (first, other))
+
+
 def test_tenants_that_flood_are_served_by_their_weights_and_one_that_does_not_hardly_notices(
-    address: str, occasional: openai.OpenAI, record_property: Record
+    user: User, address: str, occasional: openai.OpenAI, tmp_path: Path, record_property: Record
 ) -> None:
     alone = [answer(occasional, FEW_TOKENS).seconds for _ in range(20)]
     heavy, light = (client_of(application, address) for application in WEIGHTS)
     with heavy, light, flood(heavy) as of_heavy, flood(light) as of_light:
         eventually(lambda: of_heavy and of_light, CHANGE_SECONDS)
-        begin = time.monotonic() + WARM_SECONDS
+        before = told(user, tmp_path, "top")
+        begin = time.monotonic()
         beside: list[Answer] = []
         while not beside or beside[-1].came < begin + SECONDS:
             beside.append(answer(occasional, FEW_TOKENS))
+        after = told(user, tmp_path, "top")
     measured = [[a for a in answers if begin <= a.came < begin + SECONDS] for answers in (of_heavy, of_light, beside)]
     served = [sum(a.tokens for a in answers) for answers in measured]
     ratio, due = served[0] / served[1], WEIGHTS[APPLICATION] / WEIGHTS["summaries"]
@@ -136,28 +159,25 @@ def test_tenants_that_flood_are_served_by_their_weights_and_one_that_does_not_ha
     record_property(f"ratio of the first two, due {due:g}", f"{ratio:.2f}")
     record_property(f"median seconds for an answer of {floods}", [round(seconds, 2) for seconds in waited])
     record_property("the last one's when it is alone", round(median(alone), 2))
-    assert ratio == pytest.approx(due, rel=0.2)
+    more, allowed = ahead(before, after, TENANT, "cpu-research")
+    record_property("engine seconds that one is ahead for its weight", f"{more:.1f}, allowed are {allowed:.1f}")
+    assert abs(more) <= allowed
+    assert ratio > UNSHARED
     assert waited[2] < 0.3 * min(waited[:2])
 
 
 def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, address: str, tmp_path: Path) -> None:
     heavy, light = (client_of(application, address) for application in WEIGHTS)
 
-    def look(*arguments: str) -> Any:
-        done = justitia(user, tmp_path, *arguments, "--json")
-        assert done.returncode == 0, done.stderr
-        (content,) = json.loads(done.stdout).values()
-        return content
-
     def whole_queue() -> list[dict[str, Any]]:
         """Of both tenants. Its last request waits for seconds, in which it can be asked for."""
-        queue: list[dict[str, Any]] = look("explain")
+        queue: list[dict[str, Any]] = told(user, tmp_path, "explain")
         assert len({row["tenant"] for row in queue}) == len(WEIGHTS)
         return queue
 
     def last_one() -> str:
         request: str = whole_queue()[-1]["request"]
-        (one,) = look("explain", request)
+        (one,) = told(user, tmp_path, "explain", request)
         assert one["request"] == request
         return request
 
@@ -169,11 +189,11 @@ def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, a
     with heavy, light, flood(heavy), flood(light):
         queue = eventually(whole_queue, CHANGE_SECONDS)
         eventually(last_one, CHANGE_SECONDS)
-        told = eventually(last_one_in_words, CHANGE_SECONDS)
-        status = look("top")
+        words = eventually(last_one_in_words, CHANGE_SECONDS)
+        status = told(user, tmp_path, "top")
     assert [row["position"] for row in queue] == list(range(1, len(queue) + 1))
     assert all(row["reason"] for row in queue)
-    assert "before it:" in told
+    assert "before it:" in words
     assert set(WEIGHTS.values()) <= {tenant["weight"] for tenant in status["tenants"]}
 
 
