@@ -36,8 +36,8 @@ AT_ONCE = 24
 """Requests of each tenant that floods: more than the engine serves together."""
 SECONDS = 60.0
 UNSHARED = 1.25
-"""Of two tenants with as many requests at once; in the order of arrival they are served alike. What holds over a minute
-is the policy's bound: on a quick engine with much KV space it is a good part of that.
+"""Of two tenants with as many requests at once; in the order of arrival they are served alike. All that is promised for
+any time is the policy's bound, which on an engine with much KV space is minutes of its work.
 """
 TOKENS = 128
 """Of an answer of those that flood. With fewer, the clients, which share the machine with the engine, do not keep it
