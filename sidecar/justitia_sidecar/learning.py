@@ -35,6 +35,7 @@ from justitia_sidecar.evidence import Begun, Evidence, Predicted, error_of, in_c
 from justitia_sidecar.flushing import Flushing
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.models import Models
+from justitia_sidecar.recognition import application_id
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.samples import RETENTION, Finished, Samples
 
@@ -130,8 +131,7 @@ class Learning:
         self._changed = False
         self._looking = ThreadPoolExecutor(1, "look")
         self._disk = ThreadPoolExecutor(1, "learn")
-        self._looks: set[asyncio.Future[tuple[bytes, Predicted]]] = set()
-        self._looked_at: dict[tuple[str, str], tuple[Noticed, asyncio.Future[tuple[bytes, Predicted]]]] = {}
+        self._looks: dict[tuple[str, str], tuple[Noticed, asyncio.Future[tuple[bytes, Predicted]]]] = {}
         self._open: dict[TrackedRun, Noticed] = {}
         self._ended: deque[tuple[Seconds, TrackedRun, Noticed]] = deque(maxlen=MOST_ENDED)
 
@@ -174,7 +174,7 @@ class Learning:
         """The first request of the run with this id, or one that came beside it, and is not looked at then. None where
         there is no time to look at it.
         """
-        if (beside := self._looked_at.get((learning.name, run))) is not None:
+        if (beside := self._looks.get((learning.name, run))) is not None:
             noticed, looking = beside
             await asyncio.wait({looking}, timeout=DEADLINE)
             return noticed
@@ -190,8 +190,7 @@ class Learning:
         )
         models = self._models.of(learning.name, (learning.version, learning.candidate))
         looking = asyncio.get_running_loop().run_in_executor(self._looking, self._look, request, models)
-        self._looks.add(looking)
-        self._looked_at[learning.name, run] = (noticed, looking)
+        self._looks[learning.name, run] = (noticed, looking)
         looking.add_done_callback(lambda done: self._looked(noticed, run, done))
         await asyncio.wait({looking}, timeout=DEADLINE)
         return noticed
@@ -215,8 +214,7 @@ class Learning:
         log.warning("a run is not predicted", reason=repr(error))
 
     def _looked(self, noticed: Noticed, run: str, done: "asyncio.Future[tuple[bytes, Predicted]]") -> None:
-        self._looks.discard(done)
-        del self._looked_at[noticed.learning.name, run]
+        del self._looks[noticed.learning.name, run]
         if done.cancelled():
             return
         if (error := done.exception()) is not None:
@@ -343,7 +341,7 @@ class Learning:
     async def close(self) -> None:
         """What is over is kept, and brought to the store where that can be."""
         if self._looks:
-            await asyncio.wait(self._looks, timeout=SETTLE)
+            await asyncio.wait([looking for _, looking in self._looks.values()], timeout=SETTLE)
         await self.write(math.inf)
         await self.flush()
         self._looking.shutdown(wait=False, cancel_futures=True)
@@ -356,8 +354,7 @@ class Learning:
         known = (self._applications or {}).get(noticed.learning.name)
         if known is not None and noticed.begun is not None:
             known.evidence.end(noticed.begun, noticed.predicted, run.cost)
-        application = run.application
-        labels = (application.tenant, f"{application.namespace}/{application.name}")
+        labels = (run.application.tenant, application_id(run.application))
         for role, version in (("version", noticed.learning.version), ("candidate", noticed.learning.candidate)):
             if version is not None and version in noticed.predicted:
                 error = error_of(noticed.predicted[version], run.cost)

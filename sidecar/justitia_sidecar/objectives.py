@@ -135,8 +135,7 @@ class Objectives:
     def run_ended(self, run: TrackedRun) -> None:
         """It was over when its last request was: that nothing comes after it is known later."""
         observe = self._late if run.aborted else self._observe
-        age = run.last_activity - run.opened
-        observe(Metric.RUN_COMPLETION, application_id(run.application), age, run.last_activity)
+        observe(Metric.RUN_COMPLETION, application_id(run.application), run.took, run.last_activity)
 
     def _observe(self, metric: Metric, application: ApplicationId, value: Seconds, now: Seconds) -> None:
         for each in self._of.get((application, metric), ()):
@@ -186,14 +185,12 @@ class Objectives:
     # What is told.
 
     def standings(self, now: Seconds) -> Iterator[Standing]:
+        """Counts all of them: once for whatever is told at a moment."""
         for each in self.declared.values():
             decided = None if self._decision is None else self._decision.standings.get(each.id)
             unattainable = decided is not None and decided.state is State.UNATTAINABLE
             cohorts = counted(self._seen.watched[each.id], now + self._epoch)
             yield Standing(each, cohorts, unattainable, decided is not None and decided.opposed)
-
-    def status(self, now: Seconds) -> tuple[ObjectiveStatus, ...]:
-        return tuple(map(_status, self.standings(now)))
 
     def boost(self, engine: Mapping[str, Any]) -> BoostStatus | None:
         """None where the engine tells of no gamma."""
@@ -240,7 +237,8 @@ class Objectives:
         self._seen = seen
 
 
-def _status(standing: Standing) -> ObjectiveStatus:
+def objective_status(standing: Standing) -> ObjectiveStatus:
+    """For those who add up what pods counted."""
     namespace, name = standing.declared.application.split("/")
     return ObjectiveStatus(
         namespace=namespace,

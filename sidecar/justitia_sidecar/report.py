@@ -1,14 +1,22 @@
 """What a sidecar tells about itself: status and gauges."""
 
-from justitia_api.status import PoolStatus, TenantStatus
+from collections.abc import Iterable
+
+from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
 from justitia_scheduling.model import TenantId
 from justitia_sidecar.admission import TenantLoad
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.objectives import Standing, objective_status
 from justitia_sidecar.observation import WINDOW, RecentValues
 from justitia_sidecar.service import Sidecar
 
 
 def observe_status(sidecar: Sidecar) -> PoolStatus:
     """Raises a refusal with 503 while nothing is configured."""
+    return _status(sidecar, sidecar.objectives.standings(sidecar.clock()))
+
+
+def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
     in_force = sidecar.configured()
     config, admission = in_force.config, in_force.admission
     policy, service = admission.policy, admission.service
@@ -48,17 +56,16 @@ def observe_status(sidecar: Sidecar) -> PoolStatus:
         conditions=sidecar.conditions(),
         tenants=tuple(tenants),
         learning=sidecar.learning.status(config),
-        objectives=sidecar.objectives.status(sidecar.clock()),
+        objectives=tuple(map(objective_status, standings)),
         boost=sidecar.objectives.boost(sidecar.engine_state),
     )
 
 
-def _set_objectives(sidecar: Sidecar, status: PoolStatus) -> None:
-    m = sidecar.metrics
+def _set_objectives(m: Metrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
     gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
     for gauge in gauges:
         gauge.clear()
-    for standing in sidecar.objectives.standings(sidecar.clock()):
+    for standing in standings:
         of, attained = standing.declared, standing.attainment
         labels = (of.tenant, of.application, of.config.metric.value, str(of.config.percentile))
         found = (
@@ -71,17 +78,18 @@ def _set_objectives(sidecar: Sidecar, status: PoolStatus) -> None:
         )
         for gauge, value in zip(gauges, found, strict=True):
             gauge.labels(*labels).set(value)
-    if status.boost is not None:
-        m.gamma_floor.set(status.boost.floor)
-        m.gamma_ceiling.set(status.boost.ceiling)
-        m.slo_replicas.set(status.boost.needed or 0)
+    if boost is not None:
+        m.gamma_floor.set(boost.floor)
+        m.gamma_ceiling.set(boost.ceiling)
+        m.slo_replicas.set(boost.needed or 0)
 
 
 def set_gauges(sidecar: Sidecar) -> None:
     """Bring the gauges up to date for a scrape."""
     if sidecar.in_force is None:
         return
-    status = observe_status(sidecar)
+    standings = list(sidecar.objectives.standings(sidecar.clock()))
+    status = _status(sidecar, standings)
     m = sidecar.metrics
     for tenant in status.tenants:
         m.service.labels(tenant.name).set(tenant.service)
@@ -94,7 +102,7 @@ def set_gauges(sidecar: Sidecar) -> None:
     m.open_runs.set(status.open_runs)
     m.engine_ready.set(status.engine_ready)
     m.engine_hangs.set(sidecar.hang_watch.hangs)
-    _set_objectives(sidecar, status)
+    _set_objectives(m, standings, status.boost)
     t = sidecar.in_force.admission.fit.step_time
     m.step_seconds.labels("step").set(t.per_step)
     m.step_seconds.labels("token").set(t.per_token)

@@ -43,6 +43,11 @@ class TrackedRun:
     aborted: bool = False
 
     @property
+    def took(self) -> Seconds:
+        """From its first request until the last one was over, so far."""
+        return self.last_activity - self.opened
+
+    @property
     def name(self) -> str | None:
         """As its client gave it."""
         return None if self.key is None else self.key[2]

@@ -33,7 +33,7 @@ from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives import Objectives
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
 from justitia_sidecar.policy_condition import PolicyCondition
-from justitia_sidecar.recognition import Directory
+from justitia_sidecar.recognition import Directory, application_id
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
 from justitia_sidecar.runs import TrackedRun
@@ -198,10 +198,8 @@ class Sidecar:
         self.objectives.run_ended(run)
         self.learning.ended(run)
         if not run.aborted:
-            took = run.last_activity - run.opened
-            application = run.application
-            labels = (application.tenant, f"{application.namespace}/{application.name}")
-            self.metrics.run_completion.labels(*labels).observe(took)
+            labels = (run.application.tenant, application_id(run.application))
+            self.metrics.run_completion.labels(*labels).observe(run.took)
 
     @property
     def engine_state(self) -> Mapping[str, Any]:

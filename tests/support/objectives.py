@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from justitia_api.config import BoostMode, ObjectiveConfig
-from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
+from justitia_api.config import BoostMode, CostModelName, ObjectiveConfig, PolicyName
+from justitia_api.status import BoostStatus, Counted, ObjectiveStatus, PoolStatus
 from justitia_operator.objects import Json
 from justitia_scheduling.attainment import PARTS
 from justitia_scheduling.sketch import Sketch
@@ -51,3 +51,24 @@ def some(good: int, missed: int, *, value: float = 0.5, late: float = 2.0, age: 
 
 def boosted(gamma: float = 0.02, replicas: int | None = None) -> BoostStatus:
     return BoostStatus(mode=BoostMode.SLO, gamma=gamma, estimate=0.1, floor=0.01, ceiling=1.0, replicas=replicas)
+
+
+def pool_status(objectives: tuple[ObjectiveStatus, ...], **more: Any) -> PoolStatus:
+    """Of a pod that serves nobody at the moment."""
+    fields: dict[str, Any] = {"namespace": "apps", "generation": 1, **more}
+    return PoolStatus(
+        name="shared",
+        policy=PolicyName.UNIBOOST,
+        cost_model=CostModelName.ENGINE_TIME,
+        cost_unit="seconds",
+        engine_ready=True,
+        draining=False,
+        kv_capacity_tokens=None,
+        kv_reserved_tokens=0,
+        open_runs=0,
+        window_seconds=60.0,
+        gate=None,
+        tenants=(),
+        objectives=objectives,
+        **fields,
+    )

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from justitia_api.config import CostModelName, PolicyName, PoolDocuments
-from justitia_api.status import BoostStatus, ObjectiveStatus, PoolStatus
+from justitia_api.config import PoolDocuments
+from justitia_api.status import BoostStatus, ObjectiveStatus
 from justitia_sidecar.control import ControlCredentials
+from support.objectives import pool_status
 
 
 @dataclass
@@ -28,24 +29,7 @@ class TellingPod:
     def answer(self, documents: bytes) -> bytes:
         if documents:
             self.generation = PoolDocuments.model_validate_json(documents).configuration.generation
-        status = PoolStatus(
-            namespace=self.namespace,
-            name="shared",
-            generation=self.generation,
-            policy=PolicyName.UNIBOOST,
-            cost_model=CostModelName.ENGINE_TIME,
-            cost_unit="seconds",
-            engine_ready=True,
-            draining=False,
-            kv_capacity_tokens=None,
-            kv_reserved_tokens=0,
-            open_runs=0,
-            window_seconds=60.0,
-            gate=None,
-            tenants=(),
-            objectives=self.objectives,
-            boost=self.boost,
-        )
+        status = pool_status(self.objectives, namespace=self.namespace, generation=self.generation, boost=self.boost)
         self.asked += 1
         return status.model_dump_json(by_alias=True).encode()
 

@@ -14,33 +14,13 @@ from justitia_scheduling.model import RequestId, TenantId
 from justitia_sidecar import accounts
 from justitia_sidecar.admission import EngineView
 from justitia_sidecar.engine_admission import EngineAdmission
-from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.ticket import Stage, Ticket
+from support.listening_channel import Listening
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=100, block_size=10, longest=90)
-
-
-class Listening(EngineChannel):
-    """Keeps what the engine would be told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[channel.Message] = []
-        self.there = True
-        self.peer = "engine"
-
-    @property
-    def connected(self) -> bool:
-        return self.there
-
-    def send(self, message: channel.Message) -> None:
-        self.told.append(message)
-
-    def tickets(self) -> list[channel.Ticket]:
-        return [message for message in self.told if isinstance(message, channel.Ticket)]
 
 
 def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[EngineAdmission, Listening]:

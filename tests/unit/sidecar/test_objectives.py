@@ -20,19 +20,18 @@ from justitia_api.config import (
     SchedulingConfig,
     key_digest,
 )
-from justitia_scheduling.channel import Configure, Message
 from justitia_scheduling.model import ApplicationId, RequestId, RunId
 from justitia_scheduling.slo import PERIOD
 from justitia_sidecar.engine import Engine
-from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.objectives import Objectives
+from justitia_sidecar.objectives import Objectives, objective_status
 from justitia_sidecar.remembered import load, save
 from justitia_sidecar.report import observe_status, set_gauges
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.service import Sidecar, engine_configuration
 from justitia_sidecar.ticket import Ticket
 from support.learning_room import Clock
+from support.listening_channel import Listening
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import GOLD, KEY, PEPPER, Client, engine_answers, pool
 
@@ -86,7 +85,10 @@ def ticket(arrival: float = 0.0, **changes: Any) -> Ticket:
 
 def seen(objectives: Objectives, now: float = 100.0) -> dict[MetricName, tuple[int, int]]:
     """Values and misses, by metric."""
-    return {each.objective.metric: (each.counted[0].total, each.counted[0].missed) for each in objectives.status(now)}
+    return {
+        each.objective.metric: (each.counted[0].total, each.counted[0].missed)
+        for each in map(objective_status, objectives.standings(now))
+    }
 
 
 def test_a_request_gives_each_of_its_values_once() -> None:
@@ -175,31 +177,6 @@ def test_gamma_is_told_whatever_it_follows() -> None:
     assert objectives.boost({"waiting": 3}) is None
 
 
-class Listening(EngineChannel):
-    """Its engine is there, and says whatever a test puts in `state`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.told: list[Message] = []
-
-    @property
-    def connected(self) -> bool:
-        return True
-
-    def send(self, message: Message) -> None:
-        self.told.append(message)
-
-    @property
-    def bounds(self) -> list[list[float] | None]:
-        return [message.gamma for message in self.told if isinstance(message, Configure)]
-
-
-@pytest.fixture
-async def engine() -> AsyncIterator[MisbehavingEngine]:
-    async with MisbehavingEngine().serving() as engine:
-        yield engine
-
-
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     """Of a pool whose gamma follows an objective that nobody can hold: a thousandth of a second."""
@@ -250,7 +227,7 @@ async def test_a_broken_answer_does_not_disturb_the_count(
 async def test_a_missed_objective_lowers_gamma_in_the_engine(sidecar: Sidecar) -> None:
     assert isinstance(sidecar.channel, Listening)
     late(sidecar, 60)
-    told = sidecar.channel.bounds
+    told = sidecar.channel.bounds()
     ceilings = [bounds[1] for bounds in told if bounds is not None]
     assert ceilings[0] == 10.0
     assert ceilings[-1] < 0.1
@@ -287,7 +264,7 @@ async def test_gamma_stays_where_nothing_is_declared_to_follow(sidecar: Sidecar)
     assert isinstance(sidecar.channel, Listening)
     sidecar.put_config(config(objective(FIRST, 0.001), generation=2, minimum_gamma=0.02, maximum_gamma=2))
     late(sidecar, 60)
-    assert sidecar.channel.bounds[1:] == [[0.02, 2.0]]
+    assert sidecar.channel.bounds()[1:] == [[0.02, 2.0]]
     assert [o.unattainable for o in observe_status(sidecar).objectives] == [False]
 
 
@@ -295,19 +272,19 @@ async def test_a_policy_that_failed_is_not_configured_again_and_again(sidecar: S
     assert isinstance(sidecar.channel, Listening)
     sidecar.channel.state["dismissed"] = True
     late(sidecar, 60)
-    assert len(sidecar.channel.bounds) == 1
+    assert len(sidecar.channel.bounds()) == 1
 
 
 async def test_a_new_configuration_keeps_gamma_inside_its_bounds(sidecar: Sidecar) -> None:
     assert isinstance(sidecar.channel, Listening)
     late(sidecar, 60)
-    before = sidecar.channel.bounds[-1]
+    before = sidecar.channel.bounds()[-1]
     assert before is not None
     sidecar.put_config(config(objective(FIRST, 0.001), generation=2, mode=BoostMode.SLO))
-    assert sidecar.channel.bounds[-1] == before
+    assert sidecar.channel.bounds()[-1] == before
     higher = before[1] * 2
     sidecar.put_config(config(objective(FIRST, 0.001), generation=3, mode=BoostMode.SLO, minimum_gamma=higher))
-    assert sidecar.channel.bounds[-1] == [higher, higher]
+    assert sidecar.channel.bounds()[-1] == [higher, higher]
 
 
 async def test_the_demand_of_requests_is_known_by_what_the_engine_says(sidecar: Sidecar) -> None:
@@ -327,7 +304,8 @@ async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_pat
     load(tmp_path / "o.json", again)
     again.configure(sidecar.configured().config)
     assert again.bounds == sidecar.objectives.bounds
-    assert again.status(sidecar.clock()) == sidecar.objectives.status(sidecar.clock())
+    told = [list(map(objective_status, each.standings(sidecar.clock()))) for each in (again, sidecar.objectives)]
+    assert told[0] == told[1]
     assert json.loads((tmp_path / "o.json").read_bytes())
     assert not (tmp_path / "o.new").exists()
 

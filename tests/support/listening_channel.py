@@ -1,0 +1,28 @@
+"""The sidecar's end of the channel, with an engine that is there or not as a test says, and hears nothing."""
+
+from justitia_scheduling.channel import Configure, Message, Ticket
+from justitia_sidecar.engine_channel import EngineChannel
+
+
+class Listening(EngineChannel):
+    """Keeps what the engine would be told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Message] = []
+        self.there = True
+        self.peer = "engine"
+
+    @property
+    def connected(self) -> bool:
+        return self.there
+
+    def send(self, message: Message) -> None:
+        self.told.append(message)
+
+    def tickets(self) -> list[Ticket]:
+        return [message for message in self.told if isinstance(message, Ticket)]
+
+    def bounds(self) -> list[list[float] | None]:
+        """Of gamma, by each configuration."""
+        return [message.gamma for message in self.told if isinstance(message, Configure)]
