@@ -38,6 +38,7 @@ INSIDE_THE_ENGINE_ONLY = (PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
 
 ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choose another policy"
 GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
+BURST_ONLY = "burstSeconds is for policy TieredJustitia with cost model EngineTime only: remove it, or choose these"
 GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
 GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
 LOWEST_GAMMA, HIGHEST_GAMMA = "0.001", "10"
@@ -46,21 +47,25 @@ HYSTERESIS = "2"
 """Where none is given, in 1/gamma."""
 
 
-def fault_of_policy(policy: PolicyName, enforcement: str, *, bounds_gamma: bool) -> str | None:
-    """Why a policy cannot be had like that, and what to do; None if it can."""
-    if policy in INSIDE_THE_ENGINE_ONLY and enforcement != "Engine":
-        return f"policy {policy.value} {ENGINE_ONLY}"
-    if bounds_gamma and policy is not PolicyName.UNIBOOST:
-        return GAMMA_ONLY
-    return None
-
-
 class CostModelName(StrEnum):
     """What tenants are charged."""
 
     ENGINE_TIME = "EngineTime"
     KV_TOKEN_TIME = "KVTokenTime"
     WEIGHTED_TOKENS = "WeightedTokens"
+
+
+def fault_of_policy(
+    policy: PolicyName, enforcement: str, cost_model: CostModelName, *, bounds_gamma: bool, bounds_burst: bool
+) -> str | None:
+    """Why a policy cannot be had like that, and what to do; None if it can."""
+    if policy in INSIDE_THE_ENGINE_ONLY and enforcement != "Engine":
+        return f"policy {policy.value} {ENGINE_ONLY}"
+    if bounds_gamma and policy is not PolicyName.UNIBOOST:
+        return GAMMA_ONLY
+    if bounds_burst and (policy, cost_model) != (PolicyName.TIERED_JUSTITIA, CostModelName.ENGINE_TIME):
+        return BURST_ONLY
+    return None
 
 
 class TenantLimits(Document):
@@ -171,10 +176,20 @@ class SchedulingConfig(Document):
     cost_model: CostModelName = CostModelName.ENGINE_TIME
     enforcement: Literal["Engine", "Sidecar"] = "Sidecar"
     boost: BoostConfig | None = None
+    burst_seconds: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="None: the policy's own ceiling"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> "SchedulingConfig":
-        if fault := fault_of_policy(self.policy, self.enforcement, bounds_gamma=self.boost is not None):
+        fault = fault_of_policy(
+            self.policy,
+            self.enforcement,
+            self.cost_model,
+            bounds_gamma=self.boost is not None,
+            bounds_burst=self.burst_seconds is not None,
+        )
+        if fault:
             raise ValueError(fault)
         return self
 

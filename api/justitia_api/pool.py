@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from justitia_api.config import (
+    BURST_ONLY,
     ENGINE_ONLY,
     GAMMA_CROSSED,
     GAMMA_FIXED,
@@ -171,6 +172,17 @@ class Scheduling(Document):
             description="Gamma of policy UniBoost; Adaptive when unset. Takes effect without a restart.",
         ),
     ] = None
+    burst_seconds: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=3600,
+            description="With policy TieredJustitia and cost model EngineTime: most engine time, in seconds for each "
+            "unit of weight, that a tenant may be served ahead of another one that waits. The smaller, the sooner "
+            "shares are what weights say; the larger, the more whole runs finish early. 20 when unset, and in any case "
+            "at most a quarter of what the requests in the engine can take. Takes effect without a restart.",
+        ),
+    ] = None
     tiers: Annotated[
         tuple[Tier, ...],
         Field(max_length=64, json_schema_extra=map_by("name"), description="Tiers that Tenants may be in."),
@@ -183,7 +195,14 @@ class Scheduling(Document):
 
     @model_validator(mode="after")
     def _possible(self) -> "Scheduling":
-        if fault := fault_of_policy(self.policy, self.enforcement, bounds_gamma=self.boost is not None):
+        fault = fault_of_policy(
+            self.policy,
+            self.enforcement,
+            self.cost_model,
+            bounds_gamma=self.boost is not None,
+            bounds_burst=self.burst_seconds is not None,
+        )
+        if fault:
             raise ValueError(fault)
         return self
 
@@ -204,6 +223,11 @@ SCHEDULING_RULES = rules(
         for policy in INSIDE_THE_ENGINE_ONLY
     ),
     (f"!has(self.boost) || self.policy == '{PolicyName.UNIBOOST.value}'", GAMMA_ONLY),
+    (
+        f"!has(self.burstSeconds) || (!has(self.policy) || self.policy == '{PolicyName.TIERED_JUSTITIA.value}') && "
+        f"(!has(self.costModel) || self.costModel == '{CostModelName.ENGINE_TIME.value}')",
+        BURST_ONLY,
+    ),
 )
 """A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""
 

@@ -105,6 +105,15 @@ Produced = Callable[[RequestId], Tokens]
 """Output tokens of a sequence that the engine has, in all."""
 
 
+def _ceiling_of_burst(named: Policy, told: Configure) -> float | None:
+    """What is told. Raises ValueError where that cannot be."""
+    if told.burst is not None and not isinstance(named, TieredJustitia):
+        raise ValueError(f"policy {told.policy} has no burst, and a ceiling of it is told: {told.burst}")
+    if told.burst is not None and told.burst < 0:
+        raise ValueError(f"the ceiling of the burst must not be negative: {told.burst}")
+    return told.burst
+
+
 def _bounds_of_gamma(named: Policy, told: Configure) -> tuple[float, float]:
     """What is told, else what the estimate has by itself. Raises ValueError."""
     if told.gamma is None:
@@ -142,6 +151,7 @@ class EngineHost:
         if any(weight <= 0 for weight in told.weights.values()):
             raise ValueError(f"weights must be positive: {told.weights}")
         lowest, highest = _bounds_of_gamma(named, told)
+        burst = _ceiling_of_burst(named, told)
         self.tell(now)
         if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
             carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
@@ -150,6 +160,10 @@ class EngineHost:
             policy.tail.bound(lowest, highest)
         if isinstance(policy, UniBoost):
             policy.delta = DELTA if told.hysteresis is None else told.hysteresis
+        if isinstance(policy, TieredJustitia):
+            policy.bound_burst(burst)
+        if isinstance(policy, TieredJustitia):
+            policy.bound_burst(told.burst)
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
             if policy.weight(TenantId(tenant)) != weight:
                 policy.set_weight(TenantId(tenant), weight, now)

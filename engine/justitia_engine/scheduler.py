@@ -63,11 +63,12 @@ class JustitiaScheduler(AsyncScheduler):
         pool = self.kv_cache_manager.block_pool
         kv_tokens = (pool.num_gpu_blocks - 1) * self.block_size
         parallel = self.parallel_config.data_parallel_index
+        most_held = min(kv_tokens, self.max_num_running_reqs * self.max_model_len)
         about = {"vllm": vllm.__version__, "kvTokens": kv_tokens, "blockSize": self.block_size, "index": parallel}
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
         self.desk = Desk(
             self._link,
-            kv_tokens,
+            most_held,
             self._open_sequences,
             produced=self._produced,
             in_step=lambda: bool(self._planned),

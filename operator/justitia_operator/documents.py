@@ -77,6 +77,7 @@ def _scheduling(scheduling: Scheduling) -> SchedulingConfig:
         cost_model=scheduling.cost_model,
         enforcement=scheduling.enforcement,
         boost=None if scheduling.boost is None else _boost(scheduling.boost),
+        burst_seconds=scheduling.burst_seconds,
     )
 
 

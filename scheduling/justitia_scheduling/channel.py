@@ -44,7 +44,7 @@ class Hello:
 @dataclass(frozen=True, slots=True)
 class Configure:
     """How to order from this moment on: policy and cost model by name, weights by tenant, bounds of gamma in 1/s,
-    hysteresis in 1/gamma.
+    hysteresis in 1/gamma, ceiling of the burst in the cost model's unit.
     """
 
     generation: int
@@ -53,6 +53,7 @@ class Configure:
     weights: dict[str, float]
     gamma: list[float] | None = None
     hysteresis: float | None = None
+    burst: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 What it moves, in log gamma, around gamma in effect = the estimate inside [floor, ceiling]:
 
-    missed first tokens, completion up to P90     the ceiling down, by ln(value / bound)
+    missed first tokens, completion up to P90     the ceiling down, by ln(value / bound) at least
     missed completion at P99 and above            the floor up, at most to 3 times the estimate: beyond, P99 is flat
     missed completion in between, missed pace     the sign is measured first (`dither.py`)
     all that pull one way have room               their bound gives way again, by ln 1.25
@@ -15,7 +15,9 @@ judged by its own effect, and the time between moves follows load, bound and per
 *Stability.* Let g = d ln(value) / d ln(gamma). Judged moves are a loop without delay: a step down by the whole error
 e leaves e (1 - g). If it still misses, g < 1, and the next step is twice as long. A step back raises the value by
 1.25^g, which is below 2 for g < 3.1: what had room does not miss by it. So it stops between the two. Where noise takes
-it over the edge, the next step back waits twice as long.
+it over the edge, the next step back waits twice as long. A move that takes long to show is longer at once, ln 1.25
+for each period until it does, and what is too far has room: gamma falls as fast for a bound of a minute as for one of a
+second, and comes back step by step. Only what a step back lifted over the edge takes as little as that step.
 
 *Opposing objectives* share what is missed: the larger of weight * ln(value / bound) moves gamma, each change of
 direction halves the stride. They are Unattainable, as is what misses at the end of gamma's reach for `CONFIRM` s.
@@ -175,7 +177,7 @@ class Controller:
         down, up, unknown = ({k: e for k, e in pulls.items() if self._sign(k, seen) == s} for s in (-1, 1, 0))
         if down or up:
             self._dither = None
-            self._pull(down, up, now, gamma)
+            self._pull(down, up, now, gamma, {k: now - seen.watched[k].known_until(now) for k in pulls})
         elif self._dither is not None and judged[self._dither.key].verdict in OPEN:
             self._measure(self._dither, seen, now)
         elif unknown:
@@ -215,9 +217,14 @@ class Controller:
         return self._memory.signs.get(key, 0) if direction is Direction.MEASURED else direction.value
 
     def _pull(
-        self, down: Mapping[ObjectiveId, float], up: Mapping[ObjectiveId, float], now: Seconds, gamma: float
+        self,
+        down: Mapping[ObjectiveId, float],
+        up: Mapping[ObjectiveId, float],
+        now: Seconds,
+        gamma: float,
+        delays: Mapping[ObjectiveId, Seconds],
     ) -> None:
-        """Towards what misses most."""
+        """Towards what misses most. `delays`: how long it takes until everything is known of a request."""
         m = self._memory
         error = max(up.values(), default=0.0) - max(down.values(), default=0.0)
         if down and up and abs(error) < LEAST:
@@ -228,10 +235,14 @@ class Controller:
         else:
             m.stride, m.turns = min(m.stride * 2, MOST_STRIDE) if m.last_sign else 1.0, 0
         m.last_sign = sign
+        pulling = up if sign > 0 else down
+        least = LEAST
         if m.gave_way:
             m.patience, m.gave_way = min(max(2 * m.patience, PATIENCE[0]), PATIENCE[1]), False
-        if not self._move(sign, min(max(abs(error), LEAST) * m.stride, MOST), now, gamma):
-            for key in up if sign > 0 else down:
+        else:
+            least *= max(1.0, max(delays[key] for key in pulling) / PERIOD)
+        if not self._move(sign, min(max(abs(error), least) * m.stride, MOST), now, gamma):
+            for key in pulling:
                 m.pinned.setdefault(key, now)
 
     def _move(self, sign: int, step: float, now: Seconds, gamma: float) -> bool:

@@ -77,8 +77,9 @@ class TieredJustitia(Policy):
     """Order key: (gate, stretched tag K, arrival of the run).
 
     `burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
-    the KV space the host tells (0, which is strict sharing, until it has told it). `theta` fixes one theta for all
-    runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is its application's mean.
+    the KV space the host tells (0, which is strict sharing, until it has told it); `bound_burst` sets another ceiling.
+    `theta` fixes one theta for all runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is
+    its application's mean.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class TieredJustitia(Policy):
         self.gate = TenantGate()
         self.counters = self.gate.counters
         self._fixed_burst = burst
+        self._ceiling: float | None = None
         self._burst = burst or 0.0
         self._longest_output = _LongestOutput()
         self._charge_per_cost = Ratio()
@@ -108,6 +110,11 @@ class TieredJustitia(Policy):
     def burst(self) -> float:
         """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
         return self._burst
+
+    def bound_burst(self, ceiling: float | None) -> None:
+        """Derive B with this ceiling, in units of the cost model, instead of the model's own; None: with that again."""
+        self._ceiling = ceiling
+        self._derive_burst()
 
     @property
     def in_engine(self) -> float:
@@ -209,7 +216,8 @@ class TieredJustitia(Policy):
     def _derive_burst(self) -> None:
         """B as of what U depends on: the KV space, the longest output, the longest step."""
         if self._fixed_burst is None:
-            self._burst = min(self.in_engine / 4, self.cost_model.largest_burst)
+            ceiling = self.cost_model.largest_burst if self._ceiling is None else self._ceiling
+            self._burst = min(self.in_engine / 4, ceiling)
 
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised."""

@@ -246,6 +246,8 @@ class Admission:
         if policy is not self.policy:
             carry_over(self.policy, policy, now, keep_service=keep_service)
             self.policy = self.runs.policy = policy
+        if isinstance(policy, TieredJustitia):
+            policy.bound_burst(config.scheduling.burst_seconds)
         self._config = config
         self._limits = {TenantId(t.name): t.limits for t in config.tenants}
         for tenant in config.tenants:

@@ -79,6 +79,7 @@ def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) 
         {tenant.name: tenant.weight for tenant in config.tenants},
         None if gamma is None else list(gamma),
         None if scheduling.boost is None else scheduling.boost.hysteresis,
+        scheduling.burst_seconds,
     )
 
 

@@ -90,6 +90,7 @@ def attributes() -> Iterable[Check]:
         "self.requests: dict",
         "self.max_num_running_reqs =",
         "self.max_num_active_reqs =",
+        "self.max_model_len =",
         "self.max_num_scheduled_tokens =",
         "self.block_size =",
         "self.kv_cache_manager =",

@@ -27,6 +27,11 @@ def boosted(minimum: str, maximum: str) -> dict[str, Any]:
     return boosting(minimumGamma=minimum, maximumGamma=maximum)
 
 
+def bursting(seconds: int, **scheduling: str) -> dict[str, Any]:
+    """A pool with this ceiling of the burst."""
+    return POOL | {"scheduling": scheduling | {"burstSeconds": seconds}}
+
+
 def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
     """An application with an objective for each of the changes."""
     objective = {"metric": "TimeToFirstToken", "percentile": 99, "boundMilliseconds": 800}
@@ -47,6 +52,9 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         (ServingPoolSpec, POOL | {"scheduling": {"policy": "SRPT", "enforcement": "Sidecar"}}, "SRPT works inside"),
         (ServingPoolSpec, POOL | {"scheduling": {"policy": "SJF"}}, "SJF works inside the engine only"),
         (ServingPoolSpec, POOL | {"scheduling": {"boost": BOOST}}, "boost is for policy UniBoost only"),
+        (ServingPoolSpec, bursting(-1), "greater than or equal to 0"),
+        (ServingPoolSpec, bursting(5, policy="VTC"), "burstSeconds is for policy TieredJustitia with cost model"),
+        (ServingPoolSpec, bursting(5, costModel="KVTokenTime"), "burstSeconds is for policy TieredJustitia with"),
         (ServingPoolSpec, boosted("2", "1.5"), "minimumGamma must not be greater than maximumGamma"),
         (ServingPoolSpec, boosted("0", "1.5"), "minimumGamma must be greater than 0"),
         (ServingPoolSpec, boosted("1", "-1"), "pattern"),
@@ -87,6 +95,9 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         "SRPT in front of the engine",
         "SJF in front of the engine",
         "bounds of gamma for a policy without it",
+        "a negative burst",
+        "a burst of a policy that has none",
+        "a burst in a unit that is no time",
         "crossed bounds of gamma",
         "gamma of zero",
         "negative gamma",
@@ -169,6 +180,12 @@ def test_a_boost_has_defaults_for_all_but_a_fixed_gamma() -> None:
     assert float(boost.hysteresis) == BoostConfig().hysteresis
     for taken in (boosting(minimumGamma="1"), boosting(mode="Fixed", gamma="1.5"), boosted("1.5", "1.5")):
         assert ServingPoolSpec.model_validate(taken).scheduling.boost is not None
+
+
+def test_a_ceiling_of_the_burst_goes_with_the_defaults() -> None:
+    assert ServingPoolSpec.model_validate(bursting(0)).scheduling.burst_seconds == 0
+    with pytest.raises(ValidationError, match="burstSeconds is for policy TieredJustitia"):
+        SchedulingConfig(policy=PolicyName.VTC, burst_seconds=1)
 
 
 def test_an_objective_is_over_an_hour_unless_told() -> None:

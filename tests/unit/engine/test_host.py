@@ -15,6 +15,7 @@ from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId, kv_token_time
 from justitia_scheduling.tailslope import GAMMA, HIGHEST
+from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.uniboost import DELTA, UniBoost
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
@@ -97,6 +98,43 @@ def test_hysteresis_is_what_is_told_and_else_the_policys_own() -> None:
     assert on.policy.delta == 0.5
     on.configure(bounded(2.0, 3.0), 2.0)
     assert on.policy.delta == DELTA
+
+
+def bursting(burst: float | None, policy: str = "tiered-justitia") -> Configure:
+    return replace(configuration(policy), burst=burst)
+
+
+def burst(of: EngineHost) -> float:
+    assert isinstance(of.policy, TieredJustitia)
+    return of.policy.burst
+
+
+def test_the_burst_has_the_ceiling_that_is_told_and_else_the_cost_models() -> None:
+    on = host("tiered-justitia")
+    derived = burst(on)
+    assert derived == of_engine(on) / 4
+    on.configure(bursting(derived / 2), 1.0)
+    assert burst(on) == derived / 2
+    on.configure(bursting(0.0), 2.0)
+    assert burst(on) == 0, "strict shares"
+    on.configure(bursting(2 * derived), 3.0)
+    assert burst(on) == derived, "a ceiling, no more"
+    on.configure(bursting(None), 4.0)
+    assert burst(on) == derived
+
+
+def of_engine(of: EngineHost) -> float:
+    assert isinstance(of.policy, TieredJustitia)
+    return of.policy.in_engine
+
+
+@pytest.mark.parametrize("told", [bursting(-1.0), bursting(1.0, "vtc"), replace(bursting(1.0), weights={"gold": 0.0})])
+def test_a_burst_that_is_not_valid_changes_nothing(told: Configure) -> None:
+    on = host("tiered-justitia")
+    policy, before = on.policy, burst(on)
+    with pytest.raises(ValueError, match=r"burst|weights"):
+        on.configure(told, 1.0)
+    assert (on.policy, burst(on)) == (policy, before)
 
 
 def test_what_a_token_takes_is_told_beside_gamma() -> None:

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
+from justitia_api.config import ApplicationConfig, PoolConfig, SchedulingConfig, TenantConfig
 from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
 from justitia_scheduling.cost import EngineTime, WeightedTokens
@@ -246,6 +246,16 @@ def test_the_engines_own_count_of_waiting_overrules_presumption() -> None:
     assert ask(admission).stage is Stage.QUEUED
     admission.engine_told(READY, 1)
     assert admission.queued == 0
+
+
+def test_a_ceiling_of_the_burst_reaches_a_policy_that_has_one() -> None:
+    for name, bounded in (("tiered-justitia", True), ("vtc", False)):
+        admission = room(name)
+        before = admission.gate
+        narrow = config().model_copy(update={"scheduling": SchedulingConfig(burst_seconds=0.0)})
+        admission.reconfigure(narrow, admission.policy, 0, keep_service=True)
+        assert (before is not None and before.burst > 0) == bounded
+        assert (admission.gate is not None and admission.gate.burst == 0) == bounded
 
 
 def test_a_change_of_weight_reaches_the_policy() -> None:

@@ -26,3 +26,8 @@ def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyNa
     assert type(build_configured_policy(config)) is POLICIES[told.policy]
     assert not build_policy(told.policy, build_configured_policy(config).cost_model).oracle
     assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "engine-time", {"gold": 4.0}, None)
+
+
+@pytest.mark.parametrize("burst", [None, 0.0, 7.0])
+def test_the_engine_is_told_the_ceiling_of_the_burst(burst: float | None) -> None:
+    assert engine_configuration(pool(burstSeconds=burst), None).burst == burst

@@ -57,6 +57,9 @@ SCENARIOS = {
     "load doubles": Scenario(Phase(3.0, 0.2, 1.5), Phase(6.0, 0.2, 1.5)),
     "mix turns to long reasoning": Scenario(Phase(5.0, 0.1, 1.5), Phase(5.0, 0.25, 1.5)),
     "objective tightened": Scenario(Phase(5.5, 0.2, 20.0), Phase(5.5, 0.2, 1.5)),
+    "load doubles within reach, completion": Scenario(
+        Phase(2.5, 0.2, 40.0), Phase(5.0, 0.2, 40.0), Metric.REQUEST_COMPLETION
+    ),
     "load doubles, completion": Scenario(Phase(3.0, 0.2, 40.0), Phase(6.0, 0.2, 40.0), Metric.REQUEST_COMPLETION),
 }
 
