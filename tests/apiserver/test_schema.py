@@ -443,7 +443,7 @@ def test_it_is_refused(kubectl: Kubectl, schema_namespace: str, case: tuple[str,
 ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a tier of a small weight", "pool", "spec.scheduling.tiers", [{"name": "gold", "weight": "0.001"}]),
     ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
-    ("strict shares", "pool", "spec.scheduling.burstSeconds", 0),
+    ("strict shares", "pool", "spec.scheduling", {"burstSeconds": 0}),
     ("UniBoost inside vLLM", "pool", "spec.scheduling", inside("UniBoost")),
     ("UniBoost with bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("0.001", "10"))),
     ("UniBoost with equal bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("1.5", "1.5"))),
