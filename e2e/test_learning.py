@@ -2,10 +2,32 @@
 
 import itertools
 import json
+import subprocess
+from pathlib import Path
 
 import openai
+import pytest
 
-from justitia_e2e.example import APPLICATION, CHANGE_SECONDS, NAMESPACE, Record, User, complete, timed
+from justitia_e2e.example import (
+    APPLICATION,
+    CHANGE_SECONDS,
+    ENGINE_SECONDS,
+    NAMESPACE,
+    POOL,
+    Record,
+    User,
+    command_line,
+    complete,
+    pods,
+    serves,
+    timed,
+    told,
+)
+from justitia_e2e.images import Image
+from justitia_e2e.importing import import_images
+from justitia_e2e.install import MODEL
+from justitia_e2e.machine import State
+from justitia_e2e.oci import image_of_files
 from support.kubectl import Json, eventually
 
 PREDICTOR = {"minimumSamples": 20, "rollout": {"minimumRuns": 10, "confidencePercent": 80}}
@@ -13,9 +35,10 @@ PREDICTOR = {"minimumSamples": 20, "rollout": {"minimumRuns": 10, "confidencePer
 LENGTHS = (4, 120)
 """Of answers, as clients bound them: what a run costs is known from its first request."""
 LEARNED_SECONDS = 600.0
+MODEL_IMAGE, PREDICTORS_IMAGE = "docker.io/library/tiny-model:e2e", "docker.io/library/predictors:e2e"
 
 
-def told(user: User) -> set[str]:
+def events(user: User) -> set[str]:
     """Reasons of the Events about the application."""
     found = json.loads(user("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
     return {each["reason"] for each in found if each["involvedObject"]["name"] == APPLICATION}
@@ -45,7 +68,46 @@ def test_a_predictor_that_is_asked_for_comes_in_force_by_itself(
     assert condition == ("True", "Predicting")
     status = predictor(user)
     assert (status["version"], status["lastDecision"]["reason"]) == (version, "Promoted")
-    assert {"Trained", "Promoted"} <= told(user)
+    assert {"Trained", "Promoted"} <= events(user)
     record_property("why it is in force", status["lastDecision"]["message"])
+
+
+@pytest.mark.node
+def test_a_model_and_a_predictor_may_come_with_images(
+    user: User, client: openai.OpenAI, tmp_path: Path, record_property: Record
+) -> None:
+    """The predictor is the version that is in force, and once it has been exported the store does not have it."""
+    version = predictor(user)["version"]
+    exported = tmp_path / version
+    command, environment = command_line(user, tmp_path, "predictor", "export", APPLICATION, f"--version={version}")
+    with exported.open("wb") as file:
+        subprocess.run(command, stdout=file, env=environment, check=True, timeout=60)
+    command, environment = command_line(user, tmp_path, "predictor", "erase", APPLICATION)
+    assert b"objects" in subprocess.run(command, capture_output=True, env=environment, check=True, timeout=60).stdout
+    state = State()
+    model = {file.name: file for file in (state.models / MODEL).iterdir()}
+    for name, files in ((MODEL_IMAGE, model), (PREDICTORS_IMAGE, {version: exported})):
+        folder = tmp_path / name.rpartition("/")[2]
+        image_of_files(folder, name, files)
+        import_images(state, [Image(name, folder / "layout")], print)
+
+    user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"predictor": {"version": version}}})
+    with timed(record_property, "model and predictor taken from images, until the pool is ready"):
+        images = {"model": {"uri": f"oci://{MODEL_IMAGE}"}, "learning": {"image": PREDICTORS_IMAGE}}
+        user.patch("servingpool", POOL, NAMESPACE, {"spec": images})
+        eventually(lambda: mounted(user) == [{MODEL_IMAGE, PREDICTORS_IMAGE}] and serves(user), ENGINE_SECONDS)
+    assert complete(client) == 8
+    eventually(lambda: loaded(user, tmp_path) == {version: True}, CHANGE_SECONDS)
     user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"predictor": None}})
     eventually(lambda: not predictor(user), CHANGE_SECONDS)
+
+
+def loaded(user: User, folder: Path) -> dict[str, bool]:
+    """Whether the pod has loaded the version that is in force of each application that has one."""
+    learned = told(user, folder, "top")["learning"]
+    return {each["version"]["version"]: each["version"]["loaded"] for each in learned if each["version"]}
+
+
+def mounted(user: User) -> list[set[str]]:
+    """Images that each of the pool's pods has as volumes."""
+    return [{v["image"]["reference"] for v in pod["spec"]["volumes"] if "image" in v} for pod in pods(user)]

@@ -1,6 +1,5 @@
 """What it is all for, on a real node: tenants that flood get what their weights are worth, and small runs end early."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from justitia_e2e.example import (
     complete,
     justitia,
     programmed,
+    told,
 )
 from support.kubectl import eventually
 
@@ -115,14 +115,6 @@ def flood(client: openai.OpenAI) -> Iterator[list[Answer]]:
             over.set()
     for each in asking:
         each.result()
-
-
-def told(user: User, folder: Path, *arguments: str) -> Any:
-    """What the command says of the one pod that there is."""
-    done = justitia(user, folder, *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    (content,) = json.loads(done.stdout).values()
-    return content
 
 
 def ahead(before: dict[str, Any], after: dict[str, Any], first: str, other: str) -> tuple[float, float]:
@@ -222,8 +214,8 @@ def test_a_small_run_ends_long_before_a_large_one_that_came_first(
     large_fcfs, small_fcfs = large_and_small(client)
     user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": None}}})
     eventually(lambda: in_force(user, "TieredJustitia"), CHANGE_SECONDS)
-    told = {"TieredJustitia": (large, small), "FCFS": (large_fcfs, small_fcfs)}
-    for policy, (whole, part) in told.items():
+    took = {"TieredJustitia": (large, small), "FCFS": (large_fcfs, small_fcfs)}
+    for policy, (whole, part) in took.items():
         record_property(
             f"a run of {LARGE} and one of {SMALL} that came later, {policy}", f"{whole:.1f} s, {part:.1f} s"
         )

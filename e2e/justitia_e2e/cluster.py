@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.build import NODE_PROGRAMS, PROGRAMS, BuildError, ensure_programs
+from cluster.build import NODE_PROGRAMS, PROGRAMS, BuildError, ensure_containerd, ensure_programs
 from justitia_e2e import cgroups
 from justitia_e2e.control import start_control_plane
 from justitia_e2e.daemons import Daemons
@@ -65,7 +65,7 @@ def bring_up(state: State, progress: Progress) -> Kubectl:
     """The node Ready and the operator available. Raises ClusterError."""
     check_owner(state)
     ensure_packages(progress)
-    programs = _programs(progress)
+    programs, containerd = _programs(progress)
     images = ensure_images(progress)
     daemons = Daemons(state)
     kubectl = Kubectl(str(programs / "kubectl"), str(state.kubeconfig))
@@ -73,7 +73,7 @@ def bring_up(state: State, progress: Progress) -> Kubectl:
         if state.root.exists():
             progress("removing what an earlier cluster left")
             take_down(state, progress)
-        _start(state, programs, daemons, progress)
+        _start(state, programs, containerd, daemons, progress)
     await_node(kubectl, daemons)
     give_fake_gpus(kubectl)
     import_images(state, images, progress)
@@ -83,14 +83,15 @@ def bring_up(state: State, progress: Progress) -> Kubectl:
     return kubectl
 
 
-def _programs(progress: Progress) -> Path:
+def _programs(progress: Progress) -> tuple[Path, Path]:
+    """Folders of those of the cluster, and of containerd's."""
     try:
-        return ensure_programs(progress, (*PROGRAMS, *NODE_PROGRAMS))
+        return ensure_programs(progress, (*PROGRAMS, *NODE_PROGRAMS)), ensure_containerd(progress)
     except BuildError as error:
         raise ClusterError(str(error)) from error
 
 
-def _start(state: State, programs: Path, daemons: Daemons, progress: Progress) -> None:
+def _start(state: State, programs: Path, containerd: Path, daemons: Daemons, progress: Progress) -> None:
     check_network()
     state.root.mkdir(parents=True)
     state.owner.write_text(str(ROOT))
@@ -99,7 +100,7 @@ def _start(state: State, programs: Path, daemons: Daemons, progress: Progress) -
     progress("starting the control plane")
     plane = start_control_plane(state, programs, daemons)
     progress("starting the node")
-    start_containerd(state, daemons)
+    start_containerd(state, containerd, daemons)
     start_kubelet(state, plane, daemons)
     start_kube_proxy(state, plane, daemons)
 

@@ -51,6 +51,12 @@ class User(Kubectl):
 
 def justitia(user: User, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The user's command line, for the example's pool."""
+    command, environment = command_line(user, folder, *arguments, f"--pool={POOL}")
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+
+
+def command_line(user: User, folder: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The user's, with the environment that it runs in."""
     kubeconfig = folder / "kubeconfig"
     kubeconfig.touch(0o600)
     config = yaml.safe_load(Path(user.kubeconfig).read_text())
@@ -58,10 +64,16 @@ def justitia(user: User, folder: Path, *arguments: str) -> subprocess.CompletedP
         each["user"]["as"] = USER
     kubeconfig.write_text(yaml.safe_dump(config))
     path = f"{Path(user.program).parent}{os.pathsep}{os.environ['PATH']}"
-    where = (f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}", f"--pool={POOL}")
-    command = [sys.executable, "-m", "justitia_cli", *arguments, *where]
-    environment = os.environ | {"PATH": path}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    where = (f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}")
+    return [sys.executable, "-m", "justitia_cli", *arguments, *where], os.environ | {"PATH": path}
+
+
+def told(user: User, folder: Path, *arguments: str) -> Any:
+    """What the command says of the one pod that there is."""
+    done = justitia(user, folder, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    (content,) = json.loads(done.stdout).values()
+    return content
 
 
 def take_rights(administrator: Kubectl) -> None:

@@ -49,7 +49,7 @@ def _give_layer(state: State, layer: Path) -> None:
 
 
 def _ctr_reading(state: State, source: int, *arguments: str) -> None:
-    command = ["ctr", f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments]
+    command = [str(state.containerd / "ctr"), f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments]
     done = subprocess.run(command, stdin=source, capture_output=True, text=True, check=False)
     if done.returncode and "already exists" not in done.stderr:
         raise ClusterError(f"containerd: ctr {arguments[0]} {arguments[1]}: {done.stderr[-2000:]}")

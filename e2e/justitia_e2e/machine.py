@@ -14,7 +14,6 @@ Progress = Callable[[str], None]
 STATE = Path("/var/lib/justitia-e2e")
 
 PACKAGES = {
-    "containerd": "/usr/bin/containerd",
     "runc": "/usr/sbin/runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "nftables": "/usr/sbin/nft",
@@ -58,6 +57,11 @@ class State:
     @property
     def containerd_socket(self) -> Path:
         return self.root / "containerd.sock"
+
+    @property
+    def containerd(self) -> Path:
+        """A link to the folder of containerd's programs."""
+        return self.root / "containerd-programs"
 
     @property
     def models(self) -> Path:

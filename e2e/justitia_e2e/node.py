@@ -1,6 +1,7 @@
 """The node: containerd, kubelet and kube-proxy, each with its state in the cluster's folder."""
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,18 @@ PATIENCE = "--request-timeout=5s"
 """For questions to an API server that may have lost its etcd."""
 SANDBOX_IMAGE = "justitia.dev/e2e/sandbox:1"
 EVICTION_SIGNALS = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
-_CRI = "io.containerd.grpc.v1.cri"
+_CRI = "io.containerd.cri.v1"
 
 
-def start_containerd(state: State, daemons: Daemons) -> None:
+def start_containerd(state: State, programs: Path, daemons: Daemons) -> None:
+    state.containerd.symlink_to(programs)
     folder = state.root / "containerd"
     folder.mkdir()
     configuration = folder / "config.toml"
     configuration.write_text(_containerd_configuration(state, folder, write_plugin_configuration(state)))
-    daemons.start("containerd", ["containerd", f"--config={configuration}"])
+    # It looks there for what starts containers.
+    path = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    daemons.start("containerd", [programs / "containerd", f"--config={configuration}"], path)
     daemons.await_ready("containerd", lambda: state.containerd_socket.is_socket() and _lists_images(state))
 
 
@@ -42,29 +46,32 @@ def _lists_images(state: State) -> bool:
 
 
 def ctr(state: State, *arguments: str) -> str:
-    return run(["ctr", f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments])
+    return run([state.containerd / "ctr", f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments])
 
 
 def _containerd_configuration(state: State, folder: Path, plugins: Path) -> str:
     return f"""\
-version = 2
+version = 3
 root = "{folder / "root"}"
 state = "{folder / "state"}"
+imports = []
+disabled_plugins = ["io.containerd.nri.v1.nri"]
 [grpc]
 address = "{state.containerd_socket}"
 [plugins."io.containerd.internal.v1.opt"]
 path = "{folder / "opt"}"
-[plugins."{_CRI}"]
-sandbox_image = "{SANDBOX_IMAGE}"
+[plugins."{_CRI}.images".pinned_images]
+sandbox = "{SANDBOX_IMAGE}"
+[plugins."{_CRI}.runtime"]
 # Machines that are containers or small virtual machines themselves do not let scores be lowered.
 restrict_oom_score_adj = true
 netns_mounts_under_state_dir = true
-[plugins."{_CRI}".cni]
-bin_dir = "{PLUGINS}"
+[plugins."{_CRI}.runtime".cni]
+bin_dirs = ["{PLUGINS}"]
 conf_dir = "{plugins}"
-[plugins."{_CRI}".containerd.runtimes.runc]
+[plugins."{_CRI}.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-[plugins."{_CRI}".containerd.runtimes.runc.options]
+[plugins."{_CRI}.runtime".containerd.runtimes.runc.options]
 SystemdCgroup = false
 """
 

@@ -5,7 +5,8 @@ not copied, into the images that share them.
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import tarfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,19 @@ def write_image(folder: Path, name: str, layers: Sequence[Layer], configuration:
     listed = _put(blobs, f"{_TYPE}.manifest.v1+json", manifest) | {"annotations": names}
     (folder / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
     (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [listed]}))
+
+
+def image_of_files(folder: Path, name: str, files: Mapping[str, Path]) -> None:
+    """`folder`/layout becomes the layout of one image with these files at its root, which all may read."""
+    folder.mkdir()
+    tar = folder / "files.tar"
+    with tarfile.open(tar, "w") as archive:
+        for file_name, file in files.items():
+            about = tarfile.TarInfo(file_name)
+            about.size, about.mode = file.stat().st_size, 0o644
+            with file.open("rb") as content:
+                archive.addfile(about, content)
+    write_image(folder / "layout", name, [layer_of(tar)], {})
 
 
 def name_image(folder: Path, name: str) -> None:

@@ -64,6 +64,11 @@ MODULES_TO_BUILD = (
     ),
     Module("helm", "helm.sh/helm/v4/cmd/helm", ("helm",)),
 )
+CONTAINERD = tuple(
+    Module("containerd", f"github.com/containerd/containerd/v2/cmd/{name}", (name,))
+    for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+)
+"""Runs the containers of a node. Debian's is too old to mount images as volumes."""
 KWOK = Module("kwok", "sigs.k8s.io/kwok/cmd/kwok", ("kwok",))
 """Simulates nodes, for a benchmark."""
 LWS = Module("lws", "sigs.k8s.io/lws/cmd", ("lws",))
@@ -83,6 +88,11 @@ def ensure_programs(progress: Progress, needed: Sequence[str] = PROGRAMS) -> Pat
 def ensure_program(module: Module, progress: Progress) -> Path:
     """The program of a module that is not part of every cluster. Raises BuildError."""
     return _ensure_built(module.folder, (module,), progress) / module.names[0]
+
+
+def ensure_containerd(progress: Progress) -> Path:
+    """The folder that holds containerd and what goes with it. Raises BuildError."""
+    return _ensure_built("containerd", CONTAINERD, progress)
 
 
 def ensure_definitions(module: str, inside: str, progress: Progress) -> Path:

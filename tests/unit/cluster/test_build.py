@@ -59,7 +59,7 @@ def test_a_machine_without_go_brings_a_toolchain_that_runs(tmp_path: Path, monke
     assert find_go(tmp_path, pytest.fail) == go
 
 
-@pytest.mark.parametrize("module", ["etcd", "kubernetes", "helm"])
+@pytest.mark.parametrize("module", ["etcd", "kubernetes", "helm", "containerd"])
 def test_a_module_is_pinned_with_its_checksums(module: str) -> None:
     assert (MODULES / module / "go.sum").read_text().count("h1:") > 100
     assert "./staging" not in (MODULES / module / "go.mod").read_text()
