@@ -162,8 +162,6 @@ class EngineHost:
             policy.delta = DELTA if told.hysteresis is None else told.hysteresis
         if isinstance(policy, TieredJustitia):
             policy.bound_burst(burst)
-        if isinstance(policy, TieredJustitia):
-            policy.bound_burst(told.burst)
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
             if policy.weight(TenantId(tenant)) != weight:
                 policy.set_weight(TenantId(tenant), weight, now)
