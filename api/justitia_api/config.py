@@ -7,7 +7,7 @@ pool: the higher one wins. JSON names are camelCase. A document that does not va
 import hashlib
 import hmac
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -55,17 +55,34 @@ class CostModelName(StrEnum):
     WEIGHTED_TOKENS = "WeightedTokens"
 
 
-def fault_of_policy(
-    policy: PolicyName, enforcement: str, cost_model: CostModelName, *, bounds_gamma: bool, bounds_burst: bool
-) -> str | None:
-    """Why a policy cannot be had like that, and what to do; None if it can."""
-    if policy in INSIDE_THE_ENGINE_ONLY and enforcement != "Engine":
-        return f"policy {policy.value} {ENGINE_ONLY}"
-    if bounds_gamma and policy is not PolicyName.UNIBOOST:
-        return GAMMA_ONLY
-    if bounds_burst and (policy, cost_model) != (PolicyName.TIERED_JUSTITIA, CostModelName.ENGINE_TIME):
-        return BURST_ONLY
-    return None
+class _Scheduling(Protocol):
+    """What a pool's resource and its pods' configuration say alike."""
+
+    policy: PolicyName
+    enforcement: Literal["Engine", "Sidecar"]
+    cost_model: CostModelName
+
+    @property
+    def boost(self) -> object: ...
+
+    @property
+    def burst_seconds(self) -> object: ...
+
+
+S = TypeVar("S", bound=_Scheduling)
+
+
+def possible(scheduling: S) -> S:
+    """The same. Raises ValueError that says why the policy cannot be had like that, and what to do."""
+    policy = scheduling.policy
+    if policy in INSIDE_THE_ENGINE_ONLY and scheduling.enforcement != "Engine":
+        raise ValueError(f"policy {policy.value} {ENGINE_ONLY}")
+    if scheduling.boost is not None and policy is not PolicyName.UNIBOOST:
+        raise ValueError(GAMMA_ONLY)
+    has_burst = policy is PolicyName.TIERED_JUSTITIA and scheduling.cost_model is CostModelName.ENGINE_TIME
+    if scheduling.burst_seconds is not None and not has_burst:
+        raise ValueError(BURST_ONLY)
+    return scheduling
 
 
 class TenantLimits(Document):
@@ -180,18 +197,7 @@ class SchedulingConfig(Document):
         default=None, ge=0, allow_inf_nan=False, description="None: the policy's own ceiling"
     )
 
-    @model_validator(mode="after")
-    def _possible(self) -> "SchedulingConfig":
-        fault = fault_of_policy(
-            self.policy,
-            self.enforcement,
-            self.cost_model,
-            bounds_gamma=self.boost is not None,
-            bounds_burst=self.burst_seconds is not None,
-        )
-        if fault:
-            raise ValueError(fault)
-        return self
+    _possible = model_validator(mode="after")(possible)
 
 
 class PoolConfig(Document):

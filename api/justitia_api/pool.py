@@ -18,7 +18,7 @@ from justitia_api.config import (
     CostModelName,
     Document,
     PolicyName,
-    fault_of_policy,
+    possible,
 )
 from justitia_api.engine import Engine, Model
 from justitia_api.gateway import Gateway
@@ -193,18 +193,7 @@ class Scheduling(Document):
         """The tier's weight, or None when the pool has no such tier."""
         return next((t.weight for t in self.tiers if t.name == tier), None)
 
-    @model_validator(mode="after")
-    def _possible(self) -> "Scheduling":
-        fault = fault_of_policy(
-            self.policy,
-            self.enforcement,
-            self.cost_model,
-            bounds_gamma=self.boost is not None,
-            bounds_burst=self.burst_seconds is not None,
-        )
-        if fault:
-            raise ValueError(fault)
-        return self
+    _possible = model_validator(mode="after")(possible)
 
     @model_validator(mode="after")
     def _tiers_once(self) -> "Scheduling":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from justitia_e2e.images import Image
 from justitia_e2e.machine import ClusterError, Progress, State
-from justitia_e2e.node import ctr
+from justitia_e2e.node import ctr, ctr_command
 from justitia_e2e.oci import layers_of, manifest_digest
 
 
@@ -49,7 +49,6 @@ def _give_layer(state: State, layer: Path) -> None:
 
 
 def _ctr_reading(state: State, source: int, *arguments: str) -> None:
-    command = [str(state.containerd / "ctr"), f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments]
-    done = subprocess.run(command, stdin=source, capture_output=True, text=True, check=False)
+    done = subprocess.run(ctr_command(state, *arguments), stdin=source, capture_output=True, text=True, check=False)
     if done.returncode and "already exists" not in done.stderr:
         raise ClusterError(f"containerd: ctr {arguments[0]} {arguments[1]}: {done.stderr[-2000:]}")

@@ -46,7 +46,12 @@ def _lists_images(state: State) -> bool:
 
 
 def ctr(state: State, *arguments: str) -> str:
-    return run([state.containerd / "ctr", f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments])
+    return run(ctr_command(state, *arguments))
+
+
+def ctr_command(state: State, *arguments: str) -> list[str]:
+    """containerd's own client, on what the kubelet sees."""
+    return [str(state.containerd / "ctr"), f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments]
 
 
 def _containerd_configuration(state: State, folder: Path, plugins: Path) -> str:

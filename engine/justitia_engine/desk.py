@@ -164,7 +164,6 @@ class Desk:
             "decisions": self._decisions,
             "decisionSeconds": self._decision_seconds,
             "longestDecision": longest_decision,
-            "kvTokens": self._kv_tokens,
         }
         return state | (self._guarded(lambda host: host.state()) or {})
 

@@ -177,7 +177,7 @@ class Controller:
         down, up, unknown = ({k: e for k, e in pulls.items() if self._sign(k, seen) == s} for s in (-1, 1, 0))
         if down or up:
             self._dither = None
-            self._pull(down, up, now, gamma, {k: now - seen.watched[k].known_until(now) for k in pulls})
+            self._pull(down, up, seen, now, gamma)
         elif self._dither is not None and judged[self._dither.key].verdict in OPEN:
             self._measure(self._dither, seen, now)
         elif unknown:
@@ -220,11 +220,11 @@ class Controller:
         self,
         down: Mapping[ObjectiveId, float],
         up: Mapping[ObjectiveId, float],
+        seen: Observations,
         now: Seconds,
         gamma: float,
-        delays: Mapping[ObjectiveId, Seconds],
     ) -> None:
-        """Towards what misses most. `delays`: how long it takes until everything is known of a request."""
+        """Towards what misses most."""
         m = self._memory
         error = max(up.values(), default=0.0) - max(down.values(), default=0.0)
         if down and up and abs(error) < LEAST:
@@ -240,7 +240,8 @@ class Controller:
         if m.gave_way:
             m.patience, m.gave_way = min(max(2 * m.patience, PATIENCE[0]), PATIENCE[1]), False
         else:
-            least *= max(1.0, max(delays[key] for key in pulling) / PERIOD)
+            shows_after = max(now - seen.watched[key].known_until(now) for key in pulling)
+            least *= max(1.0, shows_after / PERIOD)
         if not self._move(sign, min(max(abs(error), least) * m.stride, MOST), now, gamma):
             for key in pulling:
                 m.pinned.setdefault(key, now)
