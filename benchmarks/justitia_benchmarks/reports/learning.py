@@ -97,7 +97,30 @@ def report_completion(rows: Sequence[Row], folder: Path) -> list[Claim]:
                 )
             )
         write_table(folder / f"jct-{degree:g}.md", [f"JCT ÷ with true costs, degree {degree:g}", *ORDER[:-1]], table)
+        _write_classes(rows, degree, folder)
     return claims
+
+
+def _write_classes(rows: Sequence[Row], degree: float, folder: Path) -> None:
+    """What is gained by class, over the seeds in which it occurs."""
+    policies = list(dict.fromkeys(str(cell.parameters["policy"]) for cell, _ in rows))
+    found: dict[str, list[str]] = {}
+    for policy in policies:
+        own: list[Any] = [f for c, f in rows if c.parameters["policy"] == policy and c.parameters["degree"] == degree]
+        for name in dict.fromkeys(name for f in own for name in f["true"]["classes"]):
+            times = {
+                p: [f[p]["classes"][name] for f in own if name in f["true"]["classes"]]
+                for p in (RunningMean.kind, BEST, "true")
+            }
+            found.setdefault(name, []).extend(
+                paired_ratio(times[p], times[RunningMean.kind]).text for p in (BEST, "true")
+            )
+    heads = [f"{policy}, {p}" for policy in policies for p in (BEST, "true")]
+    write_table(
+        folder / f"jct-by-class-{degree:g}.md",
+        [f"mean JCT ÷ with running means, degree {degree:g}", *heads],
+        [[name, *texts] for name, texts in found.items()],
+    )
 
 
 _NAMES = {

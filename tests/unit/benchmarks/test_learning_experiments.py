@@ -70,7 +70,9 @@ def test_completion_times_are_reported(tmp_path: Path) -> None:
     assert list(rows[0][1]) == ["cold start", "running-mean", "mlp", "best", "true"]
     (claim,) = experiment.report(rows, tmp_path)
     assert claim.claim.startswith("mean JCT")
-    assert {path.name for path in tmp_path.iterdir()} == {"jct-1.md"}
+    assert {path.name for path in tmp_path.iterdir()} == {"jct-1.md", "jct-by-class-1.md"}
+    by_class = (tmp_path / "jct-by-class-1.md").read_text()
+    assert all(f"| {name} |" in by_class for name in rows[0][1]["true"]["classes"])  # type: ignore[index, call-overload]
 
 
 def test_rollouts_are_reported_and_a_poisoned_model_does_not_come_in_force(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from justitia_predictor.features import Features
 from justitia_predictor.models import Network, RunningMean
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted, train
-from justitia_scheduling.model import RunId
+from justitia_scheduling.model import RunId, Seconds
 from justitia_simulator.agents import CLASSES
 from justitia_simulator.prediction import MEAN, TRUE, Prediction, Told
+from justitia_simulator.records import RunResult
 from justitia_simulator.summary import largest_decile
 from justitia_simulator.workload import WorkloadRun
 
@@ -61,11 +62,21 @@ class LearnedCompletion:
                 "mean": fmean(own),
                 "p99": quantile(own, 0.99),
                 "largest_decile": fmean([run.jct for run in largest_decile(results.runs) if run.jct is not None]),
+                "classes": _by_class(results.runs),
             }
         return found
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
         return report_completion(rows, folder)
+
+
+def _by_class(runs: Sequence[RunResult]) -> dict[str, Seconds]:
+    """Mean completion time of the runs of each class that there is."""
+    times: dict[str, list[Seconds]] = {}
+    for run in runs:
+        if run.jct is not None:
+            times.setdefault(run.application, []).append(run.jct)
+    return {name: fmean(times[name]) for name in CLASSES if name in times}
 
 
 def predictions(workload: Sequence[WorkloadRun], seed: int, degree: float) -> list[Prediction]:
