@@ -43,7 +43,7 @@ def kubectl(control_plane: ControlPlane) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., OperatorProcess]]:
-    """Starts operators; all are ended with the module."""
+    """Starts operators. All go with the module, and none leaves a Lease for which the next one would have to wait."""
     if not kubectl.exists("namespace", SYSTEM):
         kubectl("create", "namespace", SYSTEM)
     started: list[OperatorProcess] = []
@@ -55,7 +55,7 @@ def start(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
     yield begin
     for process in started:
-        process.kill()
+        process.stop()
 
 
 @pytest.fixture(scope="module")

@@ -112,6 +112,6 @@ def test_the_operator_serves_the_example_with_no_more_than_its_own_rights(
         operator.wait_for_resyncs(2)
         kubectl("delete", "-f", "-", stdin=example)
     finally:
-        operator.kill()
+        operator.stop()
     # A refusal for lack of a right names who lacks it.
     assert "system:serviceaccount:" not in log.read_text()

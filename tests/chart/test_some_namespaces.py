@@ -51,7 +51,7 @@ def start(release: Release, tmp_path: Path) -> Iterator[Callable[[], OperatorPro
 
     yield begin
     for process in started:
-        process.kill()
+        process.stop()
 
 
 def test_the_service_account_may_serve_these_namespaces_and_no_other(release: Release, served: list[str]) -> None:
