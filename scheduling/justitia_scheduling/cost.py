@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from justitia_scheduling.model import KVTokenTime, Progress, Seconds, Tokens, kv_token_time
+from justitia_scheduling.recent import RecentMaximum
+
+RECENT_STEPS = 10_000
 
 
 class Work(NamedTuple):
@@ -183,6 +186,8 @@ class EngineTime:
 
     Tokens processed again after a preemption weigh in the split and are charged to nobody. A step yields one token, so
     progress of several output tokens stands for as many steps alike, each of which leaves one more token to read.
+    U is of the longest of the last `RECENT_STEPS` to twice as many steps: an engine that stalled once, or compiled at
+    its first request, does not loosen the shares for ever.
     """
 
     unit = "engine seconds"
@@ -190,11 +195,11 @@ class EngineTime:
 
     def __init__(self, step_time: StepTime) -> None:
         self.step_time = step_time
-        self._longest_step = 0.0
+        self._longest_step = RecentMaximum(RECENT_STEPS, 0.0)
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         t = self.step_time
-        longest_step = max(self._longest_step, t.per_step + t.per_kv_token * capacity)
+        longest_step = max(self._longest_step.value, t.per_step + t.per_kv_token * capacity)
         return longest_output * longest_step + t.per_token * capacity
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
@@ -220,7 +225,8 @@ class EngineTime:
         scale = 1.0
         if duration is not None and total:
             scale = duration / total
-            self._longest_step = max(self._longest_step, duration / longest)
+            self._longest_step.observe(duration / longest)
+            self._longest_step.count(longest)
         if not recomputed:
             return [part * scale for part in parts]
         return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]

@@ -31,7 +31,6 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 import heapq
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.estimate import Ratio
@@ -39,6 +38,7 @@ from justitia_scheduling.gate import TenantGate
 from justitia_scheduling.gps import VirtualTime
 from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.recent import RecentMaximum
 from justitia_scheduling.runcost import RunCosts
 from justitia_scheduling.runqueue import RunKey, RunQueue
 
@@ -47,30 +47,6 @@ THETA = 2.0
 THETA_LEARNED = 3.0
 BETA = 3.0
 RECENT_REQUESTS = 1000
-
-
-@dataclass(slots=True)
-class _LongestOutput:
-    """The largest output of the last `RECENT_REQUESTS` to twice as many requests, in tokens."""
-
-    seen: int = 0
-    current: Tokens = 1
-    previous: Tokens = 1
-
-    def observe(self, produced: Tokens) -> None:
-        self.current = max(self.current, produced)
-
-    def count(self) -> bool:
-        """One more request; whether outputs have been forgotten with it."""
-        self.seen += 1
-        if self.seen < RECENT_REQUESTS:
-            return False
-        self.seen, self.previous, self.current = 0, self.current, 1
-        return True
-
-    @property
-    def tokens(self) -> Tokens:
-        return max(self.current, self.previous)
 
 
 class TieredJustitia(Policy):
@@ -101,7 +77,7 @@ class TieredJustitia(Policy):
         self._fixed_burst = burst
         self._ceiling: float | None = None
         self._burst = burst or 0.0
-        self._longest_output = _LongestOutput()
+        self._longest_output = RecentMaximum(RECENT_REQUESTS, 1)
         self._charge_per_cost = Ratio()
         self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED)
         self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
@@ -118,8 +94,10 @@ class TieredJustitia(Policy):
 
     @property
     def in_engine(self) -> float:
-        """U: the most that the requests in the engine can be charged, 0 until the host has told the KV space."""
-        return self.cost_model.in_engine(self.capacity, self._longest_output.tokens) if self.capacity else 0.0
+        """U: the most that the requests in the engine can be charged, if none has a longer output than one of the
+        last `RECENT_REQUESTS` to twice as many. 0 until the host has told the KV space.
+        """
+        return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.cost import (
+    RECENT_STEPS,
     CostModel,
     EngineTime,
     KVTokenTimeCost,
@@ -98,3 +99,22 @@ def test_a_whole_request_alone_is_predicted_to_cost_what_its_steps_charge(cost: 
     for i in range(12):
         charged += cost.step([work(40, i, prefilled=0 if i else 40)], None, 1)[0]
     assert cost.whole(40, 12, 1) == pytest.approx(charged)
+
+
+def test_one_stall_counts_for_as_long_as_it_is_recent() -> None:
+    cost, usual, stalled = EngineTime(STEP), 0.05, 2.0
+
+    def u_of_a_token() -> float:
+        return cost.in_engine(0, 1)
+
+    def steps(count: int) -> None:
+        for _ in range(count // 10):
+            cost.step([work(produced=10)], 10 * usual, 1)
+
+    steps(100)
+    assert u_of_a_token() == pytest.approx(usual)
+    cost.step([work()], stalled, 1)
+    steps(RECENT_STEPS)
+    assert u_of_a_token() == pytest.approx(stalled)
+    steps(RECENT_STEPS)
+    assert u_of_a_token() == pytest.approx(usual)
