@@ -9,10 +9,10 @@ from cluster.components import (
     api_server_arguments,
     controller_manager_arguments,
     etcd_arguments,
-    free_ports,
     scheduler_arguments,
     write_kubeconfig,
 )
+from justitia_cli.local.ports import free_ports
 from justitia_e2e.daemons import Daemons
 from justitia_e2e.machine import State
 from justitia_e2e.network import NODE_ADDRESS, SERVICES

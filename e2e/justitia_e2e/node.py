@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cluster.components import answers, free_ports
+from cluster.components import answers
+from justitia_cli.local.ports import free_ports
 from justitia_e2e import cgroups
 from justitia_e2e.control import ControlPlane
 from justitia_e2e.daemons import Daemons

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.components import free_ports
 from cluster.control_plane import ControlPlane
+from justitia_cli.local.ports import free_ports
 from support.kubectl import Kubectl, OperatorProcess
 from support.stage import SYSTEM, Stage
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.components import free_ports
 from cluster.control_plane import ControlPlane, ControlPlaneError
 
 DEPLOYMENT = {
@@ -84,10 +83,6 @@ def test_a_program_that_dies_while_starting_is_quoted(tmp_path: Path, monkeypatc
         ControlPlane(),
     ):
         pass
-
-
-def test_free_ports_are_different() -> None:
-    assert len(set(free_ports(8))) == 8
 
 
 def test_an_ended_process_does_not_keep_the_others_from_ending() -> None:

@@ -1,11 +1,9 @@
 """What the programs of a control plane are told, whoever starts them, and how it is seen that they work."""
 
 import json
-import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
 
 from cluster.certificates import Authority, Pair
@@ -101,15 +99,3 @@ def answers(url: str, authority: Authority | None = None, client: Pair | None = 
             return True
     except (urllib.error.URLError, OSError):
         return False
-
-
-def free_ports(count: int) -> Sequence[int]:
-    """Different TCP ports of the loopback interface that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -22,9 +22,9 @@ from cluster.components import (
     api_server_arguments,
     controller_manager_arguments,
     etcd_arguments,
-    free_ports,
     write_kubeconfig,
 )
+from justitia_cli.local.ports import free_ports
 from support.commands import output_of
 
 DEFINITIONS = Path(__file__).parents[2] / "crds"

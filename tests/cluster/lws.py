@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 
 from cluster.build import LWS, ensure_definitions, ensure_program
-from cluster.components import free_ports
 from cluster.control_plane import ControlPlane
+from justitia_cli.local.ports import free_ports
 
 MODULE = "sigs.k8s.io/lws"
 OF_ITS_PODS = {"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]}

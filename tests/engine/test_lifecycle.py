@@ -6,14 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.serving import KEYS, MODEL, Vllm, answers, eventually, free_port, http, running_sidecar
+from justitia_cli.local.ports import free_ports
+from support.serving import KEYS, MODEL, Vllm, answers, eventually, http, running_sidecar
 
 BODY = {"model": MODEL, "prompt": [7, 8, 9], "max_tokens": 2}
 HEADERS = {"authorization": f"Bearer {KEYS['gold']}"}
 
 
 def test_without_an_engine_requests_are_refused_with_503(tmp_path: Path) -> None:
-    with running_sidecar(tmp_path, f"http://127.0.0.1:{free_port()}", wait=False) as sidecar:
+    with running_sidecar(tmp_path, f"http://127.0.0.1:{free_ports(1)[0]}", wait=False) as sidecar:
         assert not answers(f"{sidecar.admin}/readyz")
         response = http.post(f"{sidecar.public}/v1/completions", json=BODY, headers=HEADERS)
         assert response.status_code == 503

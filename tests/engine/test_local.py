@@ -15,7 +15,8 @@ import psutil
 import pytest
 from openai import OpenAI
 
-from support.serving import answers, eventually, free_port
+from justitia_cli.local.ports import free_ports
+from support.serving import answers, eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llmapp.yaml"
 KEY = "example-only-support-0123456789abcdef"
@@ -61,7 +62,7 @@ def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     text = EXAMPLE.read_text()
     assert "scheduling:\n" in text
     file.write_text(text.replace("scheduling:\n", f"scheduling:\n    enforcement: {request.param}\n"))
-    ports = {option: free_port() for option in ("--port", "--admin-port", "--engine-port")}
+    ports = dict(zip(("--port", "--admin-port", "--engine-port"), free_ports(3), strict=True))
     options = [f"{option}={port}" for option, port in ports.items()]
     with log.open("wb") as output:
         process = subprocess.Popen(

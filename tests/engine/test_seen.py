@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from justitia_cli.local.ports import free_ports
 from justitia_cli.tiny_model import make_tiny_model
 from support.serving import (
     KEYS,
@@ -17,7 +18,6 @@ from support.serving import (
     RunningSidecar,
     at_rest,
     eventually,
-    free_port,
     http,
     running_sidecar,
     running_vllm,
@@ -35,7 +35,7 @@ class Pool:
 
     directory: Path
     model: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     _engine: ExitStack = field(default_factory=ExitStack)
     _first: Iterator[int] = field(default_factory=lambda: cycle(range(3, 100)))
     sidecar: RunningSidecar = field(init=False)

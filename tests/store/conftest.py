@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.build import S3_SERVICE, ensure_program
-from cluster.components import free_ports
+from justitia_cli.local.ports import free_ports
 from justitia_predictor.store import Store, StoreError
 
 KEY, SECRET = "AKIAJUSTITIATESTS", "a secret that nothing ever tells"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.components import free_ports
 from justitia_api.wire import CONTROL_PORT
+from justitia_cli.local.ports import free_ports
 from support.kubectl import Json
 from support.serving import stop
 from support.stage import Stage

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import openai
 import pytest
 
 from justitia_api.config import key_digest
+from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import ensure_engine
 
 MODEL = "tiny"
@@ -31,11 +31,6 @@ KEYS = {"gold": "sk-gold-0123456789abcdef", "silver": "sk-silver-0123456789abcde
 
 # One client for all: making one takes longer than the tiny model takes for a short answer.
 http = httpx.Client(timeout=120)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def eventually(what: str, condition: Callable[[], Any], within: float = 30.0) -> Any:
@@ -89,7 +84,7 @@ def running_vllm(
     port: int | None = None,
 ) -> Iterator[Vllm]:
     """vLLM with a model without weights, one process on CPU, and what every test here relies on."""
-    runtime, port, log = ensure_engine(print, "cpu"), port or free_port(), directory / "log"
+    runtime, port, log = ensure_engine(print, "cpu"), port or free_ports(1)[0], directory / "log"
     command = [str(runtime.python), "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--load-format", "dummy", "--dtype", "float32", "--enforce-eager", "--scheduling-policy", "priority"]
@@ -180,7 +175,7 @@ def running_sidecar(
     config.write_text(json.dumps(document))
     entries = [{"digest": key_digest(PEPPER, key.encode()), "tenant": tenant} for tenant, key in KEYS.items()]
     keys.write_text(json.dumps({"pepper": PEPPER, "keys": entries}))
-    port, admin = free_port(), free_port()
+    port, admin = free_ports(2)
     settings = {
         "CONFIG_FILE": str(config),
         "KEYS_FILE": str(keys),

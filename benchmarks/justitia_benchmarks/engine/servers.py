@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -21,6 +20,7 @@ from types import MappingProxyType
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
 from justitia_cli.local.launch import Model, Ports
 from justitia_cli.local.pool import LocalPool, Progress
+from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.objects import Json
 from justitia_scheduling.channel import Admitted, Closed, Configure, RunEnded, Ticket
@@ -109,7 +109,7 @@ def running_pool(
 ) -> Iterator[RunningPool]:
     """A pool, ready. `arguments` are the engine's."""
     directory.mkdir(parents=True, exist_ok=True)
-    ports = Ports(*_free_ports(3))
+    ports = Ports(*free_ports(3))
     with LocalPool(
         resources,
         directory,
@@ -156,17 +156,6 @@ def documents(enforcement: str, policy: str, applications: Mapping[str, str], *,
 def _resource(kind: str, name: str, spec: Json, *, namespaced: bool = True) -> Json:
     metadata = {"name": name} | ({"namespace": NAMESPACE} if namespaced else {})
     return {"apiVersion": "justitia.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def _free_ports(count: int) -> list[int]:
-    """Below those that a client's connections get: a sidecar that is stopped and started finds its port again."""
-    found: list[int] = []
-    for port in range(18000, 32000):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise RuntimeError(f"no {count} free ports between 18000 and 32000")
 
 
 class Teller:

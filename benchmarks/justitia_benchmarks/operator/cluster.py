@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.build import KWOK, ensure_program
-from cluster.components import free_ports, scheduler_arguments
+from cluster.components import scheduler_arguments
 from cluster.control_plane import ControlPlane
+from justitia_cli.local.ports import free_ports
 
 STAGES = Path(__file__).with_name("kwok.yaml")
 PODS = "127.77.0.0/16"

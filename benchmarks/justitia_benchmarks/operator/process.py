@@ -13,8 +13,8 @@ import aiohttp
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.components import free_ports
 from justitia_benchmarks.operator.population import SYSTEM
+from justitia_cli.local.ports import free_ports
 from justitia_scheduling.model import Seconds
 
 STOP_SECONDS = 30

@@ -21,7 +21,7 @@ from justitia_cli.local.converge import read_keys
 from justitia_cli.local.launch import Ports
 from justitia_cli.local.manifest import Document, load_manifest
 from justitia_cli.local.pool import LocalPool
-from justitia_cli.local.processes import free_port
+from justitia_cli.local.ports import free_ports
 from justitia_cli.local.session import Session, state_directory
 from justitia_cli.local_command import DEMO, ModelOption, find_model, interrupt_on_terminate, progress
 from justitia_cli.replay import Target
@@ -71,7 +71,7 @@ def demo_command(  # noqa: PLR0917
         try:
             with session.exclusive():
                 runtime = ensure_engine(progress)
-                ports = Ports(free_port(), free_port(), free_port())
+                ports = Ports(*free_ports(3))
                 with LocalPool(
                     documents,
                     session.directory,

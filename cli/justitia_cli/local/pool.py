@@ -17,7 +17,8 @@ from justitia_api.config import PoolConfig
 from justitia_cli.local.converge import PoolObjects, converge
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, plugged, scheduler_launch
-from justitia_cli.local.processes import ManagedProcess, require_free_port
+from justitia_cli.local.ports import require_free_port
+from justitia_cli.local.processes import ManagedProcess
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.objects import Json

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -64,26 +63,6 @@ def _in_group(pid: int, group: int) -> bool:
         return os.getpgid(pid) == group
     except ProcessLookupError:
         return False
-
-
-def require_free_port(port: int, purpose: str, option: str) -> None:
-    """Raise LocalError if the port cannot be listened on."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise LocalError(
-                f"port {port}, wanted for the {purpose}, cannot be used ({error.strerror}): see {option}"
-            ) from error
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def tail(log: Path, lines: int = 15) -> str:

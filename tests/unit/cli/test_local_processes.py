@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from justitia_cli.local.errors import LocalError
-from justitia_cli.local.processes import ManagedProcess, require_free_port
+from justitia_cli.local.ports import free_ports, require_free_port
+from justitia_cli.local.processes import ManagedProcess
 from justitia_cli.local.session import Session
 
 PARENT = """
@@ -52,6 +53,24 @@ def test_a_busy_port_is_told_with_its_purpose() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(LocalError, match=rf"port {port}, wanted for the engine, .*--engine-port"):
             require_free_port(port, "engine", "--engine-port")
+
+
+def test_free_ports_are_different_and_none_is_one_that_connections_get() -> None:
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    found = free_ports(8)
+    assert len(set(found)) == 8
+    assert not set(found) & set(range(first, last + 1))
+
+
+def test_a_port_that_somebody_listens_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    (taken, free) = free_ports(2)
+    monkeypatch.setattr(
+        "justitia_cli.local.ports.PORTS", range(min(taken, free), max(taken, free) + 1, abs(taken - free))
+    )
+    with socket.create_server(("127.0.0.1", taken)):
+        assert free_ports(1) == [free]
+        with pytest.raises(LocalError, match="no 2 free ports"):
+            free_ports(2)
 
 
 def test_only_one_session_at_a_time(tmp_path: Path) -> None:
