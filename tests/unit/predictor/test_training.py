@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -40,6 +41,18 @@ def test_a_network_that_begins_badly_begins_again(seed: int) -> None:
     samples, unseen = written_runs(60, noise=0.5, seed=5), written_runs(60, noise=0.5, seed=6)
     network = fitted(Network.kind, "apps/check", samples, seed)
     assert errors([network.predict(s.features) for s in unseen], [s.cost for s in unseen]).rank > 0.5
+
+
+@pytest.mark.parametrize("count", [100, 300])
+def test_a_network_hardly_learns_what_is_chance(count: int) -> None:
+    """Of normal errors that are not to be known, the mean is sqrt(2 / pi) standard deviations."""
+    noise, seeds = 1.5, range(4)
+    found = []
+    for seed in seeds:
+        network = fitted(Network.kind, "apps/check", written_runs(count, noise, seed), seed)
+        unseen = written_runs(200, noise, seed=1000 + seed)
+        found.append(errors([network.predict(s.features) for s in unseen], [s.cost for s in unseen]).log)
+    assert fmean(found) < 1.07 * noise * math.sqrt(2 / math.pi)
 
 
 def test_errors_by_hand() -> None:
