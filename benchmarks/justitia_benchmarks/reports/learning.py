@@ -43,6 +43,7 @@ def report_errors(rows: Sequence[Row], folder: Path) -> list[Claim]:
                     samples,
                     {kind: _curves(own, kind, samples) for kind in KINDS},
                     limit=PAPER_ERROR,
+                    logarithmic=True,
                 )
             )
         of_network, of_best = (_mean_by_seed(own, "relative", kind, PAPER_SAMPLES) for kind in (Network.kind, BEST))
