@@ -18,9 +18,10 @@ demo: .venv/.synced ## The main job on this machine; MODEL=FOLDER_OR_NAME for a 
 reproduce: .venv/.synced ## The papers' evaluations again, into docs/results; QUICK=1 for a look, REPRODUCE_ARGS= for its options
 	$(PYTHON_BIN) -m justitia_benchmarks $(if $(QUICK),--quick) $(REPRODUCE_ARGS)
 
-benchmark: .venv/.synced ## How long each policy takes for a decision, and how fast the simulator is; into docs/results
+benchmark: .venv/.synced ## How long each policy takes for a decision and a predictor for a run, and how fast the simulator is; into docs/results
 	$(PYTHON_BIN) -m justitia_benchmarks.speed --out docs/results/speed.md $(BENCHMARK_ARGS)
 	$(PYTHON_BIN) -m justitia_benchmarks.simulation_speed --out docs/results/simulation-speed.md
+	$(PYTHON_BIN) -m justitia_benchmarks.prediction_speed --out docs/results/prediction-speed.md
 
 bench-engine: .venv/.synced engine ## Policies inside a real vLLM and in front of it, into docs/results; QUICK=1 for a look. Leave the machine alone
 	$(PYTHON_BIN) -m justitia_benchmarks.engine $(if $(QUICK),--quick)

@@ -55,15 +55,20 @@ class Encoding:
         return len(self.buckets) + len(NUMBERS)
 
     @cached_property
-    def _places(self) -> dict[int, int]:
-        return {int(bucket): place for place, bucket in enumerate(self.buckets)}
+    def _places(self) -> NDArray[np.int16]:
+        """Of each bucket in a vector, -1 without one."""
+        places = np.full(BUCKETS, -1, np.int16)
+        places[self.buckets] = np.arange(len(self.buckets))
+        return places
 
     def vector(self, features: Features) -> Floats:
         """Of `size` parts."""
         found = np.zeros(self.size, np.float32)
-        known = [(self._places[bucket], count) for bucket, count in features.terms.items() if bucket in self._places]
-        if known:
-            places, counts = np.array(known).T
+        places = self._places[np.fromiter(features.terms.keys(), np.intp, len(features.terms))]
+        known = places >= 0
+        if known.any():
+            counts = np.fromiter(features.terms.values(), np.intp, len(features.terms))[known]
+            places = places[known]
             weights = (1 + np.log(counts)) * self.idf[places]
             found[places] = weights / np.linalg.norm(weights)
         found[len(self.buckets) :] = (np.array(features.numbers, np.float32) - self.mean) / self.scale

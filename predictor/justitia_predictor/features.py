@@ -12,8 +12,11 @@ import re
 from array import array
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 from zlib import crc32
+
+import numpy as np
 
 FEATURES_VERSION = 1
 """Of the meaning of everything in this module. Models know the version that they were trained with."""
@@ -72,10 +75,9 @@ class Features:
 
     def packed(self) -> bytes:
         """The numbers, then pairs of bucket and count, in the order of buckets."""
-        pairs = array("H")
-        for bucket in sorted(self.terms):
-            pairs.extend((bucket, min(self.terms[bucket], _MOST_COUNT)))
-        return array("d", self.numbers).tobytes() + pairs.tobytes()
+        pairs = np.fromiter(chain.from_iterable(self.terms.items()), np.int64, 2 * len(self.terms)).reshape(-1, 2)
+        in_order = pairs[pairs[:, 0].argsort()].clip(max=_MOST_COUNT)
+        return array("d", self.numbers).tobytes() + in_order.astype(np.uint16).tobytes()
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
@@ -85,6 +87,7 @@ class Features:
         numbers.frombytes(packed[:size])
         pairs.frombytes(packed[size:])
         buckets, counts = pairs[::2], pairs[1::2]
-        if len(numbers) != len(NUMBERS) or len(buckets) != len(counts) or not all(map(math.isfinite, numbers)):
+        fits = len(numbers) == len(NUMBERS) and len(buckets) == len(counts) and all(map(math.isfinite, numbers))
+        if not fits or max(buckets, default=0) >= BUCKETS or min(counts, default=1) == 0:
             raise ValueError(f"{len(packed)} bytes are not packed features of version {FEATURES_VERSION}")
         return cls(dict(zip(buckets, counts, strict=True)), tuple(numbers))

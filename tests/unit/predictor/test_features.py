@@ -1,6 +1,7 @@
 """What is kept of a first request."""
 
 import math
+from array import array
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,15 @@ def test_what_was_not_packed_is_refused_or_is_features(content: bytes) -> None:
     except ValueError:
         return
     assert all(map(math.isfinite, features.numbers))
+    assert all(0 <= bucket < BUCKETS and count > 0 for bucket, count in features.terms.items())
+
+
+@pytest.mark.parametrize("pair", [(BUCKETS, 1), (1, 0)], ids=["a bucket that there is not", "a word that is not there"])
+def test_pairs_that_cannot_be_learned_from_are_refused(pair: tuple[int, int]) -> None:
+    packed = Features.of(request(b"")).packed()
+    assert Features.unpacked(packed + array("H", (1, 1)).tobytes())
+    with pytest.raises(ValueError, match="are not packed features"):
+        Features.unpacked(packed + array("H", pair).tobytes())
 
 
 def test_words_count_whatever_their_case_and_order() -> None:
