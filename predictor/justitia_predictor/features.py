@@ -27,7 +27,8 @@ MOST_HEAD, MOST_TAIL = 12 * 2**10, 4 * 2**10
 
 NUMBERS = ("log text bytes", "log prompt tokens", "log most output tokens", "log messages", "log sequences")
 
-_WORD = re.compile(rb"\w+")
+_BETWEEN_WORDS = re.sub(rb"\W", b" ", bytes(range(256)))
+"""Translates what is in no word to spaces."""
 _ESCAPED = re.compile(rb'\\[nrtbf"/\\]')
 _MOST_COUNT = 2**16 - 1
 
@@ -62,7 +63,10 @@ class Features:
 
     @classmethod
     def of(cls, request: FirstRequest) -> Self:
-        words = _WORD.findall(_ESCAPED.sub(b" ", request.text.lower()))
+        text = request.text.lower()
+        if b"\\" in text:
+            text = _ESCAPED.sub(b" ", text)
+        words = text.translate(_BETWEEN_WORDS).split()
         counts = Counter(crc32(word) % BUCKETS for word in words)
         numbers = (
             math.log1p(request.text_bytes),

@@ -1,7 +1,10 @@
 """What is kept of a first request."""
 
 import math
+import re
 from array import array
+from collections import Counter
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -42,6 +45,14 @@ def test_pairs_that_cannot_be_learned_from_are_refused(pair: tuple[int, int]) ->
     assert Features.unpacked(packed + array("H", (1, 1)).tobytes())
     with pytest.raises(ValueError, match="are not packed features"):
         Features.unpacked(packed + array("H", pair).tobytes())
+
+
+@given(
+    st.lists(st.sampled_from([b"\\n", b"\\", b'"', b"/", b"Ab", b"_9", b"n", b" ", b"\n", b"\xc3\xa4"])).map(b"".join)
+)
+def test_words_are_those_between_escapes_and_other_bytes(text: bytes) -> None:
+    words = re.findall(rb"\w+", re.sub(rb'\\[nrtbf"/\\]', b" ", text.lower()))
+    assert Features.of(request(text)).terms == Counter(crc32(word) % BUCKETS for word in words)
 
 
 def test_words_count_whatever_their_case_and_order() -> None:
