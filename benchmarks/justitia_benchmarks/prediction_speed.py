@@ -22,8 +22,8 @@ from rich.progress import track
 
 from justitia_api.config import ApplicationConfig, LearningConfig, PoolConfig
 from justitia_benchmarks.document import table
-from justitia_benchmarks.speed import machine
-from justitia_cli.console import errors, mistakes, output
+from justitia_benchmarks.speed import machine, publish
+from justitia_cli.console import errors, mistakes
 from justitia_predictor.artifact import digest
 from justitia_predictor.features import Features, FirstRequest, cut
 from justitia_predictor.models import Linear, Network, Trees
@@ -31,7 +31,6 @@ from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
-from justitia_simulator.files import write_bytes
 
 KINDS = (Linear.kind, Network.kind, Trees.kind)
 KIBIBYTES = (1, 4, 16, 256)
@@ -131,10 +130,7 @@ def benchmark(
             for kind in track(KINDS, "predicting", console=errors, transient=True)
             for each in asyncio.run(measure(kind, requests, seed=1))
         ]
-        text = document(waits)
-        if out is not None:
-            write_bytes(out, text.encode())
-    output.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        publish(document(waits), out)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ from rich.progress import track
 
 from justitia_benchmarks.document import table
 from justitia_benchmarks.experiments.tiered.serving import PROFILE, agents, trace_shaped
-from justitia_benchmarks.speed import machine
-from justitia_cli.console import errors, mistakes, output
+from justitia_benchmarks.speed import machine, publish
+from justitia_cli.console import errors, mistakes
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.registry import build_policy
 from justitia_simulator.engine import Engine
-from justitia_simulator.files import write_bytes
 from justitia_simulator.mixes import vtc_workload
 from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.workload import WorkloadRun
@@ -91,10 +90,7 @@ def benchmark(
             measure(name, workloads[name], policy)
             for name, policy in track(plan, "simulating", console=errors, transient=True)
         ]
-        text = document(paces)
-        if out is not None:
-            write_bytes(out, text.encode())
-    output.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        publish(document(paces), out)
 
 
 if __name__ == "__main__":

@@ -267,6 +267,13 @@ def machine() -> str:
     )
 
 
+def publish(text: str, out: Path | None, instead: str | None = None) -> None:
+    """Write the document to `out` if that is given, and print it, or `instead` of it something else."""
+    if out is not None:
+        write_bytes(out, text.encode())
+    output.print(text if instead is None else instead, markup=False, highlight=False, soft_wrap=True, end="")
+
+
 def benchmark(
     *,
     policy: Annotated[list[str], typer.Option(help="Policy, repeatable; all unless given")] = [],  # noqa: B006
@@ -292,12 +299,7 @@ def benchmark(
             for name, seed in track(plan, "measuring", console=errors, transient=True)
             for timing in measure(name, lengths, turns, seed)
         ]
-        text = document(timings, turns, machine())
-        if out is not None:
-            write_bytes(out, text.encode())
-    if as_json:
-        text = msgspec.json.encode(timings).decode()
-    output.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        publish(document(timings, turns, machine()), out, msgspec.json.encode(timings).decode() if as_json else None)
 
 
 if __name__ == "__main__":

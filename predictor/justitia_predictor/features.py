@@ -63,10 +63,7 @@ class Features:
 
     @classmethod
     def of(cls, request: FirstRequest) -> Self:
-        text = request.text.lower()
-        if b"\\" in text:
-            text = _ESCAPED.sub(b" ", text)
-        words = text.translate(_BETWEEN_WORDS).split()
+        words = _ESCAPED.sub(b" ", request.text.lower()).translate(_BETWEEN_WORDS).split()
         counts = Counter(crc32(word) % BUCKETS for word in words)
         numbers = (
             math.log1p(request.text_bytes),
