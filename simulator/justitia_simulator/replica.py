@@ -16,10 +16,10 @@ writes that one's KV a step later). If there are not enough, the policy's victim
 requests wait again and keep what they have produced. A request leaves, with its KV, at the end of its last step.
 
 Decode steps of an unchanged batch are served as one jump, with the exact sum of their durations: up to the first
-finish, or lack of blocks, or the next sample; a new request ends it at the next look. While requests wait that the last
-look did not admit, only the policy's order, or the batch's peak, could change: such a jump ends after
-`LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something changed, it ends at the next look. A front may
-look at any moment, so behind one there are no jumps.
+finish, or lack of blocks, or the next sample; a new request ends it with the step under way, so that the policy hears
+of it then. While requests wait that the last look did not admit, only the policy's order, or the batch's peak, could
+change: such a jump ends after `LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something changed, it ends
+at the next look. A front may look at any moment, so behind one there are no jumps.
 """
 
 import sys
@@ -151,15 +151,15 @@ class Replica:
             self._inbox.append(lambda now: self.policy.run_ended(run, now))
 
     def _interrupt(self, moment: Seconds) -> None:
-        """End a jump at the first look at the queue from `moment` on."""
+        """End a jump with the first of its steps that ends at `moment` or later."""
         step = self._step
         if step is None or step.steps == 1:
             self.end = moment if step is None else self.end
             return
-        looks = range(max(self._to_look, 1), step.steps)
-        found = bisect_left(looks, moment, key=lambda steps: step.start + self._duration(step, steps))
-        if found < len(looks):
-            self._jump_to(step, looks[found])
+        shorter = range(1, step.steps)
+        found = bisect_left(shorter, moment, key=lambda steps: step.start + self._duration(step, steps))
+        if found < len(shorter):
+            self._jump_to(step, shorter[found])
 
     # Its decisions.
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import EngineTime
+from justitia_scheduling.cost import EngineTime, KVTokenTimeCost
+from justitia_scheduling.fcfs import FCFS
+from justitia_scheduling.model import Request
 from justitia_scheduling.registry import POLICIES, build_policy
 from justitia_simulator.engine import DoesNotFitError, Engine
 from justitia_simulator.prediction import MEAN, find_prediction
@@ -81,6 +84,20 @@ def test_new_requests_wait_for_the_engine_to_look_at_the_queue() -> None:
     runs = [run("a", [(10, 20)]), run("b", [(10, 1)], arrival=1.15)]
     eager_b, lazy_b = (times(serve(runs, profile=p))[1][2] for p in (ROUND, lazy))
     assert eager_b < lazy_b < 1.1 + 10 * (0.11 + 0.022)
+
+
+def test_the_policy_hears_of_a_request_with_the_step_under_way_though_nobody_looks_at_the_queue_then() -> None:
+    class Listening(FCFS):
+        heard: ClassVar[dict[str, float]] = {}
+
+        def request_arrived(self, request: Request, now: float) -> None:
+            self.heard[request.id] = now
+            super().request_arrived(request, now)
+
+    lazy = msgspec.structs.replace(ROUND, decode_steps_per_admission=10)
+    runs = [run("a", [(10, 20)]), run("b", [(10, 1)], arrival=1.15)]
+    Engine(Listening(KVTokenTimeCost()), lazy, label="fcfs").serve(runs)
+    assert Listening.heard == {"a#0": 0.0, "b#0": pytest.approx(1.1 + 0.11 + 0.011)}
 
 
 def test_once_the_wait_is_over_the_queue_is_looked_at_before_every_step_until_something_is_admitted() -> None:
