@@ -35,7 +35,7 @@ class Encoding:
         """To at least one run."""
         document_frequency = np.zeros(BUCKETS)
         for each in features:
-            document_frequency[list(each.terms)] += 1
+            document_frequency[each.pairs[:, 0]] += 1
         common = np.flatnonzero(document_frequency >= min(LEAST_RUNS_WITH_TERM, len(features)))
         if len(common) > MOST_TERMS:
             common = np.sort(common[np.argsort(-document_frequency[common], kind="stable")[:MOST_TERMS]])
@@ -64,12 +64,11 @@ class Encoding:
     def vector(self, features: Features) -> Floats:
         """Of `size` parts."""
         found = np.zeros(self.size, np.float32)
-        places = self._places[np.fromiter(features.terms.keys(), np.intp, len(features.terms))]
+        buckets, counts = features.pairs.T
+        places = self._places[buckets]
         known = places >= 0
         if known.any():
-            counts = np.fromiter(features.terms.values(), np.intp, len(features.terms))[known]
-            places = places[known]
-            weights = (1 + np.log(counts)) * self.idf[places]
-            found[places] = weights / np.linalg.norm(weights)
+            weights = (1 + np.log(counts[known], dtype=np.float64)) * self.idf[places[known]]
+            found[places[known]] = weights / np.linalg.norm(weights)
         found[len(self.buckets) :] = (np.array(features.numbers, np.float32) - self.mean) / self.scale
         return found

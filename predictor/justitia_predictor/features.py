@@ -9,14 +9,13 @@ in a JSON document: what JSON escapes parts words.
 
 import math
 import re
-from array import array
-from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
+from struct import Struct
 from typing import Self
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 FEATURES_VERSION = 1
 """Of the meaning of everything in this module. Models know the version that they were trained with."""
@@ -30,7 +29,9 @@ NUMBERS = ("log text bytes", "log prompt tokens", "log most output tokens", "log
 _BETWEEN_WORDS = re.sub(rb"\W", b" ", bytes(range(256)))
 """Translates what is in no word to spaces."""
 _ESCAPED = re.compile(rb'\\[nrtbf"/\\]')
+_numbers = Struct(f"{len(NUMBERS)}d")
 _MOST_COUNT = 2**16 - 1
+_PAIR_BYTES = 4
 
 
 def cut(text: bytes) -> bytes:
@@ -56,39 +57,50 @@ class FirstRequest:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """`terms` maps buckets to the times that words of theirs came up; `numbers` are as in `NUMBERS`."""
+    """`packed` are the numbers as in `NUMBERS`, then pairs of a bucket and the times that words of it came up, by
+    ascending bucket.
+    """
 
-    terms: dict[int, int]
-    numbers: tuple[float, ...]
+    packed: bytes
 
     @classmethod
     def of(cls, request: FirstRequest) -> Self:
         words = _ESCAPED.sub(b" ", request.text.lower()).translate(_BETWEEN_WORDS).split()
-        counts = Counter(crc32(word) % BUCKETS for word in words)
-        numbers = (
+        hashes = np.fromiter(map(crc32, words), np.uint32, len(words))
+        buckets, counts = np.unique((hashes % BUCKETS).astype(np.uint16), return_counts=True)
+        numbers = _numbers.pack(
             math.log1p(request.text_bytes),
             math.log1p(request.prompt_tokens),
             0.0 if request.most_output is None else math.log1p(request.most_output),
             math.log1p(request.messages),
             math.log1p(request.sequences),
         )
-        return cls(dict(counts), numbers)
-
-    def packed(self) -> bytes:
-        """The numbers, then pairs of bucket and count, in the order of buckets."""
-        pairs = np.fromiter(chain.from_iterable(self.terms.items()), np.int64, 2 * len(self.terms)).reshape(-1, 2)
-        in_order = pairs[pairs[:, 0].argsort()].clip(max=_MOST_COUNT)
-        return array("d", self.numbers).tobytes() + in_order.astype(np.uint16).tobytes()
+        pairs = np.column_stack((buckets, counts.clip(max=_MOST_COUNT).astype(np.uint16)))
+        return cls(numbers + pairs.tobytes())
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
         """Raises ValueError where this is not something packed."""
-        numbers, pairs = array("d"), array("H")
-        size = numbers.itemsize * len(NUMBERS)
-        numbers.frombytes(packed[:size])
-        pairs.frombytes(packed[size:])
-        buckets, counts = pairs[::2], pairs[1::2]
-        fits = len(numbers) == len(NUMBERS) and len(buckets) == len(counts) and all(map(math.isfinite, numbers))
-        if not fits or max(buckets, default=0) >= BUCKETS or min(counts, default=1) == 0:
+        features = cls(packed)
+        rest = len(packed) - _numbers.size
+        if rest < 0 or rest % _PAIR_BYTES or not all(map(math.isfinite, features.numbers)) or not features._sound():
             raise ValueError(f"{len(packed)} bytes are not packed features of version {FEATURES_VERSION}")
-        return cls(dict(zip(buckets, counts, strict=True)), tuple(numbers))
+        return features
+
+    def _sound(self) -> bool:
+        buckets, counts = self.pairs.T
+        return bool(np.all(buckets[:-1] < buckets[1:]) and np.all(buckets < BUCKETS) and np.all(counts))
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return _numbers.unpack_from(self.packed)
+
+    @property
+    def pairs(self) -> NDArray[np.uint16]:
+        """(terms, 2)."""
+        return np.frombuffer(self.packed, np.uint16, offset=_numbers.size).reshape(-1, 2)
+
+    @property
+    def terms(self) -> dict[int, int]:
+        """The pairs."""
+        return dict(self.pairs.tolist())

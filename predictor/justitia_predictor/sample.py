@@ -52,7 +52,7 @@ class BatchError(Exception):
 
 
 def to_batch(samples: Sequence[Sample]) -> bytes:
-    rows = [_Row(s.features.packed(), s.cost, s.stages, s.finished, s.text) for s in samples]
+    rows = [_Row(s.features.packed, s.cost, s.stages, s.finished, s.text) for s in samples]
     return zlib.compress(_encoder.encode(_Batch(FEATURES_VERSION, rows)))
 
 
@@ -75,5 +75,5 @@ def from_batch(content: bytes) -> list[Sample]:
 
 def data_hash(samples: Iterable[Sample]) -> str:
     """Of what is learned from samples, whatever their order: hex SHA-256."""
-    each = sorted(hashlib.sha256(struct.pack("<d", s.cost) + s.features.packed()).digest() for s in samples)
+    each = sorted(hashlib.sha256(struct.pack("<d", s.cost) + s.features.packed).digest() for s in samples)
     return hashlib.sha256(b"".join(each)).hexdigest()

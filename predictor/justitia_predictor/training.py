@@ -103,7 +103,7 @@ def fit_network(samples: Sequence[Sample], seed: int) -> Network:
     logs = _targets(samples)
     mean, scale = logs.mean(), logs.std() or 1.0
     standardised = (logs - mean) / scale
-    terms = float(np.mean([len(s.features.terms) for s in samples]))
+    terms = float(np.mean([len(s.features.pairs) for s in samples]))
     width = int(np.clip(terms / TERMS_PER_UNIT, LEAST_WIDTH, MOST_WIDTH))
     layers = (width, width // 2, width // 4)
     drawn = np.random.RandomState(seed)

@@ -207,7 +207,7 @@ class Learning:
                 # One model's fault: the features are good, and so may the other one's prediction be.
                 self._not_predicted(error)
         self._metrics.prediction.observe(time.perf_counter() - started)
-        return features.packed(), predicted
+        return features.packed, predicted
 
     def _not_predicted(self, error: BaseException) -> None:
         self._metrics.learning_failures.labels("predict").inc()

@@ -61,7 +61,7 @@ def scheduler(
 
 def test_a_silent_service_holds_up_nothing(tmp_path: Path) -> None:
     with closing(Samples(tmp_path / "samples.db")) as samples:
-        samples.add([Finished(NAME, time.time(), False, 1.0, (1.0,), WRITTEN[0].features.packed(), None)])
+        samples.add([Finished(NAME, time.time(), False, 1.0, (1.0,), WRITTEN[0].features.packed, None)])
     with silent_server() as server:
         environment = {
             "AWS_ENDPOINT": server.address,

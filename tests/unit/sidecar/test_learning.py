@@ -112,7 +112,7 @@ async def test_how_far_each_model_was_off_is_measured(sidecar: Sidecar, room: Ro
 
 
 async def test_before_there_is_a_configuration_nothing_is_forgotten(room: Room) -> None:
-    kept = Finished("somebody", 1.8e9, False, 1.0, (1.0,), WRITTEN[0].features.packed(), None)
+    kept = Finished("somebody", 1.8e9, False, 1.0, (1.0,), WRITTEN[0].features.packed, None)
     room.samples.add([kept])
     await room.learning.flush()
     assert room.samples.counts() == {"somebody": (1, 0)}

@@ -209,7 +209,7 @@ async def test_who_the_store_never_answers_keeps_no_others_waiting(
     ]
     sidecar.put_config(pool(2, applications=tuple(applications)))
     for number, name in enumerate(names):
-        features = WRITTEN[number].features.packed()
+        features = WRITTEN[number].features.packed
         room.samples.add([Finished(name, room.clock.time_of_day(), False, 1.0, (1.0,), features, None)])
     asked: list[str] = []
 

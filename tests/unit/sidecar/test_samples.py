@@ -22,7 +22,7 @@ WRITTEN = written_runs(30, noise=0.3, seed=1)
 
 def finished(number: int, application: str = "a", *, aborted: bool = False, at: float = NOW) -> Finished:
     sample = WRITTEN[number]
-    return Finished(application, at, aborted, sample.cost, (1.0, 2.0), sample.features.packed(), b"text")
+    return Finished(application, at, aborted, sample.cost, (1.0, 2.0), sample.features.packed, b"text")
 
 
 @pytest.fixture
