@@ -79,7 +79,7 @@ class Features:
         return cls(numbers + pairs.tobytes())
 
     @classmethod
-    def unpacked(cls, packed: bytes) -> Self:
+    def checked(cls, packed: bytes) -> Self:
         """Raises ValueError where this is not something packed."""
         features = cls(packed)
         rest = len(packed) - _numbers.size
@@ -97,10 +97,10 @@ class Features:
 
     @property
     def pairs(self) -> NDArray[np.uint16]:
-        """(terms, 2)."""
+        """Bucket and count of each term: (terms, 2)."""
         return np.frombuffer(self.packed, np.uint16, offset=_numbers.size).reshape(-1, 2)
 
     @property
     def terms(self) -> dict[int, int]:
-        """The pairs."""
+        """Counts by bucket."""
         return dict(self.pairs.tolist())

@@ -68,7 +68,7 @@ def from_batch(content: bytes) -> list[Sample]:
         batch = _decoder.decode(plain)
         if batch.version != FEATURES_VERSION:
             raise BatchError(f"a batch has features of version {batch.version}")
-        return [Sample(Features.unpacked(r.features), r.cost, r.stages, r.finished, r.text) for r in batch.rows]
+        return [Sample(Features.checked(r.features), r.cost, r.stages, r.finished, r.text) for r in batch.rows]
     except (zlib.error, msgspec.DecodeError, ValueError) as error:
         raise BatchError(f"a batch is damaged: {error}") from error
 

@@ -108,7 +108,7 @@ class Samples:
                 )
             ) as rows:
                 return [
-                    (number, Sample(Features.unpacked(features), cost, _stages.decode(stages), finished, text))
+                    (number, Sample(Features.checked(features), cost, _stages.decode(stages), finished, text))
                     for number, features, cost, stages, finished, text in rows
                 ]
         except (sqlite3.Error, ValueError) as error:
