@@ -68,7 +68,8 @@ class Encoding:
         places = self._places[buckets]
         known = places >= 0
         if known.any():
-            weights = (1 + np.log(counts[known], dtype=np.float64)) * self.idf[places[known]]
-            found[places[known]] = weights / np.linalg.norm(weights)
+            places, counts = places[known], counts[known]
+            weights = (1 + np.log(counts, dtype=np.float64)) * self.idf[places]
+            found[places] = weights / np.linalg.norm(weights)
         found[len(self.buckets) :] = (np.array(features.numbers, np.float32) - self.mean) / self.scale
         return found
