@@ -2,7 +2,8 @@
 
 Source: Justitia, section IV. Key of a run: its virtual finish time `F_j = V(a_j) + C_j / weight`, computed once
 when the run arrives, C_j predicted (else the application's censored mean), in KV token-time. Never retagged
-while it is open; when it ends, its departure from the fluid server takes its true cost.
+while it is open, so runs that were guessed too large when nothing was known may wait behind all that come after them
+(`runcost.py` has what the default policy does); when it ends, its departure from the fluid server takes its true cost.
 
 Theorem 1(a), fluid server that preempts between runs: every run finishes no later than under GPS.
 """

@@ -36,7 +36,7 @@ from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.estimate import Ratio
 from justitia_scheduling.gate import TenantGate
 from justitia_scheduling.gps import VirtualTime
-from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, Step, TenantId, Tokens
+from justitia_scheduling.model import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, Step, TenantId, Tokens
 from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
 from justitia_scheduling.recent import RecentMaximum
 from justitia_scheduling.runcost import RunCosts
@@ -146,6 +146,7 @@ class TieredJustitia(Policy):
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._costs.opened(run, self._prompt_work)
         self.virtual_time.arrive(run.id, self._costs[run.id], self.weight(run.tenant))
+        self._renew(run.run.application)
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if not request.preemptions and self._costs.asked(request, self._prompt_work):
@@ -190,6 +191,7 @@ class TieredJustitia(Policy):
         self.virtual_time.end(run.id, run.attained)
         if not self.runs:
             self.virtual_time.clear()
+        self._renew(run.run.application)
 
     def _derive_burst(self) -> None:
         """B as of what U depends on: the KV space, the longest output, the longest step."""
@@ -198,11 +200,19 @@ class TieredJustitia(Policy):
             self._burst = min(self.in_engine / 4, ceiling)
 
     def _key_again(self, run: OpenRun) -> None:
-        """The run's estimate has been raised."""
-        self.revisions += 1
+        """The run's estimate has been raised by what it showed."""
         clock = self.virtual_time
         clock.lift(run.id, clock.now - self.kappa * run.attained / clock.weight(run.id))
-        clock.retag(run.id, self._costs[run.id])
+        self._retag(run)
+
+    def _renew(self, application: ApplicationId) -> None:
+        """More is known of the application: what was estimated with less is keyed by that, its start tag as it is."""
+        for run in self._costs.renewed(application):
+            self._retag(run)
+
+    def _retag(self, run: OpenRun) -> None:
+        self.revisions += 1
+        self.virtual_time.retag(run.id, self._costs[run.id])
         self._queues[run.tenant].rekey(run.id, self.key(run.id))
         self._update_gate(run.tenant)
 

@@ -4,9 +4,9 @@
 
     theta / kappa * w_i * (K_j - S_i)        in all (kappa >= theta), and one unit
 
-theta i's, S_i its start tag, K_j the key with which j ends. *Finish.* If the others are predicted right, j finishes no
-later than it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was not
-under-predicted. The oracle of the second is `support.fluid_gps`.
+theta i's, S_i its start tag, K_j the largest key with which j waited. *Finish.* If the others are predicted right,
+j finishes no later than it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was
+not under-predicted. The oracle of the second is `support.fluid_gps`.
 
 What the others claim too much delays j at most as if it were true: virtual time is shared with what is claimed.
 

@@ -1,0 +1,113 @@
+"""A renewed key is the one that the run would have had if the present estimate had been known when it came: the start
+tag as it was, never a smaller key than that, and seldom. Any history of runs of one application, told of or not.
+"""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from justitia_scheduling import runcost
+from justitia_scheduling.cost import KVTokenTimeCost
+from justitia_scheduling.estimate import FIRST_ESTIMATE
+from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
+from justitia_scheduling.policy import OpenRun
+from justitia_scheduling.runcost import LOOKED_AT, RENEWED_BEYOND
+from justitia_scheduling.tiered import THETA, THETA_LEARNED, TieredJustitia
+
+TENANT, APPLICATION = TenantId("t"), ApplicationId("a")
+
+
+class Watched(TieredJustitia):
+    """Compares every renewed key with that of a run which arrives at that moment and is told the same."""
+
+    def __init__(self) -> None:
+        super().__init__(KVTokenTimeCost())
+        self.renewals: Counter[RunId] = Counter()
+        self.most_at_once = 0
+        self.probing = False
+
+    def _renew(self, application: ApplicationId) -> None:
+        if self.probing:
+            return
+        before = {run: (self.key(run), self.virtual_time.start(run)) for run in self.runs}
+        super()._renew(application)
+        changed = [run for run in self.runs if self.key(run) != before[run][0]]
+        self.most_at_once = max(self.most_at_once, len(changed))
+        for run in changed:
+            self.renewals[run] += 1
+            key, start = self.key(run), self.virtual_time.start(run)
+            assert key < before[run][0]
+            assert start == before[run][1]
+            assert key - start == pytest.approx(self.kappa * self._of_a_newcomer(self.runs[run]))
+            theta = THETA_LEARNED if self.runs[run].run.predicted_cost is None else THETA
+            assert self.runs[run].attained <= theta * (key - start) / self.kappa
+
+    def _of_a_newcomer(self, run: OpenRun) -> float:
+        """The estimate of a run that arrives now. It leaves no trace: nothing is served, and nothing waits."""
+        self.probing = True
+        name = RunId("newcomer")
+        self.run_arrived(Run(name, TENANT, APPLICATION, run.run.predicted_cost), 0)
+        estimate = (self.key(name) - self.virtual_time.start(name)) / self.kappa
+        self.run_ended(name, 0)
+        self.probing = False
+        return estimate
+
+
+def serve(policy: Watched, outputs: list[int], claims: list[float | None], at_once: int) -> None:
+    """`at_once` runs are open, one request each; the first in order is served to its end, then another one comes."""
+    policy.set_capacity(10**6, 0)
+    coming = list(enumerate(zip(outputs, claims, strict=True)))
+    produced: dict[RequestId, int] = {}
+    while coming or policy.runs:
+        while coming and len(policy.runs) < at_once:
+            number, (output, claim) = coming.pop(0)
+            run = RunId(str(number))
+            policy.run_arrived(Run(run, TENANT, APPLICATION, claim), 0)
+            policy.request_arrived(Request(RequestId(run), run, 100), 0)
+            produced[RequestId(run)] = output
+        head = policy.head()
+        assert head is not None
+        policy.admitted(head, 0)
+        policy.stepped(Step([Progress(head, 100, produced[head])], 1.0), 0)
+        policy.finished(head, 0)
+        policy.run_ended(RunId(head), 0)
+
+
+histories = st.lists(
+    st.tuples(st.sampled_from([1, 5, 30, 200, 1000]), st.sampled_from([None, None, 100.0, 1e4, 1e6])),
+    min_size=2,
+    max_size=60,
+)
+
+
+@given(history=histories, at_once=st.integers(1, 30))
+@settings(max_examples=100)
+def test_a_renewed_key_is_that_of_the_present_estimate_from_the_first_start_tag(
+    history: list[tuple[int, float | None]], at_once: int
+) -> None:
+    policy = Watched()
+    serve(policy, [output for output, _ in history], [claim for _, claim in history], at_once)
+    assert policy.most_at_once <= LOOKED_AT
+    largest, least = max(1e6, FIRST_ESTIMATE), 100.0
+    most = math.log(largest / least) / math.log(RENEWED_BEYOND) + 1
+    assert all(count <= most for count in policy.renewals.values())
+
+
+def test_cheap_runs_after_a_large_guess_are_renewed() -> None:
+    policy = Watched()
+    serve(policy, [5] * 40, [None] * 40, 20)
+    assert len(policy.renewals) >= 12
+
+
+def test_renewing_at_every_difference_is_not_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the number of renewals: without the factor, the sinking mean renews a waiting run each time."""
+    counts = []
+    for beyond in (RENEWED_BEYOND, 1.0):
+        monkeypatch.setattr(runcost, "RENEWED_BEYOND", beyond)
+        policy = Watched()
+        serve(policy, [1000, *range(400, 1, -1)], [None] * 400, 12)
+        counts.append(policy.renewals.total())
+    assert counts[1] > 2 * counts[0]
