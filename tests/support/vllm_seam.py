@@ -7,20 +7,19 @@ though everything may still import.
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import vllm
 from vllm.v1.core.block_pool import BlockPool
-from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.output import SchedulerOutput
-from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine.core import EngineCore
-from vllm.v1.metrics.stats import PrefillStats
-from vllm.v1.request import Request, RequestStatus
+from vllm.v1.request import Request
 
-SCHEDULER = "engine/justitia_engine/scheduler.py"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "engine"))  # the interpreter may be a bare vLLM's
+from justitia_engine.supported import differences
+
+SCHEDULER = "engine/justitia_engine/ordering.py"
 QUEUE = "engine/justitia_engine/queue.py"
 
 Check = tuple[str, str, Callable[[], bool]]
@@ -28,10 +27,6 @@ Check = tuple[str, str, Callable[[], bool]]
 
 def source(of: Callable[..., Any]) -> str:
     return inspect.getsource(of)
-
-
-def parameters(of: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(of).parameters)
 
 
 def in_order(text: str, *parts: str) -> bool:
@@ -45,40 +40,10 @@ def in_order(text: str, *parts: str) -> bool:
     return True
 
 
-def signatures() -> Iterable[Check]:
-    expected: list[tuple[Callable[..., Any], list[str]]] = [
-        (Scheduler.schedule, ["self", "throttle_prefills"]),
-        (Scheduler.update_from_output, ["self", "scheduler_output", "model_runner_output"]),
-        (Scheduler.add_request, ["self", "request"]),
-        (Scheduler.finish_requests, ["self", "request_ids", "finished_status"]),
-        (Scheduler._preempt_request, ["self", "request", "timestamp", "drop_stale_output"]),
-        (Scheduler._free_request, ["self", "request", "delay_free_blocks"]),
-        (Scheduler._update_after_schedule, ["self", "scheduler_output"]),
-        (AsyncScheduler._update_after_schedule, ["self", "scheduler_output"]),
-        (Scheduler.shutdown, ["self"]),
-        (KVCacheManager.get_blocks, ["self", "request_id"]),
-        (BlockPool.get_num_free_blocks, ["self"]),
-    ]
-    for of, names in expected:
-        yield (
-            f"{of.__qualname__}({', '.join(names)}), and it is ({', '.join(parameters(of))})",
-            SCHEDULER,
-            lambda of=of, names=names: parameters(of) == names,  # type: ignore[misc]
-        )
-    wanted = {
-        "add_request",
-        "pop_request",
-        "peek_request",
-        "prepend_request",
-        "prepend_requests",
-        "remove_request",
-        "remove_requests",
-        "__bool__",
-        "__len__",
-        "__iter__",
-    }
-    found = set(RequestQueue.__abstractmethods__)
-    yield f"a RequestQueue is {sorted(wanted)}, and it is {sorted(found)}", QUEUE, lambda: found == wanted
+def shape() -> Iterable[Check]:
+    """What the engine checks by itself whenever it starts."""
+    for found in differences():
+        yield f"the shape in supported.py; {found}", SCHEDULER, lambda: False
 
 
 def attributes() -> Iterable[Check]:
@@ -109,18 +74,6 @@ def attributes() -> Iterable[Check]:
     )
     for name in of_request:
         yield f"Request has {name}", SCHEDULER, lambda n=name: f"self.{n}" in source(Request.__init__)  # type: ignore[misc]
-    for name in ("num_output_tokens", "num_tokens", "num_tokens_with_spec", "is_finished"):
-        yield f"Request has {name}", SCHEDULER, lambda n=name: hasattr(Request, n)  # type: ignore[misc]
-    for name in ("RUNNING", "FINISHED_ABORTED", "FINISHED_ERROR", "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"):
-        yield f"RequestStatus has {name}", SCHEDULER, lambda n=name: hasattr(RequestStatus, n)  # type: ignore[misc]
-    yield "PrefillStats has num_cached_tokens", QUEUE, lambda: "num_cached_tokens" in PrefillStats.__dataclass_fields__
-    yield "KVCacheBlocks has blocks", SCHEDULER, lambda: "blocks" in KVCacheBlocks.__dataclass_fields__
-    for name in ("num_scheduled_tokens", "total_num_scheduled_tokens"):
-        yield (
-            f"SchedulerOutput has {name}",
-            SCHEDULER,
-            lambda n=name: n in SchedulerOutput.__dataclass_fields__,  # type: ignore[misc]
-        )
     yield (
         "the pool has a block that nobody gets",
         SCHEDULER,
@@ -214,7 +167,7 @@ def order_of_calls() -> Iterable[Check]:
 
 def main() -> int:
     broken = []
-    for what, where, holds in (*signatures(), *attributes(), *order_of_calls()):
+    for what, where, holds in (*shape(), *attributes(), *order_of_calls()):
         try:
             problem = "" if holds() else "it is not so"
         except Exception as error:
