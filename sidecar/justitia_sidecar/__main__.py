@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.admin import build_admin
+from justitia_sidecar.connections import accept_backlog, public_seats, raise_file_limit
 from justitia_sidecar.control import ControlCredentials, build_control
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_channel import EngineChannel, listen
@@ -51,6 +52,7 @@ def main() -> None:
             print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     _configure_logging(settings.log_level)
+    raise_file_limit()
     try:
         sockets = [
             _listen("JUSTITIA_PORT", settings.host, settings.port),
@@ -92,7 +94,7 @@ async def serve(
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.poll_documents(config, keys)
         servers = [
-            Server(server_config(PublicApp(sidecar))),
+            Server(server_config(PublicApp(sidecar), seats=public_seats())),
             Server(server_config(build_admin(sidecar))),
         ]
         if credentials is not None:
@@ -164,7 +166,7 @@ async def _keep_fresh(credentials: ControlCredentials) -> None:
 
 def _listen(variable: str, host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port), backlog=2048)
+        return socket.create_server((host, port), backlog=accept_backlog())
     except OSError as error:
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}: free the port or set {variable}") from None
 

@@ -4,13 +4,17 @@ What tells of single requests, or changes anything, is for processes beside this
 user's shell on a laptop or in `kubectl exec`.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
 from ipaddress import ip_address
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from justitia_api.status import PoolStatus, QueueStatus
+from justitia_sidecar.exposition import Exposition
 from justitia_sidecar.queue_report import observe_queue
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.report import observe_status, set_gauges
@@ -47,11 +51,19 @@ def build_admin(sidecar: Sidecar) -> FastAPI:
             response.status_code = 503
         return {"configured": configured, "engine": engine, "draining": sidecar.draining}
 
+    exposition = Exposition(sidecar.metrics.registry)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in exposition.pieces():
+            yield piece
+            await asyncio.sleep(0)
+
     @admin.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         if sidecar.keys is not None:
-            set_gauges(sidecar)
-        return Response(generate_latest(sidecar.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+            for _ in set_gauges(sidecar):
+                await asyncio.sleep(0)
+        return StreamingResponse(pieces(), media_type=CONTENT_TYPE_LATEST)
 
     @admin.get("/internal/status", summary="Tenants' shares, KV space, configuration in force")
     async def status(_: Beside) -> PoolStatus:

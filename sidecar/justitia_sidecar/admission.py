@@ -10,6 +10,9 @@ A request enters, waits in the policy's order and is admitted when it is the hea
   begun. A streamed request has begun at its first chunk, another one when its prefill should be over by the
   fitted step time; the engine's own count of waiting requests overrules both.
 
+The pool's queue is shared by weight (`room.py`): where it is full, the newest request of the tenant that holds most for
+its weight gives way to one of a tenant that holds less.
+
 The head that does not fit blocks. A tenant at its own limit of running requests is kept out of the policy, in
 order of arrival, until one of them is over.
 
@@ -20,6 +23,7 @@ No clock, no I/O; `now` is in seconds.
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
 from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus, WaitingReason
@@ -29,8 +33,9 @@ from justitia_scheduling.policy import Policy
 from justitia_scheduling.step_time import StepTimeFit
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
-from justitia_sidecar.bounds import Queue, check_fits, check_room
+from justitia_sidecar.bounds import Queue, check_fits, check_room, queue_full
 from justitia_sidecar.outputs import OutputMeans
+from justitia_sidecar.room import Room
 from justitia_sidecar.runs import RunTable
 from justitia_sidecar.ticket import Stage, Ticket
 
@@ -39,7 +44,8 @@ UNSTARTED = 2
 
 @dataclass(slots=True)
 class EngineView:
-    """What is known of the engine. `waiting` is its own count, as last told. `progress` is another after each step: the
+    """What is known of the engine. `running`, `waiting` and, of these, `deferred`, which wait for something else than
+    its steps, are its own counts, as last told. `progress` is another after each step: the
     steps that had output, and the KV space in use, which grows with those that read a prompt. None: it tells of none.
     """
 
@@ -48,6 +54,8 @@ class EngineView:
     block_size: Tokens = 1
     longest: Tokens | None = None
     waiting: int = 0
+    running: int = 0
+    deferred: int = 0
     progress: tuple[str, ...] | None = None
 
 
@@ -74,6 +82,8 @@ class Admission:
         self._config = config
         self._limits = {TenantId(t.name): t.limits for t in config.tenants}
         self._queued = 0
+        self._room: Room[RequestId] = Room(None, lambda request: self.waits(self.tickets[request]))
+        self._bound_queue()
         self._sent: OrderedDict[RequestId, Ticket] = OrderedDict()
         self._rank = 0
         self._processed: Tokens = 0
@@ -108,10 +118,12 @@ class Admission:
         own = self._limits.get(tenant, TenantLimits())
         check_room(
             sequences,
-            Queue(self._queued, self._config.queue.maximum_requests),
+            self._config.queue.maximum_requests,
             Queue(self.load[tenant].queued, own.queued_requests),
             own.running_requests,
         )
+        if not self._room.has_room(tenant, sequences):
+            raise queue_full(self._config.queue.maximum_requests)
 
     def check_fits(self, prompt_tokens: Tokens, max_tokens: Tokens) -> None:
         """Raises a refusal with 400 where an exactly counted prompt can never be served."""
@@ -119,12 +131,20 @@ class Admission:
         check_fits(prompt_tokens, max_tokens, known)
 
     def enter(self, ticket: Ticket, now: Seconds) -> None:
-        """The request waits. Its run counts it already."""
+        """The request waits, and another one gives way where the queue is full. Its run counts it already.
+
+        Raises a refusal where the queue has filled since `check_room`; the request is to `leave` then, too.
+        """
         self.tickets[ticket.id] = ticket
         load = self.load[ticket.tenant]
         load.queued += ticket.sequences
         self._queued += ticket.sequences
         load.held.append(ticket)
+        displaced = self._room.enter(ticket.tenant, ticket.id, ticket.sequences)
+        if displaced is None:
+            raise queue_full(self._config.queue.maximum_requests)
+        for request in displaced:
+            self.tickets[request].on_displaced()
         self._release(ticket.tenant, now)
 
     def pump(self, now: Seconds) -> None:
@@ -164,6 +184,7 @@ class Admission:
         if ticket is self._reference:
             self._reference = None
         ticket.stage = Stage.OVER
+        self._room.leave(ticket.tenant, ticket.id)
         del self.tickets[ticket.id]
         self.runs.leave(ticket.run, now, ends=ends_run)
         self._release(ticket.tenant, now)
@@ -186,9 +207,7 @@ class Admission:
         if new <= 0:
             return
         prefilled = max(0, ticket.prompt_tokens - cached) if first else 0
-        self.policy.stepped(Step((Progress(ticket.id, prefilled=prefilled, produced=1),)), now)
-        for _ in range(new - 1):
-            self.policy.stepped(Step((Progress(ticket.id, produced=1),)), now)
+        self.policy.stepped(Step((Progress(ticket.id, prefilled=prefilled, produced=new),)), now)
         ticket.produced = produced
         self._processed += prefilled + new
         self._hold(ticket, new)
@@ -206,7 +225,7 @@ class Admission:
             self.pump(now)
 
     def refused_by_engine(self, ticket: Ticket, now: Seconds) -> None:
-        """The engine answered with an error: nothing was produced."""
+        """The engine did not take the request: it has done nothing for it."""
         self._started(ticket, now)
 
     def engine_told(self, view: EngineView, now: Seconds) -> None:
@@ -223,14 +242,24 @@ class Admission:
         self.pump(now)
 
     def abandoned(self, ticket: Ticket, now: Seconds) -> Tokens:
-        """A request is given up that shows nothing of what was produced for it: it is charged what should have been by
-        the fitted step time. Returns that estimate.
+        """A request that was sent is over, and nothing was seen of its answer: it is charged what the engine should
+        have done by the fitted step time since it was sent, with the step under way, which it does not break off.
+        At most that is its prompt and, where the answer is not streamed, its output; at least a token of each.
+        Returns the estimate of its output.
         """
         t = self.fit.step_time
         step = t.per_step + t.per_token * len(self.policy.running) + t.per_kv_token * self._resident
-        estimate = min(ticket.max_tokens, max(0, int((now - ticket.presumed_start) / step)))
-        self.counted(ticket, ticket.prompt_tokens, estimate, now)
-        return estimate
+        reading = now - ticket.sent + step - t.per_step
+        prefilled, produced = ticket.prompt_tokens, 1
+        if reading < t.per_token * ticket.prompt_tokens:
+            prefilled = ceil(reading / t.per_token)
+        elif not ticket.streamed:
+            produced = min(ticket.max_tokens, max(1, int((now - ticket.presumed_start) / step)))
+        if not ticket.prompt_exact:
+            self.policy.prompt_known(ticket.id, prefilled, now)
+        self.policy.stepped(Step((Progress(ticket.id, prefilled=prefilled, produced=produced),)), now)
+        ticket.prompt_tokens, ticket.produced = prefilled, produced
+        return produced
 
     def next_presumed_start(self, now: Seconds) -> Seconds | None:
         """When to pump again because a request that shows no first chunk should have begun; None: no such."""
@@ -250,6 +279,7 @@ class Admission:
             policy.bound_burst(config.scheduling.burst_seconds)
         self._config = config
         self._limits = {TenantId(t.name): t.limits for t in config.tenants}
+        self._bound_queue()
         for tenant in config.tenants:
             if policy.weights.get(TenantId(tenant.name)) != tenant.weight:
                 policy.set_weight(TenantId(tenant.name), tenant.weight, now)
@@ -284,6 +314,12 @@ class Admission:
         return self._blocks(ticket.prompt_tokens + ticket.sequences * output)
 
     # How.
+
+    def _bound_queue(self) -> None:
+        self._room.capacity = self._config.queue.maximum_requests
+        weights = {TenantId(t.name): t.weight for t in self._config.tenants}
+        self._room.reweight(weights)
+        self.runs.reweight(weights)
 
     def _release(self, tenant: TenantId, now: Seconds) -> None:
         """Tell the policy of the tenant's held requests as far as its limit allows."""
@@ -327,11 +363,13 @@ class Admission:
         load.queued -= ticket.sequences
         load.running += ticket.sequences
         self._queued -= ticket.sequences
+        self._room.leave(ticket.tenant, ticket.id)
 
     def _send(self, ticket: Ticket, now: Seconds) -> None:
         """The request goes to the engine."""
         self.policy.admitted(ticket.id, now)
         ticket.stage = Stage.SENT
+        ticket.sent = now
         self._hold(ticket, ticket.prompt_tokens)
         self._sent[ticket.id] = ticket
         ticket.on_admitted()

@@ -2,13 +2,44 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from justitia_sidecar.refusals import Headers
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Connection(Protocol):
+    """What carries answers to a client."""
+
+    @property
+    def congested(self) -> bool:
+        """Sending waits for the client."""
+
+    @property
+    def given_up(self) -> bool:
+        """It was ended because its client does not read."""
+
+    def abort(self) -> None:
+        """End it, with what was not sent."""
+
+
+class _AlwaysWritable:
+    """Of a server that tells nothing of its connections."""
+
+    congested = False
+    given_up = False
+
+    def abort(self) -> None:
+        """Nothing is known that could be ended."""
+
+
+def connection_of(scope: Scope) -> Connection:
+    """The request's."""
+    connection: Connection = scope.get("state", {}).get("connection") or _AlwaysWritable()
+    return connection
 
 
 class ClientGoneError(Exception):

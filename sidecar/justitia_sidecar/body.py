@@ -131,7 +131,7 @@ def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
                 fields = completion = _completion.decode(body)
                 prompts = _measure(completion)
                 max_tokens = COMPLETION_DEFAULT_TOKENS if completion.max_tokens is None else completion.max_tokens
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise RefusalError(
             Refusal.INVALID_BODY, f"The body is not a valid {endpoint.value[4:]} request: {error}."
         ) from None

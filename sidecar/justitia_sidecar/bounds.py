@@ -22,23 +22,28 @@ class Queue:
         return self.most is None or self.waiting + sequences <= self.most
 
 
-def check_room(sequences: int, pool: Queue, tenant: Queue, most_running: int | None) -> None:
-    """Raises a refusal where the queue of the pool or of the tenant has no room, or the request is more than the tenant
-    may have running.
+def check_room(sequences: int, pool: int | None, tenant: Queue, most_running: int | None) -> None:
+    """Raises a refusal where the tenant's queue has no room, or the request alone is more than the pool holds or
+    than the tenant may have running.
     """
-    _check_alone(sequences, pool.most, "the pool's queue holds")
+    _check_alone(sequences, pool, "the pool's queue holds")
     _check_alone(sequences, tenant.most, "your tenant may have waiting")
     _check_alone(sequences, most_running, "your tenant may have running")
-    if not pool.has_room(sequences):
-        raise RefusalError(
-            Refusal.QUEUE_FULL, f"The pool's queue is full ({pool.most} requests): retry later.", retry_after=5
-        )
     if not tenant.has_room(sequences):
         raise RefusalError(
             Refusal.TENANT_QUEUE_FULL,
             f"Your tenant has {tenant.most} requests waiting, which is its limit: retry later.",
             retry_after=5,
         )
+
+
+def queue_full(most: int | None) -> RefusalError:
+    """The pool's queue is full, and the tenant would hold, or holds, more of it than its due."""
+    return RefusalError(
+        Refusal.QUEUE_FULL,
+        f"The pool's queue is full ({most} requests), and your tenant's part of it by weight is used up: retry later.",
+        retry_after=5,
+    )
 
 
 def check_fits(prompt_tokens: Tokens, max_tokens: Tokens, bounds: list[Tokens]) -> None:

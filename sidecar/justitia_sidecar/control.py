@@ -6,11 +6,12 @@ Certificate, key and token are files that change while the pod runs; a new conne
 import hmac
 import ssl
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from justitia_api.config import PoolDocuments
+from justitia_api.config import KeyTable
 from justitia_api.status import PoolStatus
 from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE, STATUS_PATH, TOKEN_FILE
 from justitia_sidecar.refusals import RefusalError
@@ -21,6 +22,13 @@ from justitia_sidecar.service import Sidecar
 LONGEST_DOCUMENTS = 4 * 2**20
 """Bytes. A ConfigMap and a Secret hold one MiB each."""
 _SCHEME = "bearer "
+
+
+class _Given(BaseModel):
+    """Both documents as they came."""
+
+    configuration: Any
+    keys: Any
 
 
 class ControlCredentials:
@@ -62,16 +70,25 @@ def build_control(sidecar: Sidecar, credentials: ControlCredentials) -> FastAPI:
 
     @control.put(DOCUMENTS_PATH)
     async def put(request: Request) -> PoolStatus:
-        """Puts them in force unless newer ones are, and answers what is."""
+        """Puts them in force unless newer ones are, and answers what is. Whoever names by `If-Match` the documents
+        that are in force has these replaced, newer or not: a request that comes late names others.
+        """
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > LONGEST_DOCUMENTS:
             raise HTTPException(413, f"documents must have a content-length of at most {LONGEST_DOCUMENTS} bytes")
         try:
-            documents = PoolDocuments.model_validate_json(await request.body())
+            given = _Given.model_validate_json(await request.body(), extra="ignore")
+            keys = KeyTable.model_validate(given.keys, extra="ignore")
         except ValidationError as error:
-            raise HTTPException(422, problem_of(error)) from None
-        sidecar.put_keys(documents.keys)
-        sidecar.put_config(documents.configuration)
+            raise HTTPException(422, f"keys: {problem_of(error)}; nothing was taken") from None
+        anyway = request.headers.get("if-match") == f'"{sidecar.documents}"'
+        # First, and whatever becomes of the configuration: a key that is revoked is refused from here on.
+        sidecar.put_keys(keys, given.keys, anyway=anyway)
+        try:
+            sidecar.take_config(given.configuration, anyway=anyway)
+        except ValidationError as error:
+            message = f"configuration: {problem_of(error)}; the keys are in force, the configuration stays as it was"
+            raise HTTPException(422, message) from None
         return observe_status(sidecar)
 
     @control.get(STATUS_PATH)

@@ -1,7 +1,8 @@
 """The engine behind the sidecar: one vLLM server, reached over HTTP.
 
-Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its count of waiting requests, whether it
-makes progress, and its health; forwards requests. A request is sent once: there is no retry.
+Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its counts of requests, whether it makes
+progress, and its health; forwards requests. A request is sent once: there is no retry. What the engine says is read up
+to a bound.
 """
 
 import re
@@ -21,6 +22,9 @@ _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
 # Shorter than the engine's own keep-alive of 5 s, so that no request meets a connection that is being closed.
 _KEEPALIVE_SECONDS = 2
 
+MOST_PROBED_BYTES = 16 * 2**20
+"""Of one page. vLLM's metrics take about 100 KiB."""
+
 _FORWARDED = frozenset({b"content-type", b"accept", b"traceparent", b"tracestate"})
 
 _NO_AUTO_HEADERS = ("Accept-Encoding", "User-Agent")
@@ -29,7 +33,9 @@ _CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _STEPS = re.compile(r"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _USAGE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _WAITING = re.compile(r"^vllm:num_requests_waiting(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_DEFERRED = re.compile(r'^vllm:num_requests_waiting_by_reason\{[^}]*reason="deferred"[^}]*\} (\S+)', re.MULTILINE)
 
 
 class EngineError(Exception):
@@ -49,8 +55,19 @@ class _Models(msgspec.Struct):
     data: list[_Model]
 
 
+async def read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Raises EngineError beyond so many bytes."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise EngineError(f"{response.url} says more than {most} bytes")
+    return b"".join(parts)
+
+
 def read_metrics(text: str, view: EngineView) -> EngineView:
-    """`view` with the KV space, the waiting requests and the progress that the engine's metrics tell."""
+    """`view` with the KV space, the counts of requests and the progress that the engine's metrics tell."""
     info = _CACHE_INFO.search(text)
     if info is None:
         raise EngineError("its metrics have no vllm:cache_config_info: is it vLLM?")
@@ -61,10 +78,20 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         raise EngineError(f"vllm:cache_config_info tells no number of blocks and block size: {labels}") from None
     if blocks * size <= 0:
         raise EngineError(f"it tells {blocks} KV blocks of {size} tokens: it is not ready")
-    waiting = sum(float(value) for value in _WAITING.findall(text))
+    running, waiting, deferred = (
+        int(sum(float(value) for value in count.findall(text))) for count in (_RUNNING, _WAITING, _DEFERRED)
+    )
     steps, usage = _STEPS.findall(text), _USAGE.findall(text)
     progress = (*steps, *usage) if steps and usage else None
-    return replace(view, kv_tokens=blocks * size, block_size=size, waiting=int(waiting), progress=progress)
+    return replace(
+        view,
+        kv_tokens=blocks * size,
+        block_size=size,
+        running=running,
+        waiting=waiting,
+        deferred=deferred,
+        progress=progress,
+    )
 
 
 def engine_headers(ticket: Ticket, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -101,11 +128,15 @@ class Engine:
         return found
 
     async def send(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
-        """The answer's head; its body is still to be read. Raises EngineError before any byte of it."""
+        """The answer's head; its body is still to be read. Raises EngineError before any byte of it, EngineAbsentError
+        where nothing was sent.
+        """
         try:
             return await self._session.post(
                 self.url + path, data=body, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS
             )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
         except (aiohttp.ClientError, TimeoutError) as error:
             raise EngineError(f"the request could not be sent: {error!r}") from error
 
@@ -118,4 +149,4 @@ class Engine:
     async def _get(self, path: str) -> bytes:
         async with self._session.get(self.url + path, timeout=_PROBE_TIMEOUT) as response:
             response.raise_for_status()
-            return await response.read()
+            return await read_at_most(response, MOST_PROBED_BYTES)

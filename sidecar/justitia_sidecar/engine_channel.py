@@ -56,7 +56,8 @@ def listen(path: Path) -> socket.socket:
 class EngineChannel:
     """`hear` is told what the engine says of sequences, in order, and `on_snapshot` of itself: which process, and its
     state. `state` is the last snapshot of the engine that is there, or was. `instance` tells this process from those
-    before it, `peer` the engine's, empty before the first; `vllm` is its version.
+    before it, `peer` the engine's, empty before the first; `vllm` is its version,
+    and `unsupported` why it does not keep the order, if it does not. `on_hello` is called when it has said so.
 
     `gaps` has grown where the engine may have begun with sequences without having said so: a connection ended, its
     policy failed or came back, messages were dropped.
@@ -65,9 +66,11 @@ class EngineChannel:
     def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
         self.on_snapshot: Callable[[str, dict[str, Any]], None] = lambda instance, state: None
+        self.on_hello: Callable[[], None] = lambda: None
         self.instance = uuid.uuid4().hex
         self.peer = ""
         self.vllm: str | None = None
+        self.unsupported: str | None = None
         self.gaps = 0
         self.state: dict[str, Any] = {}
         self.dropped = 0
@@ -184,4 +187,7 @@ class EngineChannel:
                 if self.peer != instance:
                     self.state = {}
                 self.peer, self.vllm, self._greeted = instance, about.get("vllm"), True
+                why = about.get("unsupported")
+                self.unsupported = None if why is None else str(why)
                 log.info("the engine's scheduler has connected", **about)
+                self.on_hello()

@@ -19,12 +19,15 @@ class Metrics:
         self.requests = Counter(
             "justitia_requests", "Requests over, by how they ended", (*_APPLICATION, "outcome"), registry=r
         )
+        self.stalled = Counter(
+            "justitia_stalled_readers", "Connections ended because their clients did not read", _APPLICATION, registry=r
+        )
         self.refusals = Counter("justitia_refusals", "Requests refused, by reason", ("reason",), registry=r)
         self.prompt_tokens = Counter("justitia_prompt_tokens", "Prompt tokens served", _APPLICATION, registry=r)
         self.output_tokens = Counter("justitia_output_tokens", "Output tokens served", _APPLICATION, registry=r)
         self.estimated_tokens = Counter(
             "justitia_estimated_output_tokens",
-            "Part of the output tokens that is an estimate: non-streamed requests that were aborted",
+            "Part of the output tokens that is an estimate: of requests that ended before their answer was seen",
             _APPLICATION,
             registry=r,
         )

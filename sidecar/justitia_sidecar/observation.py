@@ -6,7 +6,8 @@ the caller about once a second.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -88,21 +89,36 @@ class RecentValues:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Tokens per minute, with a minute's worth of burst. May go below zero: output is known afterwards."""
+    """Tokens per minute, with a minute's worth of burst. May go below zero: what is taken is known afterwards.
+
+    `reserved` are expected of requests under way, and leave less for others until the request is over.
+    """
 
     per_minute: int
     level: float
     at: Seconds
+    reserved: int = 0
 
     def refill(self, now: Seconds) -> None:
         self.level = min(self.per_minute, self.level + (now - self.at) * self.per_minute / 60)
         self.at = now
 
     def wait(self, now: Seconds) -> Seconds:
-        """Seconds until another request may come, 0 if it may at once."""
+        """Seconds until another request may come, at most a minute if those under way are over then; 0 if at once."""
         self.refill(now)
-        return 0.0 if self.level >= 1 else (1 - self.level) * 60 / self.per_minute
+        if self.level < 1:
+            return (1 - self.level) * 60 / self.per_minute
+        missing = 1 + self.reserved - self.level
+        return min(60.0, missing * 60 / self.per_minute) if self.reserved and missing > 0 else 0.0
 
     def take(self, tokens: int, now: Seconds) -> None:
         self.refill(now)
         self.level -= tokens
+
+    @contextmanager
+    def reserving(self, tokens: int) -> Iterator[None]:
+        self.reserved += tokens
+        try:
+            yield
+        finally:
+            self.reserved -= tokens

@@ -2,6 +2,7 @@
 its application's outputs; `max_tokens` until there is a mean.
 """
 
+import sys
 from collections import defaultdict
 
 from justitia_scheduling.model import ApplicationId, Tokens
@@ -25,3 +26,9 @@ class OutputMeans:
     def predict(self, application: ApplicationId, max_tokens: Tokens) -> Tokens:
         mean = self._mean.get(application)
         return max_tokens if mean is None else min(max_tokens, max(1, round(mean * OUTPUT_MARGIN)))
+
+    def expect(self, application: ApplicationId, asked: Tokens | None) -> Tokens:
+        """Where a client asked for no `max_tokens` and there is no mean, nothing is known, and that is 0."""
+        if asked is None and application not in self._mean:
+            return 0
+        return self.predict(application, asked if asked is not None else sys.maxsize)

@@ -26,8 +26,16 @@ class Finding:
     message: str
 
 
-def find(scheduler: EngineSchedulerStatus, generation: int) -> Finding:
-    """`generation` is that of the sidecar's configuration."""
+def find(scheduler: EngineSchedulerStatus, generation: int, unsupported: str | None = None) -> Finding:
+    """`generation` is that of the sidecar's configuration; `unsupported` is why the engine keeps no order."""
+    if unsupported is not None:
+        return Finding(
+            "False",
+            Reason.ENGINE_NOT_SUPPORTED,
+            f"The engine's own scheduler serves, and requests are ordered in front of it, as with enforcement Sidecar: "
+            f"{unsupported[:LONGEST_ERROR]}. There, UniBoost, SRPT and SJF are first come, first served, and requests "
+            "for several answers are refused. Use an image whose vLLM is supported.",
+        )
     if not scheduler.connected:
         return Finding(
             "False",
@@ -50,7 +58,7 @@ def find(scheduler: EngineSchedulerStatus, generation: int) -> Finding:
             Reason.OUTDATED,
             f"The engine has not said yet by which configuration it orders; {generation} is to be in force.",
         )
-    if scheduler.generation < generation:
+    if scheduler.generation != generation:
         return Finding(
             "False",
             Reason.OUTDATED,
@@ -68,8 +76,8 @@ class PolicyCondition:
         self._found: Finding | None = None
         self._since = clock()
 
-    def observe(self, scheduler: EngineSchedulerStatus, generation: int) -> Condition:
-        found, before = find(scheduler, generation), self._found
+    def observe(self, scheduler: EngineSchedulerStatus, generation: int, unsupported: str | None = None) -> Condition:
+        found, before = find(scheduler, generation, unsupported), self._found
         if before is None or found.status != before.status:
             self._since = self._clock()
         if before is None or (found.status, found.reason) != (before.status, before.reason):

@@ -7,41 +7,64 @@ engine's connection frees its KV.
 import asyncio
 import time
 import uuid
+from contextlib import AbstractContextManager, nullcontext
 
 from justitia_api.wire import Refusal
 from justitia_predictor.features import FirstRequest
 from justitia_scheduling.model import ApplicationId, RequestId, TenantId, Tokens
 from justitia_sidecar import recognition
 from justitia_sidecar.admission import Admission
-from justitia_sidecar.asgi import ClientGoneError, Receive, Scope, Send, send_answer, until_disconnect
+from justitia_sidecar.asgi import (
+    ClientGoneError,
+    Connection,
+    Receive,
+    Scope,
+    Send,
+    connection_of,
+    send_answer,
+    until_disconnect,
+)
 from justitia_sidecar.body import Endpoint, ParsedBody, parse_body
+from justitia_sidecar.bounds import queue_full
 from justitia_sidecar.forwarding import Accepted, Forwarding
 from justitia_sidecar.learning import Noticed
-from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.memory import memory_limit
+from justitia_sidecar.refusals import RefusalError, shown
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
 
-MAXIMUM_HELD_BYTES = 512 * 2**20
-"""All request bodies in the sidecar together."""
+PART_FOR_BODIES = 1 / 4
+"""Of the memory that this process may have, for all request bodies together."""
 
 
 class Proxy:
     def __init__(self, sidecar: Sidecar) -> None:
         self._sidecar = sidecar
         self._held_bytes = 0
+        self._most_held_bytes = int(memory_limit() * PART_FOR_BODIES)
 
     async def serve(
-        self, scope: Scope, receive: Receive, send: Send, endpoint: Endpoint, application: str | None
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        tenant: TenantId,
+        endpoint: Endpoint,
+        application: str | None,
     ) -> None:
         sidecar = self._sidecar
         parts: list[bytes] = []
         sidecar.opened()
         try:
-            tenant = self._authenticate(scope)
+            if sidecar.draining:
+                raise draining_refusal()
             await self._read_body(scope, receive, parts)
-            accepted = self._accept(tenant, scope, b"".join(parts), endpoint, application)
-            await until_disconnect(receive, self._complete(accepted, send))
+            parts[:] = [b"".join(parts)]
+            accepted = self._accept(tenant, scope, parts[0], endpoint, application)
+            with self._reserving(accepted):
+                await until_disconnect(receive, self._complete(accepted, send, connection_of(scope)))
         except RefusalError as refusal:
             sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
             await send_answer(send, refusal.refusal.status, refusal.headers, refusal.body)
@@ -53,14 +76,6 @@ class Proxy:
 
     # Accepting.
 
-    def _authenticate(self, scope: Scope) -> TenantId:
-        """Before anything of the body is read. Raises refusals."""
-        sidecar = self._sidecar
-        sidecar.configured()
-        if sidecar.draining:
-            raise draining_refusal()
-        return sidecar.tenant(dict(scope["headers"]).get(b"authorization"))
-
     async def _read_body(self, scope: Scope, receive: Receive, parts: list[bytes]) -> None:
         """Fills `parts`. Raises refusals, and ClientGoneError."""
         most = self._sidecar.configured().config.queue.maximum_body_bytes
@@ -70,7 +85,7 @@ class Proxy:
         while more:
             if max(size, received) > most:
                 raise too_large(most)
-            if self._held_bytes > MAXIMUM_HELD_BYTES:
+            if self._held_bytes > self._most_held_bytes:
                 raise RefusalError(Refusal.QUEUE_FULL, "Too much is waiting here: retry later.", retry_after=5)
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -91,7 +106,9 @@ class Proxy:
         model = in_force.config.model
         if parsed.model != model:
             raise RefusalError(
-                Refusal.MODEL_NOT_FOUND, f"This pool serves the model {model!r}, not {parsed.model!r}.", param="model"
+                Refusal.MODEL_NOT_FOUND,
+                f"This pool serves the model {model!r}, not {shown(parsed.model)}.",
+                param="model",
             )
         application = in_force.directory.application(tenant, path, headers)
         run = recognition.run_id(headers, parsed.run)
@@ -111,9 +128,19 @@ class Proxy:
         ends = recognition.ends_run(headers)
         return Accepted(tenant, application, parsed, body, scope["headers"], run, ends, endpoint, now)
 
+    def _reserving(self, accepted: Accepted) -> AbstractContextManager[None]:
+        """What is expected of the request counts in its tenant's tokens per minute until it is over and was counted."""
+        sidecar, parsed = self._sidecar, accepted.parsed
+        bucket = sidecar.buckets.get(accepted.tenant)
+        if bucket is None:
+            return nullcontext()
+        application = recognition.application_id(accepted.application)
+        output = sidecar.configured().admission.outputs.expect(application, parsed.max_tokens)
+        return bucket.reserving(self._prompt_tokens(application, parsed) + parsed.sequences * output)
+
     # Waiting and forwarding.
 
-    async def _complete(self, accepted: Accepted, send: Send) -> None:
+    async def _complete(self, accepted: Accepted, send: Send, connection: Connection) -> None:
         sidecar = self._sidecar
         in_force = sidecar.configured()
         admission = in_force.admission
@@ -122,7 +149,8 @@ class Proxy:
         ticket = self._ticket(accepted, admission, admitted, noticed)
         waiting = Waiting(ticket, admission, in_force.config.queue.timeout_seconds, sidecar.waiters)
         ticket.on_begun = lambda: self._begun(ticket, waiting)
-        forwarding = Forwarding(sidecar, admission, accepted, ticket, waiting=waiting, send=send)
+        ticket.on_displaced = lambda: waiting.refuse(queue_full(in_force.config.queue.maximum_requests))
+        forwarding = Forwarding(sidecar, admission, accepted, ticket, waiting=waiting, send=send, connection=connection)
         try:
             async with waiting:
                 started = time.perf_counter()

@@ -12,11 +12,11 @@ from starlette.exceptions import HTTPException
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import ApplicationId
 from justitia_sidecar import recognition
-from justitia_sidecar.asgi import Receive, Scope, Send
+from justitia_sidecar.asgi import Receive, Scope, Send, send_answer
 from justitia_sidecar.body import Endpoint
 from justitia_sidecar.engine import EngineError
 from justitia_sidecar.proxy import Proxy
-from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.refusals import RefusalError, shown
 from justitia_sidecar.service import Sidecar, engine_unavailable
 
 _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
@@ -34,23 +34,38 @@ with `enforcement: Engine`; elsewhere one request is one sequence.
 
 
 class PublicApp:
-    """The ASGI application of the public port."""
+    """The ASGI application of the public port. Without a key nothing is served, and no body is read."""
 
     def __init__(self, sidecar: Sidecar) -> None:
+        self._sidecar = sidecar
         self._proxy = Proxy(sidecar)
         self._api = build_api(sidecar)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            tenant = self._sidecar.tenant(dict(scope["headers"]).get(b"authorization"))
+            authenticated = scope.get("state", {}).get("authenticated")
+            if authenticated is not None and not authenticated(tenant):
+                raise RefusalError(
+                    Refusal.QUEUE_FULL, "Your tenant has too many requests open here: retry later.", retry_after=5
+                )
+        except RefusalError as refusal:
+            self._sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
+            headers = [*refusal.headers, (b"connection", b"close")]
+            await send_answer(send, refusal.refusal.status, headers, refusal.body)
+            return
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _COMPLETION.fullmatch(scope["path"])
             if match is not None:
-                await self._proxy.serve(scope, receive, send, Endpoint(match[2]), match[1])
+                await self._proxy.serve(
+                    scope, receive, send, tenant=tenant, endpoint=Endpoint(match[2]), application=match[1]
+                )
                 return
         await self._api(scope, receive, send)
 
 
 def build_api(sidecar: Sidecar) -> FastAPI:
-    api = FastAPI(title="Justitia", description=_DESCRIPTION, redoc_url=None)
+    api = FastAPI(title="Justitia", description=_DESCRIPTION, docs_url=None, redoc_url=None)
 
     @api.exception_handler(RefusalError)
     async def refuse(request: Request, refusal: RefusalError) -> Response:
@@ -84,7 +99,7 @@ def build_api(sidecar: Sidecar) -> FastAPI:
         name: ApplicationId = recognition.application_id(application)
         if not in_force.admission.runs.end(tenant, name, run, sidecar.clock()):
             raise RefusalError(
-                Refusal.RUN_NOT_FOUND, f"The application {name} has no open run {run[:200]!r}: it may have ended."
+                Refusal.RUN_NOT_FOUND, f"The application {name} has no open run {shown(run)}: it may have ended."
             )
 
     return api

@@ -14,7 +14,7 @@ from justitia_api import wire
 from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import ApplicationId, TenantId
-from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.refusals import RefusalError, shown
 
 MAXIMUM_RUN_ID_BYTES = 256
 
@@ -48,7 +48,7 @@ class Directory:
             except KeyError:
                 raise RefusalError(
                     Refusal.UNKNOWN_APPLICATION,
-                    f"Your tenant has no application {named[:200]!r} in this pool: {_choose(own)}.",
+                    f"Your tenant has no application {shown(named)} in this pool: {_choose(own)}.",
                 ) from None
         if len(own) == 1:
             return next(iter(own.values()))

@@ -20,6 +20,16 @@ _TYPES = {
 Headers = list[tuple[bytes, bytes]]
 
 
+MOST_SHOWN = 100
+"""Characters of what a client sent that a message repeats."""
+
+
+def shown(value: str) -> str:
+    """What a client sent, quoted for a message, and cut."""
+    quoted = repr(value[: MOST_SHOWN + 1])
+    return quoted if len(quoted) <= MOST_SHOWN + 2 else quoted[:MOST_SHOWN] + "..."
+
+
 class RefusalError(Exception):
     """Raised anywhere before the first byte of an answer; `message` says what to do."""
 

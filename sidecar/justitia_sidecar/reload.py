@@ -1,17 +1,19 @@
 """The documents on disk, and which of them may be put in force.
 
 A document that cannot be read or does not validate leaves the old one in force. The configuration of higher
-generation wins; one of the same generation with other content is taken too, an older one is not.
+generation wins; one of the same generation with other content is taken too, an older one is not. Of a document of a
+later release, fields that nobody knows here are left out.
 """
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from justitia_api.config import Document
+from justitia_api.config import Document, PoolConfig, SchedulingConfig
 
 D = TypeVar("D", bound=Document)
 
@@ -22,10 +24,11 @@ class InvalidDocumentError(Exception):
 
 @dataclass(slots=True)
 class WatchedDocument(Generic[D]):
-    """One file. `poll` gives a document when the file's content is a new one."""
+    """One file. `poll` gives a document when the file's content is a new one; `content` is its JSON."""
 
     path: Path
     kind: type[D]
+    content: object = None
     _stat: tuple[int, int, int] | None = None
     _digest: bytes | None = None
 
@@ -48,9 +51,25 @@ class WatchedDocument(Generic[D]):
             return None
         self._digest = digest
         try:
-            return self.kind.model_validate_json(content)
+            document = self.kind.model_validate_json(content, extra="ignore")
         except ValidationError as error:
             raise InvalidDocumentError(f"{self.path}: {problem_of(error)}") from None
+        self.content = json.loads(content)
+        return document
+
+
+def understood(given: object, before: SchedulingConfig) -> tuple[PoolConfig, str]:
+    """A configuration, and what of it is not understood: an order that a later release knows leaves the one before.
+    Raises ValidationError where anything else is wrong.
+    """
+    try:
+        return PoolConfig.model_validate(given, extra="ignore"), ""
+    except ValidationError as error:
+        if not isinstance(given, dict) or any(each["loc"][:1] != ("scheduling",) for each in error.errors()):
+            raise
+        problem = problem_of(error)
+    known = {**given, "scheduling": before.model_dump()}
+    return PoolConfig.model_validate(known, extra="ignore"), problem
 
 
 def problem_of(error: ValidationError) -> str:

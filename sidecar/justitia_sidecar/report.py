@@ -1,6 +1,6 @@
 """What a sidecar tells about itself: status and gauges."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
 from justitia_scheduling.model import TenantId
@@ -8,7 +8,9 @@ from justitia_sidecar.admission import TenantLoad
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives import Standing, objective_status
 from justitia_sidecar.observation import WINDOW, RecentValues
-from justitia_sidecar.service import Sidecar
+from justitia_sidecar.service import InForce, Sidecar
+
+TENANTS_OF_A_PIECE = 100
 
 
 def observe_status(sidecar: Sidecar) -> PoolStatus:
@@ -21,10 +23,8 @@ def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
     config, admission = in_force.config, in_force.admission
     policy, service = admission.policy, admission.service
     shares, entitled = sidecar.shares.shares(), sidecar.shares.entitled()
-    names = [*(TenantId(t.name) for t in config.tenants)]
-    names += [t for t in admission.load if t not in names and (admission.load[t].queued or admission.load[t].running)]
     tenants = []
-    for name in names:
+    for name in _tenants(in_force):
         load = admission.load.get(name, TenantLoad())
         tenants.append(
             TenantStatus(
@@ -42,6 +42,8 @@ def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
         namespace=config.namespace,
         name=config.name,
         generation=config.generation,
+        documents=sidecar.documents,
+        not_understood=sidecar.not_understood,
         policy=config.scheduling.policy,
         cost_model=config.scheduling.cost_model,
         cost_unit=admission.unit,
@@ -52,13 +54,20 @@ def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
         open_runs=len(admission.runs),
         window_seconds=WINDOW,
         gate=admission.gate,
-        engine_scheduler=None if sidecar.channel is None else sidecar.channel.status,
+        engine_scheduler=None if sidecar.engine_channel is None else sidecar.engine_channel.status,
         conditions=sidecar.conditions(),
         tenants=tuple(tenants),
         learning=sidecar.learning.status(config),
         objectives=tuple(map(objective_status, standings)),
         boost=sidecar.objectives.boost(sidecar.engine_state),
     )
+
+
+def _tenants(in_force: InForce) -> list[TenantId]:
+    """Those of the configuration, and others that have requests here."""
+    declared = dict.fromkeys(TenantId(t.name) for t in in_force.config.tenants)
+    load = in_force.admission.load
+    return [*declared, *(t for t in load if t not in declared and (load[t].queued or load[t].running))]
 
 
 def _set_objectives(m: Metrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
@@ -84,26 +93,34 @@ def _set_objectives(m: Metrics, standings: Iterable[Standing], boost: BoostStatu
         m.slo_replicas.set(boost.needed or 0)
 
 
-def set_gauges(sidecar: Sidecar) -> None:
-    """Bring the gauges up to date for a scrape."""
+def set_gauges(sidecar: Sidecar) -> Iterator[None]:
+    """Bring the gauges up to date for a scrape. Others may work at each pause."""
     if sidecar.in_force is None:
         return
-    standings = list(sidecar.objectives.standings(sidecar.clock()))
-    status = _status(sidecar, standings)
+    in_force = sidecar.in_force
+    admission = in_force.admission
     m = sidecar.metrics
-    for tenant in status.tenants:
-        m.service.labels(tenant.name).set(tenant.service)
-        m.share.labels(tenant.name).set(tenant.share or 0.0)
-        m.entitled.labels(tenant.name).set(tenant.entitled_share or 0.0)
-        m.queued.labels(tenant.name).set(tenant.queued)
-        m.running.labels(tenant.name).set(tenant.running)
-    m.kv_capacity.set(status.kv_capacity_tokens or 0)
-    m.kv_reserved.set(status.kv_reserved_tokens)
-    m.open_runs.set(status.open_runs)
-    m.engine_ready.set(status.engine_ready)
+    shares = sidecar.shares.shares()
+    yield
+    entitled = sidecar.shares.entitled()
+    yield
+    service = admission.service
+    for number, name in enumerate(_tenants(in_force)):
+        load = admission.load.get(name, TenantLoad())
+        m.service.labels(name).set(service.get(name, 0.0))
+        m.share.labels(name).set(shares.get(name, 0.0))
+        m.entitled.labels(name).set(entitled.get(name, 0.0))
+        m.queued.labels(name).set(load.queued)
+        m.running.labels(name).set(load.running)
+        if number % TENANTS_OF_A_PIECE == 0:
+            yield
+    m.kv_capacity.set(admission.engine.kv_tokens or 0)
+    m.kv_reserved.set(admission.reserved)
+    m.open_runs.set(len(admission.runs))
+    m.engine_ready.set(admission.engine.ready)
     m.engine_hangs.set(sidecar.hang_watch.hangs)
-    _set_objectives(m, standings, status.boost)
-    t = sidecar.in_force.admission.fit.step_time
+    _set_objectives(m, sidecar.objectives.standings(sidecar.clock()), sidecar.objectives.boost(sidecar.engine_state))
+    t = admission.fit.step_time
     m.step_seconds.labels("step").set(t.per_step)
     m.step_seconds.labels("token").set(t.per_token)
     m.step_seconds.labels("kv_token").set(t.per_kv_token)

@@ -2,19 +2,25 @@
 
 A run ends when the client says so (as soon as its open requests are done), when it has been idle for its
 timeout, or, at its next request, when it has passed its maximum age or cost: then a new one begins under the
-same id. The number of open runs is bounded: beyond it the run that has been idle longest ends.
+same id.
+
+The number of open runs is bounded, and tenants share the bound by weight. Beyond it ends the longest idle run of the
+tenant with the most open runs for its weight, of those that have an idle one. A tenant's due is the bound x its weight
+/ (sum of the weights of those that have runs open); a tenant within it loses none. Runs with open requests stay:
+where nobody above its due has an idle one, the bound is passed, until one of them is idle.
 
 This class decides and keeps the policy informed (`run_arrived`, `run_ended`); it has no clock of its own.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.config import ApplicationConfig
 from justitia_scheduling.model import ApplicationId, KVTokenTime, Run, RunId, Seconds, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_sidecar.recognition import application_id
+from justitia_sidecar.room import Ranking
 
 MAXIMUM_OPEN_RUNS = 100_000
 MOST_STAGES = 64
@@ -53,6 +59,14 @@ class TrackedRun:
         return None if self.key is None else self.key[2]
 
 
+@dataclass(slots=True)
+class _Share:
+    """A tenant's open runs; `idle` are in the order in which they became so."""
+
+    open: int = 0
+    idle: OrderedDict[RunId, TrackedRun] = field(default_factory=OrderedDict)
+
+
 class RunTable:
     """`on_ended` hears of each run that is over."""
 
@@ -61,11 +75,18 @@ class RunTable:
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
         self._maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
-        self._idle: OrderedDict[RunId, TrackedRun] = OrderedDict()
+        self._shares: dict[TenantId, _Share] = {}
+        self._ranking = Ranking()
+        self._weights = 0.0
         self._sequence = 0
 
     def __len__(self) -> int:
         return len(self.policy.runs)
+
+    def reweight(self, weights: Mapping[TenantId, float]) -> None:
+        """A tenant that is not among them has 1."""
+        self._ranking.reweight(weights)
+        self._weights = sum(map(self._ranking.weight, self._shares))
 
     def is_open(self, tenant: TenantId, application: ApplicationId, run: str | None, now: Seconds) -> bool:
         """Whether a request that comes now belongs to a run that had one before."""
@@ -89,9 +110,10 @@ class RunTable:
             tracked = None
         if tracked is None:
             tracked = self._open(Run(self._next(), tenant, name, predicted_cost), key, application, now)
-        self._idle.pop(tracked.id, None)
+        self._set_idle(tracked, idle=False)
         tracked.open_requests += 1
         tracked.last_activity = now
+        self._keep_bound(now)
         return tracked
 
     def leave(self, run: TrackedRun, now: Seconds, *, ends: bool = False) -> None:
@@ -106,7 +128,8 @@ class RunTable:
             if run.closing:
                 self._ended(run, now)
             else:
-                self._idle[run.id] = run
+                self._set_idle(run, idle=True)
+                self._keep_bound(now)
 
     def end(self, tenant: TenantId, application: ApplicationId, run: str, now: Seconds) -> bool:
         """The client ends a run. False if no such run is open."""
@@ -118,8 +141,10 @@ class RunTable:
 
     def expire(self, now: Seconds) -> None:
         """End the runs that have been idle for their timeout."""
-        for run in [r for r in self._idle.values() if now - r.last_activity >= r.application.run.idle_timeout_seconds]:
-            self._close(run, now)
+        idle = [run for share in self._shares.values() for run in share.idle.values()]
+        for run in idle:
+            if now - run.last_activity >= run.application.run.idle_timeout_seconds:
+                self._close(run, now)
 
     def _spent(self, run: TrackedRun, now: Seconds) -> bool:
         limits = run.application.run
@@ -133,10 +158,12 @@ class RunTable:
         return RunId(f"run-{self._sequence}")
 
     def _open(self, run: Run, key: RunKey | None, application: ApplicationConfig, now: Seconds) -> TrackedRun:
-        if len(self) >= self._maximum and self._idle:
-            self._close(next(iter(self._idle.values())), now)
         opened = TrackedRun(run.id, application, key, now, now)
         self.policy.run_arrived(run, now)
+        if run.tenant not in self._shares:
+            self._shares[run.tenant] = _Share()
+            self._weights += self._ranking.weight(run.tenant)
+        self._count(run.tenant, 1)
         if key is not None:
             self._by_key[key] = opened
         return opened
@@ -144,7 +171,7 @@ class RunTable:
     def _close(self, run: TrackedRun, now: Seconds) -> None:
         if run.key is not None and self._by_key.get(run.key) is run:
             del self._by_key[run.key]
-        self._idle.pop(run.id, None)
+        self._set_idle(run, idle=False)
         run.closing = True
         if run.open_requests == 0:
             self._ended(run, now)
@@ -153,4 +180,38 @@ class RunTable:
         opened = self.policy.runs[run.id]
         run.cost, run.aborted = opened.kv_token_time, opened.aborted
         self.policy.run_ended(run.id, now)
+        self._count(opened.run.tenant, -1)
         self.on_ended(run)
+
+    def _keep_bound(self, now: Seconds) -> None:
+        while len(self) > self._maximum and (most := self._ranking.largest()) is not None:
+            share = self._shares[most]
+            if share.open * self._weights <= self._maximum * self._ranking.weight(most):
+                return
+            self._close(next(iter(share.idle.values())), now)
+
+    def _set_idle(self, run: TrackedRun, *, idle: bool) -> None:
+        tenant = self.policy.runs[run.id].run.tenant
+        if idle:
+            self._shares[tenant].idle[run.id] = run
+        else:
+            self._shares[tenant].idle.pop(run.id, None)
+        self._rank(tenant)
+
+    def _count(self, tenant: TenantId, change: int) -> None:
+        share = self._shares[tenant]
+        share.open += change
+        if share.open:
+            self._rank(tenant)
+        else:
+            del self._shares[tenant]
+            self._ranking.drop(tenant)
+            self._weights = self._weights - self._ranking.weight(tenant) if self._shares else 0.0
+
+    def _rank(self, tenant: TenantId) -> None:
+        """Who can lose a run is ranked."""
+        share = self._shares[tenant]
+        if share.idle:
+            self._ranking.put(tenant, share.open)
+        else:
+            self._ranking.drop(tenant)

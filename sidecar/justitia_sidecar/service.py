@@ -13,29 +13,38 @@ from typing import Any
 import structlog
 
 from justitia_api.conditions import Condition
-from justitia_api.config import CostModelName, KeyTable, PolicyName, PoolConfig
+from justitia_api.config import (
+    INSIDE_THE_ENGINE_ONLY,
+    CostModelName,
+    KeyTable,
+    PolicyName,
+    PoolConfig,
+    SchedulingConfig,
+    digest_of,
+)
 from justitia_api.wire import Refusal
 from justitia_scheduling.channel import Configure
 from justitia_scheduling.model import Seconds, TenantId
 from justitia_scheduling.policy import Policy
 from justitia_scheduling.registry import build_cost_model, build_policy
 from justitia_scheduling.step_time import PRIOR
-from justitia_sidecar.admission import Admission
+from justitia_sidecar.admission import Admission, EngineView
 from justitia_sidecar.authentication import KeyRing
 from justitia_sidecar.body import TokensPerByte
 from justitia_sidecar.engine import Engine, EngineAbsentError, EngineError
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics
-from justitia_sidecar.hang import HangWatch
+from justitia_sidecar.hang import HangWatch, has_work
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives import Objectives
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_sidecar.outbox import Outboxes
 from justitia_sidecar.policy_condition import PolicyCondition
 from justitia_sidecar.recognition import Directory, application_id
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument
+from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument, understood
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
@@ -64,9 +73,11 @@ REGISTRY_NAMES: dict[PolicyName | CostModelName, str] = {
 
 
 def build_configured_policy(config: PoolConfig) -> Policy:
+    """For the order in front of the engine: FCFS in place of a policy that only the engine can keep."""
     scheduling = config.scheduling
+    policy = PolicyName.FCFS if scheduling.policy in INSIDE_THE_ENGINE_ONLY else scheduling.policy
     cost_model = build_cost_model(REGISTRY_NAMES[scheduling.cost_model], PRIOR)
-    return build_policy(REGISTRY_NAMES[scheduling.policy], cost_model)
+    return build_policy(REGISTRY_NAMES[policy], cost_model)
 
 
 def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) -> Configure:
@@ -108,21 +119,27 @@ class Sidecar:
         self.objectives = objectives or Objectives(time.time() - clock())
         self.learning = learning or Learning(None, None, metrics, clock, time.time)
         self.hang_watch = hang_watch or HangWatch()
-        self.channel = channel
+        self.engine_channel = channel
+        self._in_front = channel is None
         self.metrics = metrics
         self.clock = clock
         self.keys: KeyRing | None = None
         self.in_force: InForce | None = None
+        self._given: dict[type, object] = {}
+        self.not_understood = ""
         self.shares = ShareWindow()
         self._shares_of = ("", "")
         self._policy_condition = PolicyCondition()
         if channel is not None:
+            channel.on_hello = self._engine_said_what_it_is
             metrics.registry.register(EngineMetrics(channel))
         self.first_token: defaultdict[TenantId, RecentValues] = defaultdict(RecentValues)
         self.tokens_per_byte = TokensPerByte()
         self.buckets: dict[TenantId, TokenBucket] = {}
         self.draining = False
         self.waiters: set[Waiting] = set()
+        self.outboxes = Outboxes()
+        self.heard = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._open = 0
@@ -144,24 +161,30 @@ class Sidecar:
         assert self.keys is not None
         return self.keys.tenant(authorization)
 
-    def put_keys(self, table: KeyTable) -> None:
-        """Put a table in force. An older generation is ignored."""
-        if self.keys is not None and table.generation < self.keys.generation:
+    @property
+    def documents(self) -> str:
+        """A digest of both documents in force, as they were given."""
+        return digest_of(self._given.get(PoolConfig), self._given.get(KeyTable))
+
+    def put_keys(self, table: KeyTable, given: object = None, *, anyway: bool = False) -> None:
+        """Put a table in force, whose JSON was `given`. An older generation is ignored, or taken `anyway`."""
+        if self.keys is not None and table.generation < self.keys.generation and not anyway:
             log.warning("older keys ignored", generation=table.generation, in_force=self.keys.generation)
             return
         self.keys = KeyRing(table)
+        self._given[KeyTable] = given
 
-    def put_config(self, config: PoolConfig) -> None:
-        """Put a configuration in force, carrying over whatever is open. An older generation is ignored."""
+    def put_config(self, config: PoolConfig, given: object = None, *, anyway: bool = False) -> None:
+        """Put a configuration in force, whose JSON was `given`, carrying over whatever is open. An older generation is
+        ignored, or taken `anyway`.
+        """
         now = self.clock()
         directory = Directory(config)
         if self.in_force is None:
-            admission = self._admission(config)
-            admission.runs.on_ended = self._run_ended
-            admission.reconfigure(config, admission.policy, now, keep_service=True)
+            admission = self._admission(config, now)
         else:
             old = self.in_force.config
-            if config.generation < old.generation:
+            if config.generation < old.generation and not anyway:
                 log.warning("older configuration ignored", generation=config.generation, in_force=old.generation)
                 return
             admission = self.in_force.admission
@@ -173,17 +196,55 @@ class Sidecar:
                 self.shares.restart()
         self.objectives.configure(config)
         self.learning.configure(config)
-        if self.channel is not None:
-            self.channel.configure(engine_configuration(config, self.objectives.bounds))
+        if self.engine_channel is not None:
+            self.engine_channel.configure(engine_configuration(config, self.objectives.bounds))
         self.in_force = InForce(config, directory, admission)
+        self._given[PoolConfig] = given
+        self.not_understood = ""
         self._put_limits(config, now)
         self.metrics.generation.set(config.generation)
         log.info("configuration in force", generation=config.generation, policy=config.scheduling.policy.value)
 
-    def _admission(self, config: PoolConfig) -> Admission:
-        if self.channel is not None:
-            return EngineAdmission(config, self.channel, self.clock)
-        return Admission(config, build_configured_policy(config))
+    def take_config(self, given: object, *, anyway: bool) -> None:
+        """Put in force what is understood of a configuration, maybe of a later release, given as JSON. Raises
+        ValidationError where that is not enough to serve by.
+        """
+        before = SchedulingConfig() if self.in_force is None else self.in_force.config.scheduling
+        config, problem = understood(given, before)
+        self.put_config(config, given, anyway=anyway)
+        if self.in_force is not None and self.in_force.config is config:
+            self.not_understood = problem
+
+    def _admission(self, config: PoolConfig, now: Seconds) -> Admission:
+        admission = (
+            Admission(config, build_configured_policy(config))
+            if self.channel is None
+            else EngineAdmission(config, self.channel, self.clock)
+        )
+        admission.runs.on_ended = self._run_ended
+        admission.reconfigure(config, admission.policy, now, keep_service=True)
+        return admission
+
+    def _engine_said_what_it_is(self) -> None:
+        """The order is kept here from now on where the engine's scheduler cannot keep it. An engine says so while it
+        starts, when nothing is open in it. Should something be, it ends with the books it began with; what still waits
+        is refused.
+        """
+        assert self.engine_channel is not None
+        in_front = self.engine_channel.unsupported is not None
+        if in_front is self._in_front:
+            return
+        self._in_front = in_front
+        log.warning("the order is kept", where="in front of the engine" if in_front else "in the engine")
+        if self.in_force is None:
+            return
+        for waiter in list(self.waiters):
+            waiter.refuse(engine_unavailable())
+        now, before = self.clock(), self.in_force.admission
+        admission = self._admission(self.in_force.config, now)
+        admission.engine_told(before.engine, now)
+        self.in_force = replace(self.in_force, admission=admission)
+        self.shares.restart()
 
     def _put_limits(self, config: PoolConfig, now: Seconds) -> None:
         limits = {TenantId(t.name): t.limits.tokens_per_minute for t in config.tenants}
@@ -206,6 +267,11 @@ class Sidecar:
     def engine_state(self) -> Mapping[str, Any]:
         """What the engine's scheduler last told of itself; nothing where it keeps no order, or is not there."""
         return self.channel.state if self.channel is not None and self.channel.telling else {}
+
+    @property
+    def channel(self) -> EngineChannel | None:
+        """To the scheduler inside the engine, where it is to keep the order; None where the order is kept here."""
+        return None if self._in_front else self.engine_channel
 
     @property
     def in_engine(self) -> bool:
@@ -280,7 +346,7 @@ class Sidecar:
                 try:
                     view = await self.engine.probe(before)
                     failures = 0
-                    self.hang_watch.answered(view.progress, bool(admission.policy.running), self.clock())
+                    self._judge_progress(view, owed=len(admission.policy.running))
                     view.ready = not self.hang_watch.hangs
                 except EngineError as error:
                     failures += 1
@@ -297,6 +363,11 @@ class Sidecar:
                 self.wake_when_begun()
             await asyncio.sleep(PROBE_BUSY if self._open else PROBE_IDLE)
 
+    def _judge_progress(self, view: EngineView, owed: int) -> None:
+        """What an engine says in answers it has made steps for, and its server may be behind with saying it."""
+        progress = None if view.progress is None else (*view.progress, str(self.heard))
+        self.hang_watch.answered(progress, has_work(view, owed), self.clock())
+
     async def watch_documents(self, config: WatchedDocument[PoolConfig], keys: WatchedDocument[KeyTable]) -> None:
         while True:
             self.poll_documents(config, keys)
@@ -305,12 +376,12 @@ class Sidecar:
     def poll_documents(self, config: WatchedDocument[PoolConfig], keys: WatchedDocument[KeyTable]) -> None:
         try:
             if (table := keys.poll()) is not None:
-                self.put_keys(table)
+                self.put_keys(table, keys.content)
         except InvalidDocumentError as error:
             self._not_in_force("keys", error)
         try:
             if (document := config.poll()) is not None:
-                self.put_config(document)
+                self.put_config(document, config.content)
         except InvalidDocumentError as error:
             self._not_in_force("config", error)
 
@@ -336,16 +407,18 @@ class Sidecar:
         }
         if self.channel is not None:
             self._compare_only_like(self.channel, admission)
-            self.conditions()
+        self.conditions()
         if self.objectives.look(now, admission.tickets.values(), self.engine_state) and self.channel:
             self.channel.configure(engine_configuration(self.in_force.config, self.objectives.bounds))
         self.shares.sample(admission.service, active, now)
 
     def conditions(self) -> tuple[Condition, ...]:
         """Of the configuration in force."""
-        if self.channel is None or self.in_force is None:
+        channel = self.engine_channel
+        if channel is None or self.in_force is None:
             return ()
-        return (self._policy_condition.observe(self.channel.status, self.in_force.config.generation),)
+        generation = self.in_force.config.generation
+        return (self._policy_condition.observe(channel.status, generation, channel.unsupported),)
 
     def _compare_only_like(self, channel: EngineChannel, admission: Admission) -> None:
         """An engine that starts counts from 0, and the unit is another from the moment at which it says so."""

@@ -2,25 +2,51 @@
 
 import contextlib
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import uvicorn
+
+from justitia_scheduling.model import Seconds
+from justitia_sidecar.client_connection import ClientConnection
+from justitia_sidecar.connections import OTHER_PORTS_SEATS, accept_backlog, bounded
 
 KEEP_ALIVE_SECONDS = 120
 """Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""
 
 
 class Server(uvicorn.Server):
-    """Leaves signals to the process, which runs several of them."""
+    """Leaves signals to the process, which runs several of them. Ends connections whose clients do not read."""
+
+    def __init__(self, config: uvicorn.Config, clock: Callable[[], Seconds] = time.monotonic) -> None:
+        super().__init__(config)
+        self._clock = clock
+        self._looked = clock()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % 10 == 0:
+            self.look()
+        return await super().on_tick(counter)
+
+    def look(self) -> None:
+        """At what clients have taken since the last look."""
+        now = self._clock()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, ClientConnection):
+                connection.looked_at(now - self._looked)
+        self._looked = now
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def server_config(app: object, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
+def server_config(app: object, tls: ssl.SSLContext | None = None, seats: int = OTHER_PORTS_SEATS) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
+        http=bounded(seats),
+        backlog=accept_backlog(),
         log_level="warning",
         access_log=False,
         lifespan="off",

@@ -24,8 +24,8 @@ class Ticket:
     `prompt_tokens` may be an estimate until `prompt_exact`. `max_tokens` is of each sequence.
 
     `rank` is its place in the order of admissions, and its priority in the engine. `on_admitted` is called once, as it
-    goes to the engine; `on_begun` once, as it waits for nothing more, here or there; `on_counted` when more has been
-    counted of a request that is over.
+    goes to the engine; `on_begun` once, as it waits for nothing more, here or there; `on_displaced` as it gives
+    way to another tenant's request while it waits; `on_counted` when more has been counted of a request that is over.
     """
 
     id: RequestId
@@ -40,6 +40,7 @@ class Ticket:
     arrival: Seconds
     on_admitted: Callable[[], None]
     on_begun: Callable[[], None] = lambda: None
+    on_displaced: Callable[[], None] = lambda: None
     on_counted: Callable[[], None] = lambda: None
     prompts: int = 1
     sequences: int = 1
@@ -51,6 +52,7 @@ class Ticket:
     first_token: Seconds | None = None
     metered_prompt: Tokens = 0
     metered_output: Tokens = 0
+    sent: Seconds = 0.0
     presumed_start: Seconds = 0.0
     last_chunk: Seconds = 0.0
     processed_then: Tokens = 0

@@ -11,9 +11,16 @@ from enum import Enum
 from aiohttp import web
 
 METRICS = """\
+vllm:num_requests_running{engine="0"} 0.0
 vllm:num_requests_waiting{engine="0"} 0.0
+vllm:iteration_tokens_total_count{engine="0"} 7.0
+vllm:kv_cache_usage_perc{engine="0"} 0.0
 vllm:cache_config_info{block_size="10",num_gpu_blocks="100",engine="0"} 1.0
 """
+"""Of an engine that has finished all it was given."""
+
+MUCH = 200
+"""Pieces of 64 KiB: more than the buffers of sockets take."""
 
 
 class Misbehaviour(Enum):
@@ -27,6 +34,9 @@ class Misbehaviour(Enum):
     REFUSES = "refuses the request"
     DIES_BEFORE_FIRST_BYTES = "dies after its head"
     SILENT = "sends its head and nothing more"
+    SAYS_MUCH = "says more than sockets' buffers take, in no time"
+    SAYS_MUCH_AND_HANGS = "says as much, and then nothing"
+    SAYS_MUCH_AT_ONCE = "gives a whole answer of that size"
 
 
 class MisbehavingEngine:
@@ -34,6 +44,7 @@ class MisbehavingEngine:
         self.behaviour = Misbehaviour.NONE
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.open = 0
+        self.probed = 0
         self.closed = asyncio.Event()
         self.silent = asyncio.Event()
         self.go_on = asyncio.Event()
@@ -45,7 +56,7 @@ class MisbehavingEngine:
         app.add_routes(
             [
                 web.get("/health", _says("")),
-                web.get("/metrics", _says(METRICS)),
+                web.get("/metrics", self._metrics),
                 web.get("/v1/models", _says('{"data":[{"id":"m","max_model_len":900}]}')),
                 web.post("/v1/completions", self._complete),
             ]
@@ -61,6 +72,10 @@ class MisbehavingEngine:
         finally:
             await runner.cleanup()
 
+    async def _metrics(self, request: web.Request) -> web.Response:
+        self.probed += 1
+        return web.Response(text=METRICS)
+
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         self.received.append(({k.lower(): v for k, v in request.headers.items()}, await request.read()))
         self.open += 1
@@ -71,10 +86,19 @@ class MisbehavingEngine:
             self.closed.set()
 
     async def _behave(self, request: web.Request) -> web.StreamResponse:
-        if self.behaviour is Misbehaviour.DIES_BEFORE_ANSWER:
-            _cut(request)
-        if self.behaviour is Misbehaviour.REFUSES:
-            return web.json_response({"error": {"message": "no", "code": 400}}, status=400)
+        match self.behaviour:
+            case Misbehaviour.DIES_BEFORE_ANSWER:
+                _cut(request)
+            case Misbehaviour.REFUSES:
+                return web.json_response({"error": {"message": "no", "code": 400}}, status=400)
+            case Misbehaviour.SAYS_MUCH_AT_ONCE:
+                usage = {"prompt_tokens": 3, "completion_tokens": MUCH}
+                return web.json_response({"choices": [{"text": "a" * (MUCH * 2**16)}], "usage": usage})
+            case _:
+                return await self._stream(request)
+        raise AssertionError
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         if self.behaviour is Misbehaviour.DIES_BEFORE_FIRST_BYTES:
@@ -95,10 +119,18 @@ class MisbehavingEngine:
                     await response.write(b"x" * 100_000)
             case Misbehaviour.HANGS:
                 await asyncio.Event().wait()
+            case Misbehaviour.SAYS_MUCH | Misbehaviour.SAYS_MUCH_AND_HANGS:
+                await self._say_much(response)
             case _:
                 pass
         await response.write(event(2) + event(2, choices=False) + b"data: [DONE]\n\n")
         return response
+
+    async def _say_much(self, response: web.StreamResponse) -> None:
+        for produced in range(2, MUCH):
+            await response.write(event(produced, text="a" * 2**16))
+        if self.behaviour is Misbehaviour.SAYS_MUCH_AND_HANGS:
+            await asyncio.Event().wait()
 
 
 def _says(text: str) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -113,7 +145,7 @@ def _cut(request: web.Request) -> None:
     request.transport.abort()
 
 
-def event(produced: int, *, choices: bool = True) -> bytes:
+def event(produced: int, *, choices: bool = True, text: str = "a") -> bytes:
     usage = {"prompt_tokens": 3, "total_tokens": 3 + produced, "completion_tokens": produced}
-    body = {"choices": [{"index": 0, "text": "a"}] if choices else [], "usage": usage}
+    body = {"choices": [{"index": 0, "text": text}] if choices else [], "usage": usage}
     return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"

@@ -166,9 +166,14 @@ def pool_config() -> dict[str, Any]:
 
 @contextmanager
 def running_sidecar(
-    directory: Path, engine_url: str, *, wait: bool = True, engine_socket: Path | None = None
+    directory: Path,
+    engine_url: str,
+    *,
+    wait: bool = True,
+    engine_socket: Path | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[RunningSidecar]:
-    """`engine_socket`: the engine's scheduler keeps the order, and connects there."""
+    """`engine_socket`: the engine's scheduler keeps the order, and connects there. `settings` without their prefix."""
     directory.mkdir(parents=True, exist_ok=True)
     config, keys, log = directory / "config.json", directory / "keys.json", directory / "log"
     document = pool_config()
@@ -176,7 +181,7 @@ def running_sidecar(
     entries = [{"digest": key_digest(PEPPER, key.encode()), "tenant": tenant} for tenant, key in KEYS.items()]
     keys.write_text(json.dumps({"pepper": PEPPER, "keys": entries}))
     port, admin = free_ports(2)
-    settings = {
+    given = {
         "CONFIG_FILE": str(config),
         "KEYS_FILE": str(keys),
         "ENGINE_URL": engine_url,
@@ -184,12 +189,13 @@ def running_sidecar(
         "PORT": str(port),
         "ADMIN_HOST": "127.0.0.1",
         "ADMIN_PORT": str(admin),
+        **settings,
     }
     if engine_socket is not None:
-        settings["ENGINE_SOCKET"] = str(engine_socket)
+        given["ENGINE_SOCKET"] = str(engine_socket)
         document["scheduling"]["enforcement"] = "Engine"
         config.write_text(json.dumps(document))
-    environment = os.environ | {f"JUSTITIA_{name}": value for name, value in settings.items()}
+    environment = os.environ | {f"JUSTITIA_{name}": value for name, value in given.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "justitia_sidecar"], env=environment, stdout=output, stderr=subprocess.STDOUT

@@ -35,7 +35,7 @@ class UnitRun:
 @dataclass
 class Log:
     """What became of a run. `others` is what every other run had been served when this one came, `estimates` what the
-    open ones were then taken to cost."""
+    open ones were then taken to cost; `key` the largest with which it waited."""
 
     start: float
     arrived: int
@@ -100,7 +100,9 @@ class UnitServer:
     def _serve(self, request: RequestId) -> None:
         i = self._run_of.pop(request)
         log = self.logs[i]
-        log.key = self.policy.key(run_id(i))
+        for k, waiting in self.logs.items():
+            if self._left[k]:
+                waiting.key = max(waiting.key, self.policy.key(run_id(k)))
         self.policy.admitted(request, self.time)
         self.time += 1
         self.policy.stepped(Step([Progress(request, produced=1)]), self.time)

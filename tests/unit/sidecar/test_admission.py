@@ -349,3 +349,19 @@ class Sidecar(RuleBasedStateMachine):
 
 Sidecar.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestSidecar = Sidecar.TestCase
+
+
+@pytest.mark.parametrize(
+    ("after", "streamed", "prefilled", "produced"),
+    [(0.0, True, 8, 1), (0.012, True, 58, 1), (60.0, True, 800, 1), (0.012, False, 58, 1), (60.0, False, 800, 50)],
+)
+def test_what_is_over_before_its_answer_was_seen_is_charged_what_the_engine_should_have_done(
+    after: float, streamed: bool, prefilled: int, produced: int
+) -> None:
+    admission = room()
+    ticket = ask(admission, 800, 50, streamed=streamed, exact=False)
+    # The step under way reads 8 tokens in the time that the prior gives to a token of output, and to the 800 KV tokens.
+    assert admission.abandoned(ticket, after) == produced
+    admission.leave(ticket, after, completed=False)
+    assert (ticket.prompt_tokens, ticket.produced) == (prefilled, produced)
+    assert admission.service[GOLD] == ticket.prompt_tokens + 2 * produced

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from justitia_api.config import CostModelName, PolicyName, PoolConfig
+from justitia_api.config import INSIDE_THE_ENGINE_ONLY, CostModelName, PolicyName, PoolConfig
 from justitia_scheduling.registry import POLICIES, build_policy
 from justitia_sidecar.service import REGISTRY_NAMES, build_configured_policy, engine_configuration
 
@@ -23,7 +23,8 @@ def test_every_policy_and_cost_model_of_resources_is_in_the_registry() -> None:
 def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyName) -> None:
     config = pool(policy=policy)
     told = engine_configuration(config, None)
-    assert type(build_configured_policy(config)) is POLICIES[told.policy]
+    in_front = "fcfs" if policy in INSIDE_THE_ENGINE_ONLY else told.policy
+    assert type(build_configured_policy(config)) is POLICIES[in_front]
     assert not build_policy(told.policy, build_configured_policy(config).cost_model).oracle
     assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "engine-time", {"gold": 4.0}, None)
 

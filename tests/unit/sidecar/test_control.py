@@ -1,6 +1,7 @@
 """The operator's client and the sidecar's control port, over real TLS connections."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import httpx2 as httpx
 import pytest
 import uvicorn
 
-from justitia_api.config import KeyEntry, KeyTable, PoolConfig, PoolDocuments, TenantConfig, key_digest
+from justitia_api.config import KeyEntry, KeyTable, PoolConfig, PoolDocuments, TenantConfig, digest_of, key_digest
 from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE, STATUS_PATH, TOKEN_FILE
 from justitia_operator.control import Control
 from justitia_operator.credentials import PERIOD, make_credentials, period_at
@@ -21,6 +22,7 @@ from justitia_operator.objects import Kind, Push, Ref
 from justitia_sidecar.control import LONGEST_DOCUMENTS, ControlCredentials, build_control
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.service import Sidecar
 
 PEPPER = "5a" * 32
@@ -97,6 +99,28 @@ async def test_an_older_generation_changes_nothing_and_the_newer_one_is_answered
         assert report.generation == 5
         assert sidecar.configured().config.tenants[0].weight == 2.0
         assert sidecar.tenant(b"Bearer " + KEY) == "alice"
+
+
+async def test_an_older_generation_replaces_the_documents_that_it_names_and_no_others(tmp_path: Path) -> None:
+    """A request that comes late names what was in force when it was sent."""
+    write_credentials(tmp_path, NOW)
+    async with serving(tmp_path) as (sidecar, control, _):
+        foreign = await control.tell(push(documents(10**6, 9.0), 10**6))
+        repair = replace(push(documents(5, 2.0), 5), replaces=foreign.documents)
+        assert (await control.tell(repair)).generation == 5
+        assert (await control.tell(push(documents(6, 3.0), 6))).generation == 6
+        assert (await control.tell(repair)).generation == 6
+        assert sidecar.configured().config.tenants[0].weight == 3.0
+
+
+async def test_the_digest_tells_what_is_in_force_and_not_how_it_was_written(tmp_path: Path) -> None:
+    write_credentials(tmp_path, NOW)
+    async with serving(tmp_path) as (_, control, _):
+        told = await control.tell(push(documents(1)))
+        loose = json.dumps(json.loads(documents(1).model_dump_json(by_alias=True)), indent=3, sort_keys=True)
+        assert (await control.tell(push(loose.encode()))).documents == told.documents
+        assert (await control.tell(push(documents(1, weight=2.0)))).documents != told.documents
+        assert (await control.tell(push(documents(1, key=b"another-long-token")))).documents != told.documents
 
 
 @pytest.mark.parametrize(("keep", "wanted"), [(True, 1), (False, 3)], ids=["kept", "not kept"])
@@ -186,10 +210,52 @@ async def test_what_is_no_document_is_refused_and_says_where_without_values(tmp_
             spoilt = documents(2).model_dump_json(by_alias=True).replace(PEPPER, "not-hex")
             answer = await client.put(DOCUMENTS_PATH, content=spoilt, headers=headers)
             assert answer.status_code == 422
-            assert "keys.pepper" in answer.text
+            assert "keys: pepper" in answer.text
             assert "not-hex" not in answer.text
             huge = b"x" * (LONGEST_DOCUMENTS + 1)
             assert (await client.put(DOCUMENTS_PATH, content=huge, headers=headers)).status_code == 413
+        assert sidecar.configured().config.generation == 1
+
+
+async def test_documents_of_a_later_release_are_taken_as_far_as_they_are_understood(tmp_path: Path) -> None:
+    write_credentials(tmp_path, NOW)
+    other = b"another-long-token"
+    async with serving(tmp_path) as (sidecar, control, _):
+        await control.tell(push(documents(1)))
+        later = json.loads(documents(2, weight=7.0, key=other).model_dump_json(by_alias=True))
+        later |= {"colour": "red"}
+        later["configuration"]["colour"] = later["configuration"]["tenants"][0]["colour"] = "red"
+        later["keys"]["colour"] = later["keys"]["keys"][0]["colour"] = "red"
+        report = await control.tell(push(json.dumps(later).encode(), 2))
+        assert (report.generation, report.not_understood) == (2, "")
+        assert report.documents == digest_of(later["configuration"], later["keys"])
+        later["configuration"] |= {"generation": 3, "scheduling": {"policy": "Lottery"}}
+        later["configuration"]["tenants"][0]["weight"] = 9.0
+        report = await control.tell(push(json.dumps(later).encode(), 3))
+        assert report.generation == 3
+        assert report.not_understood.startswith("scheduling.policy")
+        assert sidecar.configured().config.tenants[0].weight == 9.0
+        assert sidecar.tenant(b"Bearer " + other) == "alice"
+        assert (await control.tell(push(documents(4)))).not_understood == ""
+
+
+async def test_keys_are_in_force_though_the_configuration_is_not_understood(tmp_path: Path) -> None:
+    write_credentials(tmp_path, NOW)
+    other = b"another-long-token"
+    async with serving(tmp_path) as (sidecar, control, credentials):
+        await control.tell(push(documents(1)))
+        later = json.loads(documents(2, key=other).model_dump_json(by_alias=True))
+        later["configuration"]["version"] = "v2"
+        transport = httpx.ASGITransport(build_control(sidecar, credentials))
+        async with httpx.AsyncClient(transport=transport, base_url="https://pod") as client:
+            headers = {"Authorization": f"Bearer {(tmp_path / TOKEN_FILE).read_text()}"}
+            answer = await client.put(DOCUMENTS_PATH, content=json.dumps(later), headers=headers)
+        assert answer.status_code == 422
+        assert "configuration: version" in answer.text
+        assert "keys are in force" in answer.text
+        assert sidecar.tenant(b"Bearer " + other) == "alice"
+        with pytest.raises(RefusalError):
+            sidecar.tenant(b"Bearer " + KEY)
         assert sidecar.configured().config.generation == 1
 
 

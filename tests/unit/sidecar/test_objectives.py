@@ -242,7 +242,7 @@ async def test_an_unattainable_objective_is_told_as_such(sidecar: Sidecar) -> No
     late(sidecar, 400)
     first, other = observe_status(sidecar).objectives
     assert (first.unattainable, other.unattainable) == (True, False)
-    set_gauges(sidecar)
+    list(set_gauges(sidecar))
     labels = {"tenant": "gold", "application": "ns/a", "metric": "TimeToFirstToken", "percentile": "90"}
     value = sidecar.metrics.registry.get_sample_value
     assert value("justitia_slo_unattainable", labels) == 1
@@ -253,9 +253,9 @@ async def test_an_unattainable_objective_is_told_as_such(sidecar: Sidecar) -> No
 
 
 async def test_gauges_of_an_objective_that_is_gone_are_gone(sidecar: Sidecar) -> None:
-    set_gauges(sidecar)
+    list(set_gauges(sidecar))
     sidecar.put_config(config(generation=2))
-    set_gauges(sidecar)
+    list(set_gauges(sidecar))
     assert "justitia_slo_attained_ratio{" not in str(list(sidecar.metrics.registry.collect()))
 
 

@@ -62,3 +62,15 @@ def test_a_bucket_tells_when_to_come_back() -> None:
     wait = bucket.wait(0)
     assert wait == pytest.approx(11)
     assert bucket.wait(wait) == 0
+
+
+def test_a_bucket_sees_what_is_expected_of_requests_under_way() -> None:
+    bucket = TokenBucket(60, 60, 0)
+    with bucket.reserving(50):
+        assert bucket.wait(0) == 0
+        with bucket.reserving(1_000):
+            assert bucket.wait(0) == 60
+        assert bucket.wait(0) == 0
+        bucket.take(20, 0)
+        assert bucket.wait(0) == pytest.approx(11)
+    assert bucket.wait(0) == 0

@@ -23,7 +23,7 @@ def scheduler(
     ("told", "status", "reason", "said"),
     [
         (scheduler(), "True", "Configured", "configuration 7"),
-        (scheduler(generation=8), "True", "Configured", "configuration 8"),
+        (scheduler(generation=8), "False", "Outdated", "its log"),
         (scheduler(failure="ValueError('x')"), "True", "Configured", "configuration 7"),
         (scheduler(generation=6), "False", "Outdated", "its log"),
         (scheduler(generation=-1), "False", "Outdated", "its log"),
@@ -40,6 +40,14 @@ def test_what_is_found(told: EngineSchedulerStatus, status: str, reason: str, sa
     found = find(told, 7)
     assert (found.status, found.reason) == (status, reason)
     assert said in found.message
+    assert len(found.message) < 4096
+
+
+@pytest.mark.parametrize("told", [scheduler(), scheduler(connected=False), scheduler(dismissed=True, failure="e")])
+def test_an_engine_that_is_not_supported_is_said_before_all_else(told: EngineSchedulerStatus) -> None:
+    found = find(told, 7, "vLLM 99.0 is none of the versions" + "!" * 9999)
+    assert (found.status, found.reason) == ("False", "EngineNotSupported")
+    assert "vLLM 99.0 is none of the versions" in found.message
     assert len(found.message) < 4096
 
 

@@ -91,6 +91,29 @@ def test_a_flood_of_run_ids_is_bounded_and_ends_the_longest_idle_first() -> None
     assert not runs.end(GOLD, CHAT, "r46", 1)
 
 
+def test_a_flood_of_run_ids_ends_no_run_of_another_tenant_within_its_due() -> None:
+    runs = table(maximum=4)
+    runs.reweight({GOLD: 1.0, TenantId("silver"): 1.0})
+    silver = ApplicationConfig(namespace="ns", name="chat", tenant="silver")
+    for name in ("first", "second"):
+        runs.leave(runs.enter(TenantId("silver"), silver, name, 0), 0)
+    for i in range(50):
+        runs.leave(enter(runs, f"r{i}", 1 + i / 1000), 1 + i / 1000)
+    assert len(runs) == 4
+    assert all(runs.is_open(TenantId("silver"), CHAT, name, 2) for name in ("first", "second"))
+    assert all(runs.is_open(GOLD, CHAT, name, 2) for name in ("r48", "r49"))
+    runs.leave(runs.enter(TenantId("silver"), silver, "third", 2), 2)
+    assert not runs.is_open(TenantId("silver"), CHAT, "first", 2)
+
+
+def test_runs_with_open_requests_pass_the_bound_until_one_is_idle() -> None:
+    runs = table(maximum=1)
+    one, _ = enter(runs, "r", 0), enter(runs, "s", 0)
+    assert len(runs) == 2
+    runs.leave(one, 1)
+    assert len(runs) == 1
+
+
 def test_the_same_id_of_another_tenant_is_another_run() -> None:
     runs = table()
     other = ApplicationConfig(namespace="ns", name="chat", tenant="silver")

@@ -1,0 +1,159 @@
+"""A bounded room that tenants share by weight: longest queue drop by normalised share.
+
+Sizes are in any unit. An entry beyond the capacity C goes at the cost of the tenant with the largest held / weight, the
+asker counted with its new entry. If that is the asker, or nobody has more, the entry is refused; else that tenant's
+newest entry gives way, until the new one fits.
+
+A tenant's due is C x weight / (sum of the weights of those that hold something, the asker included). Where an entry
+does not fit, the tenants hold more than C together, so the largest held / weight is more than C / (sum of weights).
+Hence who gives way holds more than its due, and an asker that stays within its due never has the largest: it gets in.
+This needs that the newest entry of who holds most can be displaced; where it cannot, the new entry is refused.
+
+A change costs O(log n), n tenants (`Ranking`).
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from justitia_scheduling.model import TenantId
+
+Entry = TypeVar("Entry", bound=Hashable)
+
+_SLACK = 64
+"""Outdated items that the heap may have, beyond one for each tenant."""
+
+
+class Ranking:
+    """Which of some tenants holds most for its weight. They are in a heap whose outdated items are skipped.
+
+    A tenant that was given no weight has 1. At a tie it is the one that was put last, or whichever after `reweight`.
+    """
+
+    def __init__(self) -> None:
+        self._weights: Mapping[TenantId, float] = {}
+        self._held: dict[TenantId, tuple[int, int]] = {}
+        self._heap: list[tuple[float, int, TenantId]] = []
+        self._stamp = 0
+
+    def weight(self, tenant: TenantId) -> float:
+        return self._weights.get(tenant, 1.0)
+
+    def reweight(self, weights: Mapping[TenantId, float]) -> None:
+        self._weights = dict(weights)
+        self._rank_anew()
+
+    def normalised(self, tenant: TenantId, held: int) -> float:
+        return held / self.weight(tenant)
+
+    def put(self, tenant: TenantId, held: int) -> None:
+        self._stamp += 1
+        self._held[tenant] = (held, self._stamp)
+        heappush(self._heap, self._item(tenant))
+        if len(self._heap) > 2 * len(self._held) + _SLACK:
+            self._rank_anew()
+
+    def drop(self, tenant: TenantId) -> None:
+        self._held.pop(tenant, None)
+
+    def largest(self) -> TenantId | None:
+        while self._heap:
+            _, stamp, tenant = self._heap[0]
+            if tenant in self._held and self._held[tenant][1] == -stamp:
+                return tenant
+            heappop(self._heap)
+        return None
+
+    def _item(self, tenant: TenantId) -> tuple[float, int, TenantId]:
+        held, stamp = self._held[tenant]
+        return -self.normalised(tenant, held), -stamp, tenant
+
+    def _rank_anew(self) -> None:
+        self._heap = [self._item(tenant) for tenant in self._held]
+        heapify(self._heap)
+
+
+@dataclass(slots=True)
+class _Holder(Generic[Entry]):
+    """`entries` are in order of arrival, each with its size."""
+
+    held: int = 0
+    entries: dict[Entry, int] = field(default_factory=dict)
+
+
+class Room(Generic[Entry]):
+    """A capacity of None is no bound."""
+
+    def __init__(self, capacity: int | None, displaceable: Callable[[Entry], bool] = lambda entry: True) -> None:
+        self.capacity = capacity
+        self.total = 0
+        self._displaceable = displaceable
+        self._holders: dict[TenantId, _Holder[Entry]] = {}
+        self._ranking = Ranking()
+
+    def held(self, tenant: TenantId) -> int:
+        holder = self._holders.get(tenant)
+        return 0 if holder is None else holder.held
+
+    def reweight(self, weights: Mapping[TenantId, float]) -> None:
+        self._ranking.reweight(weights)
+
+    def has_room(self, tenant: TenantId, size: int) -> bool:
+        """Whether an entry would get in, be it at the cost of others."""
+        displaced = self._displace(tenant, size)
+        if displaced is None:
+            return False
+        self._restore(displaced)
+        return True
+
+    def enter(self, tenant: TenantId, entry: Entry, size: int) -> list[Entry] | None:
+        """The entries that give way, which hold nothing here from then on; None if the new one is refused."""
+        displaced = self._displace(tenant, size)
+        if displaced is None:
+            return None
+        self._add(tenant, entry, size)
+        return [given for _, given, _ in displaced]
+
+    def leave(self, tenant: TenantId, entry: Entry) -> None:
+        """Nothing happens if the entry is not here."""
+        if (holder := self._holders.get(tenant)) is not None and entry in holder.entries:
+            self._remove(tenant, entry)
+
+    def _displace(self, tenant: TenantId, size: int) -> list[tuple[TenantId, Entry, int]] | None:
+        displaced: list[tuple[TenantId, Entry, int]] = []
+        share = self._ranking.normalised(tenant, self.held(tenant) + size)
+        while self.capacity is not None and self.total + size > self.capacity:
+            largest = self._ranking.largest()
+            if largest is None or self._ranking.normalised(largest, self.held(largest)) <= share:
+                self._restore(displaced)
+                return None
+            newest = next(reversed(self._holders[largest].entries))
+            if not self._displaceable(newest):
+                self._restore(displaced)
+                return None
+            displaced.append((largest, newest, self._remove(largest, newest)))
+        return displaced
+
+    def _restore(self, displaced: list[tuple[TenantId, Entry, int]]) -> None:
+        for tenant, entry, size in reversed(displaced):
+            self._add(tenant, entry, size)
+
+    def _add(self, tenant: TenantId, entry: Entry, size: int) -> None:
+        holder = self._holders.setdefault(tenant, _Holder())
+        holder.entries[entry] = size
+        holder.held += size
+        self.total += size
+        self._ranking.put(tenant, holder.held)
+
+    def _remove(self, tenant: TenantId, entry: Entry) -> int:
+        holder = self._holders[tenant]
+        size = holder.entries.pop(entry)
+        holder.held -= size
+        self.total -= size
+        if holder.entries:
+            self._ranking.put(tenant, holder.held)
+        else:
+            del self._holders[tenant]
+            self._ranking.drop(tenant)
+        return size
