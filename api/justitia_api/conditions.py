@@ -43,6 +43,9 @@ class ConditionType(StrEnum):
     POLICY_IN_FORCE = "PolicyInForce"
     """The scheduler inside the engine orders by the configured policy. Only where it keeps the order."""
 
+    RECONCILED = "Reconciled"
+    """The operator decided about the resource and wrote what it decided. Only where it failed to: False."""
+
 
 class Reason(StrEnum):
     """Why a condition has its status."""
@@ -51,13 +54,15 @@ class Reason(StrEnum):
     """Accepted: nothing is wrong with the resource."""
 
     PAUSED = "Paused"
-    """Accepted: `spec.paused` is set; what exists stays as it is until it is unset."""
+    """Accepted: `spec.paused` is set; what exists stays as it is until it is unset. Of a pool, keys and
+    rights are taken away meanwhile."""
 
     INVALID_SPEC = "InvalidSpec"
     """Not accepted: a field's value cannot be used; the message names the field."""
 
     ENGINE_ARGUMENT_REFUSED = "EngineArgumentRefused"
-    """Not accepted: an engine argument would override one that the operator sets. The engines stay as they were."""
+    """Not accepted: an argument or a variable of the engine would override what the operator sets, or do what the
+    scheduler does not know of. The engines stay as they were."""
 
     NODE_CACHE_NOT_OFFERED = "NodeCacheNotOffered"
     """Not accepted: the pool wants its models kept on nodes, and the installation offers no folder there."""
@@ -65,11 +70,19 @@ class Reason(StrEnum):
     OBJECT_REFUSED = "ObjectRefused"
     """Not accepted: the API server refuses an object that the resource asks for; the message is the server's."""
 
+    OBJECT_NOT_OURS = "ObjectNotOurs"
+    """Not accepted: an object that the resource needs exists already and is somebody else's. It is left as it is; the
+    message names it and says what to do."""
+
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     """Not accepted: the Tenant does not allow applications from this namespace."""
 
     POOL_NAME_TAKEN = "PoolNameTaken"
     """Not accepted: the inline pool's name belongs to a ServingPool that the application does not own."""
+
+    INLINE_POOL_REFUSED = "InlinePoolRefused"
+    """Not accepted: the inline pool asks for what the installation gives no leave for; the message names the field. A
+    pool that was made before stays as it was."""
 
     RESOLVED_REFS = "ResolvedRefs"
     """All references resolved."""
@@ -112,6 +125,9 @@ class Reason(StrEnum):
     REFS_NOT_RESOLVED = "RefsNotResolved"
     """Not ready because a reference is not resolved: see the condition ResolvedRefs."""
 
+    NO_APPLICATIONS = "NoApplications"
+    """Not ready because no application refers to the tenant: there is nothing that a client could ask."""
+
     POOL_NOT_READY = "PoolNotReady"
     """Not ready because the application's pool is not."""
 
@@ -146,6 +162,9 @@ class Reason(StrEnum):
     SINGLE_REPLICA = "SingleReplica"
     """One engine serves the pool, so its shares are the pool's."""
 
+    POLICY_WITHOUT_SHARES = "PolicyWithoutShares"
+    """The pool's policy knows no weights: nobody has a share."""
+
     PER_REPLICA = "PerReplica"
     """Each replica shares its own engine among the tenants it sees; over the pool the shares may differ."""
 
@@ -159,17 +178,31 @@ class Reason(StrEnum):
     """A pod does not take the configuration from the operator. It serves on, and takes it from its volume within
     minutes."""
 
+    OVERRIDDEN = "Overridden"
+    """A pod runs other documents than the operator wrote: somebody else has its pool's token. The operator tells it
+    those that were written, again and again."""
+
     CONFIGURED = "Configured"
     """The engine orders by the configuration in force."""
 
     NOT_CONNECTED = "NotConnected"
     """The scheduler inside the engine is not connected: it gets no tickets and no configuration."""
 
+    ENGINE_NOT_SUPPORTED = "EngineNotSupported"
+    """The scheduler is not made for the engine's vLLM: requests are ordered in front of it."""
+
     OUTDATED = "Outdated"
     """The engine orders by an earlier configuration, or has not said by which."""
 
     POLICY_FAILED = "PolicyFailed"
     """The policy raised an error and is dismissed: requests are served in the order of arrival."""
+
+    OTHER = "Other"
+    """A pod's scheduler, of another release, gives a reason that this operator does not know; the message has it."""
+
+    OPERATOR_FAILED = "OperatorFailed"
+    """The operator failed at this resource. What it made before stays as it is, and it tries again; the message says
+    where to look."""
 
     NO_STORE = "NoStore"
     """The application asks for a predictor, and its pool has no `learning.store`."""

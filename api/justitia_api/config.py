@@ -1,11 +1,13 @@
 """The versioned documents that a pool's pods run by: configuration and key table.
 
 The operator (or local mode) writes them, the sidecar reads them. `generation` orders two documents of the same
-pool: the higher one wins. JSON names are camelCase. A document that does not validate is never put in force.
+pool: the higher one wins. JSON names are camelCase. A reader one release older
+leaves out fields that it does not know; what else does not validate is not put in force.
 """
 
 import hashlib
 import hmac
+import json
 from enum import StrEnum
 from typing import Annotated, Literal, Protocol, TypeVar
 
@@ -32,6 +34,9 @@ class PolicyName(StrEnum):
     SRPT = "SRPT"
     SJF = "SJF"
 
+
+WITHOUT_WEIGHTS = (PolicyName.FCFS, PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
+"""Policies that give tenants no shares."""
 
 INSIDE_THE_ENGINE_ONLY = (PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
 """Policies that order single requests, token for token or preempting: the sidecar can do neither."""
@@ -204,7 +209,7 @@ class PoolConfig(Document):
     """All that a sidecar needs to know of its pool, without secrets."""
 
     version: Literal["v1"] = "v1"
-    generation: int = Field(ge=0)
+    generation: int = Field(ge=0, lt=2**63)
     namespace: str
     name: str
     model: str = Field(description="The model's name as clients send it and as vLLM serves it")
@@ -224,10 +229,12 @@ class KeyEntry(Document):
 
 
 class KeyTable(Document):
-    """Digests of the API keys of the pool's tenants. `pepper` is the installation's, hex; it is a secret."""
+    """Digests of the API keys of the pool's tenants. `pepper` is the pool's, hex; it is a secret."""
 
     version: Literal["v1"] = "v1"
-    generation: int = Field(default=0, ge=0, description="The configuration's, with which it belongs together")
+    generation: int = Field(
+        default=0, ge=0, lt=2**63, description="The configuration's, with which it belongs together"
+    )
     pepper: Annotated[str, Field(pattern="^[0-9a-f]{32,128}$", repr=False)]
     keys: tuple[KeyEntry, ...] = ()
 
@@ -239,6 +246,14 @@ class PoolDocuments(Document):
     keys: KeyTable
 
 
+def digest_of(*documents: object) -> str:
+    """Of JSON as it was written, whatever a reader understands of it: hex SHA-256, the same for another order of names
+    or other white space.
+    """
+    text = json.dumps(documents, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def key_digest(pepper: str, api_key: bytes) -> str:
-    """Hex HMAC-SHA256 of an API key under the installation's pepper (hex)."""
+    """Hex HMAC-SHA256 of an API key under the pool's pepper (hex)."""
     return hmac.new(bytes.fromhex(pepper), api_key, hashlib.sha256).hexdigest()

@@ -5,7 +5,17 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from justitia_api.config import Document
-from justitia_api.resource import ATOMIC, LocalReference, Name, Quantity, SecretKeyReference, map_by, rules
+from justitia_api.resource import (
+    ATOMIC,
+    DNS_SUBDOMAIN,
+    SET,
+    LocalReference,
+    Name,
+    Quantity,
+    SecretKeyReference,
+    map_by,
+    rules,
+)
 
 DEFAULT_ENGINE_IMAGE = "vllm/vllm-openai:v0.32.0"
 MODEL_DIRECTORY = "/mnt/model"
@@ -248,6 +258,16 @@ class Engine(Document):
             json_schema_extra=ATOMIC,
             description="Further arguments of vLLM, for example --max-model-len=8192 or --tensor-parallel-size=2. "
             "Those that the operator sets (model, address, scheduling policy) are refused.",
+        ),
+    ] = ()
+    media_domains: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)], ...],
+        Field(
+            max_length=32,
+            json_schema_extra=SET,
+            description="Domains from which the engine fetches images, audio and video that a request names by URL, "
+            "each spelled out. None by default: whoever has a key could have the engine ask any address that it can "
+            "reach. Requests may bring media with them, as data: URLs, in any case.",
         ),
     ] = ()
     env: Annotated[

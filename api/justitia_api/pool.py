@@ -139,7 +139,8 @@ class Scheduling(Document):
             "runs by virtual finish time. TieredJustitia: tenants by weight, the runs of each by virtual finish time. "
             "With enforcement Engine only, and without regard to tenants and runs: UniBoost, for the tail of response "
             "times of single requests: by arrival, those of little work sooner, preempting. SRPT and SJF are baselines "
-            "for comparisons: SRPT: least remaining work first, preempting. SJF: shortest predicted output first."
+            "for comparisons: SRPT: least remaining work first, preempting. SJF: shortest output first, taken to be "
+            "the mean output of the application's finished requests."
         ),
     ] = PolicyName.TIERED_JUSTITIA
     enforcement: Annotated[
@@ -316,7 +317,13 @@ class ServingPoolSpec(Document):
             description="Namespaces besides the pool's own whose applications may refer to it; none if unset.",
         ),
     ] = None
-    paused: Annotated[bool, Field(description="Leaves what exists for the pool as it is until it is unset.")] = False
+    paused: Annotated[
+        bool,
+        Field(
+            description="Leaves what exists for the pool as it is until it is unset. "
+            "Keys and rights are taken away meanwhile."
+        ),
+    ] = False
 
 
 class GammaRange(Document):

@@ -1,14 +1,22 @@
 """What a pool's sidecar reports about itself at `/internal/status` and `/internal/queue` on its admin port.
 
-The operator reads these into the status of resources, the command line into its live table.
+The operator reads these into the status of resources, the command line into its live table. Whoever can run a pod with
+the pool's labels can report anything, so the numbers that the operator computes with have limits here.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from justitia_api.conditions import Condition
 from justitia_api.config import BoostMode, CostModelName, Digest, Document, ObjectiveConfig, PolicyName
+
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Sum = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+Bucket = Annotated[int, Field(ge=-1000, le=1000)]
+"""Of a `Sketch`, which has none beyond."""
+MOST_BUCKETS = 2001
 
 
 class WaitingReason(StrEnum):
@@ -75,13 +83,14 @@ class EngineSchedulerStatus(Document):
 class ErrorSums(Document):
     """Over runs that two predictions were made of, with errors |ln(predicted / cost)|. Sums of several pods add up."""
 
-    runs: int = 0
-    error: float = Field(default=0.0, description="The model's")
-    baseline: float = Field(default=0.0, description="Of what it is compared with, on the same runs")
-    squared_difference: float = Field(default=0.0, description="Squares of baseline minus error, run by run")
+    runs: Count = 0
+    error: Sum = Field(default=0.0, description="The model's")
+    baseline: Sum = Field(default=0.0, description="Of what it is compared with, on the same runs")
+    squared_difference: Sum = Field(default=0.0, description="Squares of baseline minus error, run by run")
 
     def __add__(self, other: "ErrorSums") -> "ErrorSums":
-        return ErrorSums(
+        # The limits are one pod's, not those of a sum.
+        return ErrorSums.model_construct(
             runs=self.runs + other.runs,
             error=self.error + other.error,
             baseline=self.baseline + other.baseline,
@@ -107,7 +116,7 @@ class LearningStatus(Document):
 
     namespace: str
     name: str
-    samples: int | None = Field(default=None, description="In the store, of all pods; None until it was looked at")
+    samples: Count | None = Field(default=None, description="In the store, of all pods; None until it was looked at")
     version: ModelStatus | None = None
     candidate: ModelStatus | None = None
 
@@ -115,8 +124,14 @@ class LearningStatus(Document):
 class Counted(Document):
     """Values of a part of an objective's window, and how many of them miss its bound."""
 
-    total: int
-    missed: int
+    total: Count
+    missed: Count
+
+    @model_validator(mode="after")
+    def _no_more_than_all(self) -> "Counted":
+        if self.missed > self.total:
+            raise ValueError("missed must be at most total")
+        return self
 
 
 class ObjectiveStatus(Document):
@@ -128,8 +143,9 @@ class ObjectiveStatus(Document):
     counted: tuple[Counted, ...] = Field(
         description="Over the parts of the window in `justitia_scheduling.attainment.PARTS`, the whole one first"
     )
-    values: tuple[tuple[int, int], ...] = Field(
-        description="Of the whole window, in seconds: buckets of `justitia_scheduling.sketch.Sketch`, and counts"
+    values: tuple[tuple[Bucket, Count], ...] = Field(
+        max_length=MOST_BUCKETS,
+        description="Of the whole window, in seconds: buckets of `justitia_scheduling.sketch.Sketch`, and counts",
     )
     unattainable: bool = Field(default=False, description="It misses, and no gamma that is allowed holds it")
     opposed: bool = Field(default=False, description="Because another objective asks for the opposite")
@@ -139,7 +155,7 @@ class BoostStatus(Document):
     """Gamma, in 1/s."""
 
     mode: BoostMode
-    gamma: float = Field(description="In effect")
+    gamma: float = Field(ge=0, le=1e9, allow_inf_nan=False, description="In effect")
     estimate: float = Field(description="Equation 9's, whatever the bounds")
     floor: float
     ceiling: float
@@ -147,7 +163,10 @@ class BoostStatus(Document):
         default=None, description="Engines that the load of this one needs so that its objectives hold; an estimate"
     )
     replicas: int | None = Field(
-        default=None, description="That would hold what is unattainable here, in the place of this one; an estimate"
+        default=None,
+        ge=1,
+        le=10**6,
+        description="That would hold what is unattainable here, in the place of this one; an estimate",
     )
 
 
@@ -156,7 +175,13 @@ class PoolStatus(Document):
 
     namespace: str
     name: str
-    generation: int = Field(description="Of the configuration in force")
+    generation: int = Field(ge=0, lt=2**63, description="Of the configuration in force")
+    documents: Digest | None = Field(
+        default=None, description="`digest_of` configuration and key table as they were given; None: it tells nothing"
+    )
+    not_understood: str = Field(
+        default="", description="What of the configuration is of another release, and stays as it was before"
+    )
     policy: PolicyName
     cost_model: CostModelName
     cost_unit: str

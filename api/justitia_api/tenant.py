@@ -70,7 +70,8 @@ class TenantSpec(Document):
         ),
     ]
     limits: Annotated[
-        TenantLimits | None, Field(description="What the tenant may have in one pool at a time; unlimited if unset.")
+        TenantLimits | None,
+        Field(description="What the tenant may have in each engine of a pool at a time; unlimited if unset."),
     ] = None
 
     @model_validator(mode="after")
@@ -98,7 +99,7 @@ class TenantStatus(Status):
         Field(
             max_length=LONGEST_LIST,
             json_schema_extra=map_by("pool"),
-            description="Weight in effect in each pool where the tenant has an application.",
+            description="Weight in effect in each pool where the tenant has an application, of policies with weights.",
         ),
     ] = ()
 

@@ -5,6 +5,7 @@ import logging
 import os
 import secrets
 import signal
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import UTC, datetime
@@ -18,10 +19,10 @@ from justitia_operator.control import Control
 from justitia_operator.controller import Controller
 from justitia_operator.handlers import SEEN_KINDS, build_registry, build_settings
 from justitia_operator.health import build_health, serving
-from justitia_operator.installation import ensure_pepper
-from justitia_operator.kube import Unavailable, connect
+from justitia_operator.installation import ensure_root
+from justitia_operator.kube import Rejected, Unavailable, connect
 from justitia_operator.lease import Lease
-from justitia_operator.metrics import Metrics
+from justitia_operator.metrics import Fault, Metrics
 from justitia_operator.objects import Kind, Ref
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.scope import Scope
@@ -32,6 +33,8 @@ from justitia_operator.store import Store
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0
 """Between two times that pods are asked what is in force there."""
+ASK_AGAIN_SECONDS = 0.25
+"""Between two looks for pods that are to be asked sooner."""
 KEEP_SECONDS = 3 * ASK_SECONDS
 """A connection to a pod that nobody asks any more; sidecars keep theirs for longer."""
 START_RETRY_SECONDS = 2.0
@@ -48,24 +51,26 @@ async def run(settings: Settings) -> None:
     metrics, watching = Metrics(), Watching()
     async with _health(settings, metrics, watching), connect() as kube, _session_with_pods() as session:
         watching.listen_to_signals()
-        pepper = await _once_available(lambda: ensure_pepper(kube, settings.namespace), watching.stop)
+        root = await _once_available(lambda: ensure_root(kube, settings.namespace), watching.stop)
         scope = Scope(kube, settings.watch_namespaces)
         await _once_available(scope.find, watching.stop)
         store = Store(
             Installation(
                 settings.namespace,
                 settings.sidecar_image,
-                pepper,
+                root,
                 settings.node_cache_path,
                 settings.metrics_namespace,
                 settings.sidecar_rollout,
+                settings.inline,
             )
         )
-        loop = asyncio.get_running_loop()
-        queue: KeyedQueue[Ref] = KeyedQueue(loop.call_later)
-        control = Control(session, pepper, _now)
+        identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
+        lease = Lease(kube, settings.namespace, LEASE, identity, _seconds)
+        queue: KeyedQueue[Ref] = KeyedQueue(asyncio.get_running_loop().call_later)
+        control = Control(session, root, _now)
         controller = Controller(
-            kube,
+            kube.fenced(lease.seconds_left),
             control,
             store,
             queue,
@@ -74,8 +79,6 @@ async def run(settings: Settings) -> None:
             metrics=metrics,
             namespaces=scope.namespaces,
         )
-        identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
-        lease = Lease(kube, settings.namespace, LEASE, identity, loop.time)
         try:
             await _watch_and_work(controller, lease, settings, metrics, scope, watching)
         finally:
@@ -89,6 +92,11 @@ def _session_with_pods() -> aiohttp.ClientSession:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _seconds() -> float:
+    """Goes on while the machine sleeps, as the loop's does not."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Stopped(Exception):
@@ -165,14 +173,15 @@ async def _lead(controller: Controller, lease: Lease, settings: Settings, metric
     await lease.acquire()
     metrics.leading.set(1)
     log.info("leading")
-    await _all_until_one_ends([lease.keep(), _work(controller, settings, watching)])
+    await _all_until_one_ends([lease.keep(), _work(controller, settings, metrics, watching)])
 
 
-async def _work(controller: Controller, settings: Settings, watching: Watching) -> None:
+async def _work(controller: Controller, settings: Settings, metrics: Metrics, watching: Watching) -> None:
     await watching.until_complete()
     await controller.begin()
     workers = [controller.work() for _ in range(settings.workers)]
-    await _all_until_one_ends([_resync(controller, settings.resync_seconds), _ask_pods(controller), *workers])
+    resync = _resync(controller, metrics, settings.resync_seconds)
+    await _all_until_one_ends([resync, _ask_pods(controller), _ask_again(controller), *workers])
 
 
 async def _all_until_one_ends(endless: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -210,19 +219,29 @@ def build_informer(
     )
 
 
-async def _resync(controller: Controller, seconds: float) -> None:
+async def _resync(controller: Controller, metrics: Metrics, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
             await controller.resync()
-        except Unavailable as error:
+        except (Unavailable, Rejected) as error:
             log.warning("not resynchronised", error=str(error))
+        except Exception:
+            # What was watched is known, and decided about, all the same.
+            metrics.faults.labels("List", Fault.FAILED).inc()
+            log.exception("not resynchronised")
 
 
 async def _ask_pods(controller: Controller) -> None:
     while True:
         await asyncio.sleep(ASK_SECONDS)
         await controller.ask_pods()
+
+
+async def _ask_again(controller: Controller) -> None:
+    while True:
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+        await controller.ask_again()
 
 
 def configure_logging(level: str) -> None:

@@ -6,9 +6,15 @@ from justitia_api.wire import ENGINE_PORT
 
 SCHEDULER_CLASS = "justitia_engine.scheduler.JustitiaScheduler"
 
+NO_DOMAIN = "none.invalid"
+
 SPANS = "set spec.engine.nodes"
 LEADER_VARIABLE, RANK_VARIABLE = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
 """Environment variables of a LeaderWorkerSet's pods."""
+
+ONE_CORE = "an engine with several cores is not served: set spec.replicas for more engines"
+ONE_SERVER = "the scheduler knows the one server that the operator starts"
+TLS = "the engine listens on loopback only"
 
 # vLLM's option parser takes underscores for dashes, `--flag=value`, and any unambiguous beginning of a flag.
 REFUSED_FLAGS = {
@@ -19,8 +25,40 @@ REFUSED_FLAGS = {
     "--uds": "the engine listens on loopback, behind the scheduler",
     "--root-path": "the scheduler knows the engine's paths",
     "--api-key": "clients authenticate at the scheduler, with the Tenant's apiKeys",
-    "--ssl-keyfile": "the engine listens on loopback only",
-    "--ssl-certfile": "the engine listens on loopback only",
+    "--ssl-keyfile": TLS,
+    "--ssl-certfile": TLS,
+    "--ssl-ca-certs": TLS,
+    "--ssl-cert-reqs": TLS,
+    "--ssl-ciphers": TLS,
+    "--enable-ssl-refresh": TLS,
+    "--middleware": "it could answer or change requests that the scheduler accounts for",
+    "--grpc": ONE_SERVER,
+    "--grpc-port": ONE_SERVER,
+    "--api-server-count": ONE_SERVER,
+    "-asc": ONE_SERVER,
+    "--disable-log-stats": "the scheduler sees by the engine's counts how full it is and whether it hangs",
+    "--data-parallel-size": ONE_CORE,
+    "-dp": ONE_CORE,
+    "--data-parallel-size-local": ONE_CORE,
+    "-dpl": ONE_CORE,
+    "--data-parallel-rank": ONE_CORE,
+    "-dpn": ONE_CORE,
+    "--data-parallel-start-rank": ONE_CORE,
+    "-dpr": ONE_CORE,
+    "--data-parallel-address": ONE_CORE,
+    "-dpa": ONE_CORE,
+    "--data-parallel-rpc-port": ONE_CORE,
+    "-dpp": ONE_CORE,
+    "--data-parallel-backend": ONE_CORE,
+    "-dpb": ONE_CORE,
+    "--data-parallel-hybrid-lb": ONE_CORE,
+    "-dph": ONE_CORE,
+    "--data-parallel-external-lb": ONE_CORE,
+    "-dpe": ONE_CORE,
+    "--data-parallel-multi-port-external-lb": ONE_CORE,
+    "-dpm": ONE_CORE,
+    "--data-parallel-supervisor-port": ONE_CORE,
+    "--enable-elastic-ep": ONE_CORE,
     "--scheduling-policy": "set spec.scheduling.policy",
     "--scheduler-cls": "set spec.scheduling.policy",
     "--enable-force-include-usage": "tenants are charged by it",
@@ -35,23 +73,50 @@ REFUSED_FLAGS = {
     "-r": SPANS,
     "--lora-modules": "set spec.model.adapters",
     "--enable-lora": "set spec.model.adapters",
+    "--allowed-media-domains": "set spec.engine.mediaDomains",
 }
+
+REFUSED_VARIABLES = {
+    "VLLM_DP_SIZE": ONE_CORE,
+    "VLLM_DP_RANK": ONE_CORE,
+    "VLLM_DP_RANK_LOCAL": ONE_CORE,
+    "VLLM_DP_MASTER_IP": ONE_CORE,
+    "VLLM_DP_MASTER_PORT": ONE_CORE,
+    "VLLM_ELASTIC_EP_SCALE_UP_LAUNCH": ONE_CORE,
+    "VLLM_USE_RUST_FRONTEND": ONE_SERVER,
+    "VLLM_RUST_FRONTEND_PATH": ONE_SERVER,
+    "VLLM_MODEL_REDIRECT_PATH": "set spec.model.uri",
+    "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a server whose engine has ended is started again",
+}
+"""Environment variables that do what a refused argument does."""
 
 
 def refused_argument(engine: Engine) -> str | None:
     """What is wrong with the engine's arguments: the first that would override one of ours, and what to do instead."""
     for argument in engine.args:
-        flag = argument.split("=", 1)[0].replace("_", "-")
-        if not flag.startswith("--"):
-            flag = flag[:2]
-        meant = next(
-            (ours for ours in REFUSED_FLAGS if ours == flag or (len(flag) > 2 and ours.startswith(flag))), None
-        )
-        if meant is not None:
+        flag = argument.split("=", 1)[0].split(".", 1)[0].replace("_", "-")
+        if (meant := _meant(flag)) is not None:
             return (
                 f"engine.args has {flag}, which is not yours to set: {REFUSED_FLAGS[meant]}; remove it from engine.args"
             )
     return None
+
+
+def refused_variable(engine: Engine) -> str | None:
+    """What is wrong with the engine's environment, as of its arguments."""
+    for name in (variable.name for variable in engine.env):
+        if (instead := REFUSED_VARIABLES.get(name)) is not None:
+            return f"engine.env has {name}, which is not yours to set: {instead}; remove it from engine.env"
+    return None
+
+
+def _meant(flag: str) -> str | None:
+    """The refused flag that vLLM's parser may take this one for."""
+    if flag in REFUSED_FLAGS:
+        return flag
+    if flag.startswith("--"):
+        return next((ours for ours in REFUSED_FLAGS if len(flag) > 2 and ours.startswith(flag)), None)
+    return flag[:2] if flag[:2] in REFUSED_FLAGS else None
 
 
 def engine_command(pool: ServingPoolSpec) -> list[str]:
@@ -89,6 +154,9 @@ def _common(pool: ServingPoolSpec) -> list[str]:
         f"--served-model-name={pool.model.served_name}",
         "--scheduling-policy=priority",
         "--enable-force-include-usage",
+        # vLLM takes an empty list for all domains there are; one that cannot exist is none.
+        "--allowed-media-domains",
+        *(pool.engine.media_domains or (NO_DOMAIN,)),
         *([f"--scheduler-cls={SCHEDULER_CLASS}"] if plugged(pool) else []),
         *_adapters(pool.model),
         *pool.engine.args,

@@ -20,7 +20,16 @@ def key_secret(name: str) -> Ref:
 
 
 def refers_to(obj: Json) -> frozenset[Ref]:
-    """What the object names or belongs to, and what is decided about it depends on."""
+    """What the object names or belongs to, and what is decided about it depends on. Nothing where it has not the
+    shape of its kind, as what was stored under another definition may.
+    """
+    try:
+        return _refers_to(obj)
+    except (AttributeError, TypeError):
+        return frozenset()
+
+
+def _refers_to(obj: Json) -> frozenset[Ref]:
     ref, spec = ref_of(obj), obj.get("spec") or {}
     if ref.kind is Kind.LLM_APPLICATION:
         pool = ref.name if spec.get("pool") is not None else _name_in(spec, "poolRef")

@@ -6,7 +6,7 @@ TLS to the one certificate that is the pool's, and the token that goes with it, 
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -21,6 +21,8 @@ from justitia_operator.objects import Push
 from justitia_operator.snapshot import Report
 
 ANSWER_SECONDS = 5.0
+LONGEST_ANSWER = 16 * 2**20
+"""Bytes. What is longer is cut, and so not understood. A thousand tenants' status takes less than one MiB."""
 MOST_AT_ONCE = 32
 MOST_KEPT = 100
 """Connections between two times that pods are asked. One takes a quarter of a MiB, a new one 3 ms of processor time."""
@@ -35,13 +37,13 @@ class _Request:
 
 
 class Control:
-    """`pepper` is the installation's, `clock` the time of day."""
+    """`root` is the installation's, `clock` the time of day."""
 
     def __init__(
-        self, session: aiohttp.ClientSession, pepper: str, clock: Callable[[], datetime], port: int = CONTROL_PORT
+        self, session: aiohttp.ClientSession, root: str, clock: Callable[[], datetime], port: int = CONTROL_PORT
     ) -> None:
         self._session = session
-        self._pepper = pepper
+        self._root = root
         self._clock = clock
         self._port = port
         self._seats = asyncio.Semaphore(MOST_AT_ONCE)
@@ -51,8 +53,11 @@ class Control:
         return await self._ask(push, _Request("PUT", DOCUMENTS_PATH, push.documents))
 
     async def ask(self, push: Push, *, keep: bool) -> Report:
-        """What is in force. The documents stay here. `keep`: the connection, for the next time."""
-        return await self._ask(push, _Request("GET", STATUS_PATH, keep=keep))
+        """What is in force. The documents stay here; a pod that does not run them is due to be told again. `keep`: the
+        connection, for the next time.
+        """
+        report = await self._ask(push, _Request("GET", STATUS_PATH, keep=keep))
+        return replace(report, due=report.generation is not None and not report.in_force)
 
     async def _ask(self, push: Push, request: _Request) -> Report:
         """Once more where it is not told what is in force: who is busy for a moment is not out of reach."""
@@ -64,7 +69,7 @@ class Control:
         problem = ""
         async with self._seats:
             for each in (period, period - 1):
-                credentials = make_credentials(self._pepper, push.server_uid, each)
+                credentials = make_credentials(self._root, push.server_uid, each)
                 try:
                     status, text = await self._exchange(push, credentials, request)
                 except aiohttp.ClientConnectorCertificateError:
@@ -74,7 +79,7 @@ class Control:
                     problem = str(error) or type(error).__name__
                     break
                 if status == 200:
-                    return _report(push, text)
+                    return read_report(push, text)
                 problem = f"it answers {status}"
                 if status != 401:
                     break
@@ -82,6 +87,8 @@ class Control:
 
     async def _exchange(self, push: Push, credentials: Credentials, request: _Request) -> tuple[int, bytes]:
         headers = {"Authorization": f"Bearer {credentials.token}", "Content-Type": "application/json"}
+        if push.replaces is not None and request.body is not None:
+            headers["If-Match"] = f'"{push.replaces}"'
         if not request.keep:
             headers["Connection"] = "close"
         host = f"[{push.address}]" if ":" in push.address else push.address
@@ -94,12 +101,16 @@ class Control:
             server_hostname=server_name(push.server_uid),
             timeout=aiohttp.ClientTimeout(ANSWER_SECONDS),
         ) as answer:
-            return answer.status, await answer.read()
+            try:
+                return answer.status, await answer.content.readexactly(LONGEST_ANSWER + 1)
+            except asyncio.IncompleteReadError as whole:
+                return answer.status, whole.partial
 
 
-def _report(push: Push, text: bytes) -> Report:
+def read_report(push: Push, text: bytes) -> Report:
+    """What a pod answered, which may be anything."""
     try:
-        status = PoolStatus.model_validate_json(text)
+        status = PoolStatus.model_validate_json(text, extra="ignore")
     except ValidationError:
         return Report(push.instance, push.generation, None, "its answer is not understood: is it of this version?")
     learning = {(each.namespace, each.name): each for each in status.learning}
@@ -112,6 +123,9 @@ def _report(push: Push, text: bytes) -> Report:
         push.instance,
         push.generation,
         status.generation,
+        wanted=push.digest,
+        documents=status.documents,
+        not_understood=status.not_understood,
         policy=policy,
         learning=learning,
         objectives=objectives,

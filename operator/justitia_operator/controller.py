@@ -1,16 +1,26 @@
-"""From something seen to something written: keeps the store, decides by the pure reconcile, carries the plan out."""
+"""From something seen to something written: keeps the store, decides by the pure reconcile, carries the plan out.
+
+Whatever fails for one resource, a mistake of ours included, stays with it: it is counted, logged, told in the
+resource's condition Reconciled, and tried again ever later, while all others go on.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from justitia_api.conditions import Reason
+from justitia_operator.adoption import Standing, foreign_message, standing_of
+from justitia_operator.catalog import refers_to
+from justitia_operator.compare import needs_apply
 from justitia_operator.control import MOST_KEPT, Control
 from justitia_operator.engines import starting
-from justitia_operator.kube import Kube, Rejected, Unavailable
+from justitia_operator.kube import Fenced, Kube, Outdated, Rejected, Unavailable
 from justitia_operator.metrics import Fault, Metrics
+from justitia_operator.names import children_name
 from justitia_operator.objects import (
     APPLIED_HASH_ANNOTATION,
     MANAGED_BY_LABEL,
@@ -18,8 +28,10 @@ from justitia_operator.objects import (
     OPTIONAL_KINDS,
     OWN_KINDS,
     WATCHED_KINDS,
+    EventType,
     Json,
     Kind,
+    Note,
     Plan,
     Push,
     Ref,
@@ -27,8 +39,10 @@ from justitia_operator.objects import (
 )
 from justitia_operator.programming import concerned_by_figures, pods_behind, present_reports
 from justitia_operator.queue import KeyedQueue
+from justitia_operator.rechecks import Rechecks
 from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.snapshot import Report
+from justitia_operator.snapshot import Rejection, Report
+from justitia_operator.status import plan_failure
 from justitia_operator.store import Store, version_of
 
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
@@ -61,29 +75,36 @@ class Controller:
         self._key_namespace = key_namespace
         self._namespaces = namespaces
         self._metrics = metrics
+        self._rechecks = Rechecks()
         metrics.queued.set_function(lambda: len(queue))
         metrics.pods_behind.set_function(lambda: pods_behind(store.snapshot()))
 
     def seen(self, obj: Json) -> None:
-        """An object exists as given."""
-        concerned = affected(self._store.snapshot(), ref_of(obj))
-        if self._store.put(obj):
-            self._enqueue(concerned | affected(self._store.snapshot(), ref_of(obj)))
+        """An object exists as given. One that cannot be taken in stays as it was known."""
+        ref = ref_of(obj)
+        with self._failure_is_its_own(ref):
+            concerned = affected(self._store.snapshot(), ref)
+            if self._store.put(obj):
+                self._enqueue(concerned | affected(self._store.snapshot(), ref))
 
     def gone(self, obj: Json) -> None:
         """An object was deleted."""
-        concerned = affected(self._store.snapshot(), ref_of(obj))
-        if self._store.remove(obj):
-            self._enqueue(concerned)
+        ref = ref_of(obj)
+        with self._failure_is_its_own(ref):
+            concerned = affected(self._store.snapshot(), ref)
+            if self._store.remove(obj):
+                self._enqueue(concerned)
 
     async def begin(self) -> None:
-        """Decides about all that was seen, and looks for what is not watched. Raises Unavailable."""
+        """Decides about all that was seen, and looks for what is not watched. Raises Unavailable, Rejected."""
         await self._list_installed()
         self._enqueue_all()
         log.info("begun")
 
     async def resync(self) -> None:
-        """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable."""
+        """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable,
+        Rejected.
+        """
         for kind in (*OWN_KINDS, Kind.NAMESPACE):
             await self._list_everywhere(kind)
         for kind in WATCHED_KINDS:
@@ -97,23 +118,53 @@ class Controller:
         log.info("resynchronised")
 
     async def work(self) -> None:
-        """Reconciles one key after the other, for ever. What fails passingly comes again; a bug ends the process."""
+        """Reconciles one key after the other, for ever. What fails comes again, later each time."""
         while True:
             ref = await self._queue.get()
             world = self._store.snapshot()
             generation = (world.get(ref) or {}).get("metadata", {}).get("generation")
-            try:
-                with (
-                    self._metrics.reconcile_seconds.labels(ref.kind).time(),
-                    bound_contextvars(reconciled=str(ref), generation=generation),
-                ):
-                    await self._carry_out(reconcile(world, ref, self._clock()), ref)
-            except Unavailable as error:
-                delay = self._queue.failed(ref)
-                self._fault(ref, Fault.UNAVAILABLE)
-                log.warning("not reconciled", object=str(ref), error=str(error), retry_seconds=delay)
-            else:
-                self._queue.succeeded(ref)
+            with bound_contextvars(reconciled=str(ref), generation=generation):
+                try:
+                    with self._metrics.reconcile_seconds.labels(ref.kind).time():
+                        await self._carry_out(reconcile(world, ref, self._clock()), ref)
+                except Unavailable as error:
+                    outdated = isinstance(error, (Outdated, Fenced))
+                    self._fault(ref, Fault.OUTDATED if outdated else Fault.UNAVAILABLE)
+                    log.warning("not reconciled", object=str(ref), error=str(error))
+                    self._queue.failed(ref)
+                except Exception as error:
+                    # A bug, or an input that nobody thought of: the other resources have a right to go on.
+                    self._fault(ref, Fault.REJECTED if isinstance(error, Rejected) else Fault.FAILED)
+                    log.exception("failed", object=str(ref))
+                    await self._tell_of_failure(ref, error)
+                    self._queue.failed(ref)
+                else:
+                    self._queue.succeeded(ref)
+
+    async def _tell_of_failure(self, ref: Ref, error: Exception) -> None:
+        """In the resource's status, where that can be written. An error of ours may quote a Secret: its type alone is
+        told.
+        """
+        obj = self._store.snapshot().get(ref)
+        if obj is None:
+            return
+        why = f"the API server refuses what is to be written: {error}"
+        if not isinstance(error, Rejected):
+            why = (
+                f"the operator failed ({type(error).__name__}): see its log for {ref}, and report it with the resource"
+            )
+        try:
+            await self._tell(plan_failure(obj, why, self._clock()))
+        except Exception:
+            log.exception("failure not told", object=str(ref))
+
+    @contextmanager
+    def _failure_is_its_own(self, ref: Ref) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._fault(ref, Fault.FAILED)
+            log.exception("failed", object=str(ref))
 
     async def ask_pods(self) -> None:
         """What is in force in the pods: heals what they did not take, and tells what happens to their policies. Pools
@@ -122,25 +173,56 @@ class Controller:
         world = self._store.snapshot()
         asked: list[Push] = []
         for obj in world.of(Kind.SERVING_POOL):
-            if starting(world, ref_of(obj)):
-                self._queue.add(ref_of(obj))
-            for pod, report in present_reports(world, ref_of(obj)):
-                if report is not None:
-                    uid = obj["metadata"]["uid"]
-                    asked.append(Push(pod.ref, pod.instance, pod.address, uid, report.told, b""))
+            ref = ref_of(obj)
+            with self._failure_is_its_own(ref):
+                if starting(world, ref):
+                    self._queue.add(ref)
+                for pod, report in present_reports(world, ref):
+                    if report is not None:
+                        uid = obj["metadata"]["uid"]
+                        asked.append(Push(pod.ref, pod.instance, pod.address, uid, report.told, b"", report.wanted))
         keep = len(asked) <= MOST_KEPT
         await asyncio.gather(*(self._ask(push, keep) for push in asked))
 
-    async def _ask(self, push: Push, keep: bool) -> None:
-        report = await self._control.ask(push, keep=keep)
-        if report.generation is not None and report.generation < push.generation:
-            self._store.forget_report(push.pod)
-            self._enqueue(affected(self._store.snapshot(), push.pod))
-        else:
-            self._heard(push.pod, report)
+    async def ask_again(self) -> None:
+        """The pods whose engines were about to take what they were told."""
+        await asyncio.gather(*(self._ask(push, keep=False) for push in self._rechecks.due(self._clock())))
 
-    async def _tell(self, push: Push) -> None:
+    async def _ask(self, push: Push, keep: bool) -> None:
+        with self._failure_is_its_own(push.pod):
+            report = await self._control.ask(push, keep=keep)
+            self._rechecks.asked(push, report, self._clock())
+            before = self._store.snapshot().reports.get(push.pod)
+            if before is None or before.told != push.generation:
+                return  # It was told something newer meanwhile.
+            self._heard(push.pod, report)
+            if report.foreign:
+                self._fault(push.pod, Fault.POD_OVERRIDDEN)
+                log.warning("pod runs what was not written", object=str(push.pod), generation=report.generation)
+                if before.in_force:
+                    await self._tell_of_overriding(push.pod, report)
+
+    async def _tell_of_overriding(self, pod: Ref, report: Report) -> None:
+        """An Event about the pod's pool. What it runs may come from the pool's Secret, which nobody watches: that is
+        applied, and so checked, anew.
+        """
+        message = (
+            f"{pod.name} ran configuration {report.generation} with documents that were not written for it, "
+            "and is told those that were: find out who reads the pool's Secret"
+        )
+        world = self._store.snapshot()
+        for pool in refers_to(world.objects[pod]) if pod in world.objects else ():
+            if (about := world.get(pool)) is not None:
+                keys = Ref(Kind.SECRET, pool.namespace, children_name(pool.name, Kind.SECRET))
+                self._store.doubt({keys}.__contains__)
+                with suppress(Unavailable):
+                    await self._record(Note(about, EventType.WARNING, Reason.OVERRIDDEN, message))
+
+    async def _program(self, push: Push) -> None:
+        if self._kube.seconds_left() <= 0:
+            raise Fenced(f"{push.pod} is not told, another operator may lead")
         report = await self._control.tell(push)
+        self._rechecks.told(push, report, self._clock())
         self._heard(push.pod, report)
         if report.generation is None:
             self._fault(push.pod, Fault.POD_NOT_REACHED)
@@ -160,42 +242,70 @@ class Controller:
         for obj in plan.applies:
             await self._apply(obj, ref)
         for child in plan.deletes:
-            await self._kube.delete(child)
-            self._wrote("delete", child)
-            log.info("deleted", object=str(child))
+            if (before := await self._present(child)) is not None:
+                await self._kube.delete(before)
+                self._wrote("delete", child)
+                log.info("deleted", object=str(child))
         if plan.pushes:
-            await asyncio.gather(*(self._tell(push) for push in plan.pushes))
+            await asyncio.gather(*(self._program(push) for push in plan.pushes))
             self._enqueue(frozenset({ref}))
             return
+        await self._tell(plan)
+
+    async def _tell(self, plan: Plan) -> None:
+        """Statuses and Events."""
         for patch in plan.statuses:
-            answer = await self._kube.apply_status(patch)
-            self._wrote("status", patch.ref)
+            before = self._store.snapshot().get(patch.ref)
+            answer = None if before is None else await self._kube.apply_status(patch, before)
             if answer is not None:
+                self._wrote("status", patch.ref)
                 self.seen(answer)
         for note in plan.events:
-            self._metrics.events.labels(ref_of(note.about).kind, note.reason).inc()
-            try:
-                await self._kube.record(note, self._clock())
-            except Rejected as error:
-                log.warning("event not recorded", object=str(ref_of(note.about)), error=str(error))
+            await self._record(note)
+
+    async def _record(self, note: Note) -> None:
+        self._metrics.events.labels(ref_of(note.about).kind, note.reason).inc()
+        try:
+            await self._kube.record(note, self._clock())
+        except Rejected as error:
+            log.warning("event not recorded", object=str(ref_of(note.about)), error=str(error))
 
     async def _apply(self, obj: Json, asking: Ref) -> None:
         """On behalf of the resource that is reconciled, whose condition tells of a refusal."""
-        ref = ref_of(obj)
-        before = self._store.version(ref)
+        ref, hash_ = ref_of(obj), obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION]
         try:
-            answer = await self._kube.apply(obj)
+            before = await self._present(ref)
+            standing = Standing.OURS if before is None else standing_of(before, obj)
+            if standing is Standing.GOING:
+                raise Unavailable(f"{ref} is being deleted")
+            if standing is Standing.FOREIGN:
+                self._refused(ref, Rejection(hash_, foreign_message(obj), reason=Reason.OBJECT_NOT_OURS), asking)
+                return
+            answer = await self._kube.apply(obj, before) if needs_apply(obj, before) else before
         except Rejected as error:
-            self._store.reject(ref, obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION], str(error))
-            self._enqueue(affected(self._store.snapshot(), ref) | {asking})
-            self._fault(ref, Fault.REJECTED)
-            log.warning("refused by the API server", object=str(ref), error=str(error))
+            self._refused(ref, Rejection(hash_, str(error)), asking)
             return
+        assert answer is not None
         self._store.accept(ref)
         self.seen(answer)
-        if version_of(answer) != before:
+        if before is None or version_of(answer) != version_of(before):
             self._wrote("apply", ref)
             log.info("applied", object=str(ref), version=version_of(answer))
+
+    def _refused(self, ref: Ref, rejection: Rejection, asking: Ref) -> None:
+        self._store.reject(ref, rejection)
+        self._enqueue(affected(self._store.snapshot(), ref) | {asking})
+        self._fault(ref, Fault.REJECTED)
+        log.warning("refused", object=str(ref), error=rejection.message)
+
+    async def _present(self, ref: Ref) -> Json | None:
+        """The object as it is: as it was seen, if it is watched, otherwise looked for. None if there is none."""
+        known = self._store.snapshot().get(ref)
+        if ref.kind is Kind.SECRET and ref.namespace != self._key_namespace:
+            return await self._kube.look(ref)
+        if known is None or ref.kind in OPTIONAL_KINDS:
+            return await self._kube.get(ref)
+        return known
 
     async def _list_everywhere(self, kind: Kind, labels: str = "") -> None:
         namespaces = self._namespaces if kind.namespaced else None
@@ -216,6 +326,9 @@ class Controller:
             try:
                 await self._list_everywhere(kind, CHILD_SELECTOR)
             except Unavailable:
+                installed |= before & {kind}
+            except Rejected as error:
+                log.warning("not listed", kind=kind, error=str(error))
                 installed |= before & {kind}
             else:
                 installed.add(kind)

@@ -1,8 +1,9 @@
 """What protects a pool's control port: a certificate and a token, derived and not stored.
 
-Everything follows from the installation's pepper, the pool and the period, so that each reconcile finds the same and
-nobody has to remember anything. A new period begins every `PERIOD`, at another moment for each pool; the operator
-takes the period before for as long as pods may not have seen the new one.
+Everything follows from the installation's root, the pool and the period, so that each reconcile finds the same and
+nobody has to remember anything. The root stays in the operator's namespace: what is derived for one pool, and lies in
+its namespace, tells nothing of the root or of another pool. A new period begins every `PERIOD`, at another moment for
+each pool; the operator takes the period before for as long as pods may not have seen the new one.
 """
 
 from dataclasses import dataclass, field
@@ -42,13 +43,22 @@ def period_at(uid: str, now: datetime) -> int:
     return (now.astimezone(UTC) - _EPOCH + offset) // PERIOD
 
 
+def pool_pepper(root: str, uid: str) -> str:
+    """What API keys are digested with in a pool (by its uid), hex. `root` is hex."""
+    return _derive(root, f"justitia pepper/{uid}").hex()
+
+
+def _derive(root: str, info: str) -> bytes:
+    hkdf = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info.encode())
+    return hkdf.derive(bytes.fromhex(root))
+
+
 @lru_cache(maxsize=4096)
-def make_credentials(pepper: str, uid: str, period: int) -> Credentials:
-    """Those of a pool (by its uid) in a period. `pepper` is hex."""
+def make_credentials(root: str, uid: str, period: int) -> Credentials:
+    """Those of a pool (by its uid) in a period. `root` is hex."""
 
     def derive(what: str) -> bytes:
-        info = f"justitia control {what}/{uid}/{period}".encode()
-        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(bytes.fromhex(pepper))
+        return _derive(root, f"justitia control {what}/{uid}/{period}")
 
     key = Ed25519PrivateKey.from_private_bytes(derive("key"))
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "justitia control")])

@@ -5,7 +5,7 @@ not. The last one is read from the ConfigMap; where that is gone or spoilt, from
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from pydantic import ValidationError
 
@@ -21,6 +21,7 @@ from justitia_api.config import (
     SchedulingConfig,
     TenantConfig,
     TenantLimits,
+    key_digest,
 )
 from justitia_api.pool import Boost, Scheduling, ServingPool
 from justitia_api.slo import ServiceLevelObjective
@@ -39,10 +40,12 @@ def build_pool_config(
     written: PoolConfig | None,
     last_generation: int,
     *,
+    pepper: str,
     learned_from: Iterable[str] = (),
 ) -> PoolConfig:
-    """The pool's configuration. `keys` are all tenants', `written` is the configuration that was written last,
-    `last_generation` what the pool's status knows of, `learned_from` the names in the pool's store that are somebody's.
+    """The pool's configuration. `keys` are all tenants', `pepper` is the pool's, hex, `written` is the configuration
+    that was written last, `last_generation` what the pool's status knows of, `learned_from` the names in the pool's
+    store that are somebody's.
     """
     tenants: dict[str, TenantConfig] = {}
     applications: list[ApplicationConfig] = []
@@ -64,11 +67,25 @@ def build_pool_config(
         tenants=tuple(tenants[name] for name in sorted(tenants)),
         applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
         learned_from=tuple(sorted(learned_from)),
-        key_digests=_hashed(_entries(tenants, keys)),
+        key_digests=_hashed(_entries(pepper, tenants, keys)),
     )
     if config == written:
         return config
     return config.model_copy(update={"generation": max(config.generation, last_generation) + 1})
+
+
+def withdrawn(
+    written: PoolConfig, permitted: Set[tuple[str, str, str]], pepper: str, keys: Mapping[str, TenantKeys]
+) -> PoolConfig:
+    """What a paused pool's pods run by: what was written, less the applications that are not among the permitted
+    (namespace, name, tenant), and with the keys that are valid.
+    """
+    applications = tuple(a for a in written.applications if (a.namespace, a.name, a.tenant) in permitted)
+    names = {application.tenant for application in applications}
+    tenants = tuple(tenant for tenant in written.tenants if tenant.name in names)
+    hashed = _hashed(_entries(pepper, names, keys))
+    config = written.model_copy(update={"applications": applications, "tenants": tenants, "key_digests": hashed})
+    return config if config == written else config.model_copy(update={"generation": written.generation + 1})
 
 
 def _scheduling(scheduling: Scheduling) -> SchedulingConfig:
@@ -132,13 +149,17 @@ def objective_config(objective: ServiceLevelObjective) -> ObjectiveConfig:
 
 
 def build_key_table(pepper: str, config: PoolConfig, keys: Mapping[str, TenantKeys]) -> KeyTable:
-    """The keys of the configuration's tenants."""
-    entries = _entries((tenant.name for tenant in config.tenants), keys)
+    """The keys of the configuration's tenants, digested with the pool's pepper."""
+    entries = _entries(pepper, (tenant.name for tenant in config.tenants), keys)
     return KeyTable(generation=config.generation, pepper=pepper, keys=entries)
 
 
-def _entries(tenants: Iterable[str], keys: Mapping[str, TenantKeys]) -> tuple[KeyEntry, ...]:
-    return tuple(KeyEntry(digest=digest, tenant=name) for name in sorted(set(tenants)) for digest in keys[name].digests)
+def _entries(pepper: str, tenants: Iterable[str], keys: Mapping[str, TenantKeys]) -> tuple[KeyEntry, ...]:
+    return tuple(
+        KeyEntry(digest=key_digest(pepper, value), tenant=name)
+        for name in sorted(set(tenants))
+        for value in keys[name].values
+    )
 
 
 def _hashed(entries: Iterable[KeyEntry]) -> str:

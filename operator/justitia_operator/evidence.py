@@ -11,6 +11,9 @@ from collections.abc import Iterable
 
 from justitia_api.status import ErrorSums
 
+MOST_LOG_ERROR = 16.0
+"""Errors beyond a factor of nine million are told as that."""
+
 
 def added(parts: Iterable[ErrorSums]) -> ErrorSums:
     """Of several pods, over all their runs."""
@@ -29,7 +32,7 @@ def errs_more(sums: ErrorSums, confidence: float, least_runs: int) -> bool:
 
 def percent(error: float, runs: int) -> int | None:
     """A mean error as the factor by which a prediction is off, in percent; None without runs."""
-    return round(100 * math.expm1(error / runs)) if runs else None
+    return round(100 * math.expm1(min(error / runs, MOST_LOG_ERROR))) if runs else None
 
 
 def _gain(sums: ErrorSums) -> float:

@@ -2,7 +2,7 @@
 
 Objects are taken over by functions that kopf takes for those of an index: it calls them for all that it lists, of every
 kind, before any handler. So the first handler tells that all is known, and nothing has to be listed a second time.
-There is always something to handle: in every cluster there are namespaces, and there is the installation's pepper.
+There is always something to handle: in every cluster there are namespaces, and there is the installation's root.
 """
 
 import asyncio

@@ -2,11 +2,15 @@
 
 Writes are server-side apply of whole objects under one field manager. Errors are told apart by what can be done about
 them: :class:`Unavailable` passes and is tried again, :class:`Rejected` will not pass until somebody changes something.
+
+What changes or deletes an object names the version that it was decided from, so that a write which arrives late, of
+an operator that does not lead any more, undoes nothing. A fenced client (:meth:`Kube.fenced`) sends nothing, and waits
+for nothing that it has sent, once another operator may lead.
 """
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
@@ -18,7 +22,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from justitia_operator.objects import MANAGER, Json, Kind, Note, Ref, StatusPatch, ref_of
 
-REQUEST_SECONDS = 30
+REQUEST_SECONDS = 30.0
 APPLY = "application/apply-patch+yaml"
 PAGE = 500
 
@@ -27,15 +31,28 @@ class Unavailable(Exception):
     """The API server cannot answer, or something stands in the way that passes."""
 
 
+class Fenced(Unavailable):
+    """Nothing is sent: another operator may lead."""
+
+
+class Outdated(Unavailable):
+    """The object is of another version than the one that was decided from."""
+
+
 class Rejected(Exception):
     """The API server refuses what it was asked for."""
 
 
 class Kube:
-    """Typed by kind, JSON in and out."""
+    """Typed by kind, JSON in and out. `seconds_left`: for how long it may write."""
 
-    def __init__(self, api: client.ApiClient) -> None:
+    def __init__(self, api: client.ApiClient, seconds_left: Callable[[], float] = lambda: REQUEST_SECONDS) -> None:
         self._api = api
+        self.seconds_left = seconds_left
+
+    def fenced(self, seconds_left: Callable[[], float]) -> "Kube":
+        """Over the same connections, for as long as it may write."""
+        return Kube(self._api, seconds_left)
 
     async def installed(self, kinds: Iterable[Kind]) -> frozenset[Kind]:
         """Of which of these kinds the cluster takes objects. While a kind is being taken away it takes none."""
@@ -73,6 +90,12 @@ class Kube:
         status, body = await self._exchange("GET", _path(ref.kind, ref.namespace, ref.name))
         return None if status == HTTPStatus.NOT_FOUND else _checked(status, body)
 
+    async def look(self, ref: Ref) -> Json | None:
+        """The object, None if it does not exist. Without a right to get it: a change of nothing answers with it."""
+        path, query = _path(ref.kind, ref.namespace, ref.name), {"fieldManager": MANAGER, "dryRun": "All"}
+        status, body = await self._exchange("PATCH", path, query, {}, "application/merge-patch+json")
+        return None if status == HTTPStatus.NOT_FOUND else _checked(status, body)
+
     async def create(self, obj: Json) -> Json | None:
         """The object as created, None if one of its name exists."""
         ref = ref_of(obj)
@@ -87,20 +110,25 @@ class Kube:
         status, body = await self._exchange("PUT", path, {"fieldManager": MANAGER}, obj)
         return None if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND} else _checked(status, body)
 
-    async def apply(self, obj: Json) -> Json:
-        """Makes the object's fields ours and as given; those that were ours and are not given any more are removed."""
+    async def apply(self, obj: Json, before: Json | None) -> Json:
+        """Makes the object's fields ours and as given; those that were ours and are not given any more are removed.
+        `before`: the object as it was seen, None if it did not exist. Raises Outdated if it is another by now.
+        """
         ref = ref_of(obj)
         path = _path(ref.kind, ref.namespace, ref.name)
-        return await self._request("PATCH", path, {"fieldManager": MANAGER, "force": "true"}, obj, APPLY)
+        changed = obj | {"metadata": obj["metadata"] | _identity(before)}
+        return await self._request("PATCH", path, {"fieldManager": MANAGER, "force": "true"}, changed, APPLY)
 
-    async def apply_status(self, patch: StatusPatch) -> Json | None:
-        """Makes the status ours and as given. None if the object is gone."""
+    async def apply_status(self, patch: StatusPatch, before: Json) -> Json | None:
+        """Makes the status of the object, as it was seen `before`, ours and as given. None if the object is gone.
+        Raises Outdated.
+        """
         ref = patch.ref
         where = {"namespace": ref.namespace} if ref.namespace else {}
         body = {
             "apiVersion": ref.kind.api_version,
             "kind": str(ref.kind),
-            "metadata": {"name": ref.name, **where},
+            "metadata": {"name": ref.name, **where, **_identity(before)},
             "status": patch.status,
         }
         path = _path(ref.kind, ref.namespace, ref.name) + "/status"
@@ -108,11 +136,14 @@ class Kube:
         status, answer = await self._exchange("PATCH", path, query, body, APPLY)
         return None if status == HTTPStatus.NOT_FOUND else _checked(status, answer)
 
-    async def delete(self, ref: Ref) -> None:
-        """Deletes the object and then what it owns; one that is gone already is no error."""
+    async def delete(self, before: Json) -> None:
+        """Deletes the object as it was seen, and then what it owns; one that is gone already is no error. Raises
+        Outdated.
+        """
+        ref = ref_of(before)
         # Jobs, unlike all other kinds, would leave their pods behind.
-        query = {"propagationPolicy": "Background"}
-        status, body = await self._exchange("DELETE", _path(ref.kind, ref.namespace, ref.name), query)
+        options = {"propagationPolicy": "Background", "preconditions": _identity(before)}
+        status, body = await self._exchange("DELETE", _path(ref.kind, ref.namespace, ref.name), body=options)
         if status != HTTPStatus.NOT_FOUND:
             _checked(status, body)
 
@@ -160,7 +191,10 @@ class Kube:
                 body=body,
                 auth_settings=["BearerToken"],
             )
-            response = await self._api.call_api(*request, _request_timeout=REQUEST_SECONDS)
+            seconds = REQUEST_SECONDS if method == "GET" else min(REQUEST_SECONDS, self.seconds_left())
+            if seconds <= 0:
+                raise Fenced(f"{method} {path}: not sent, another operator may lead")
+            response = await self._api.call_api(*request, _request_timeout=seconds)
             text: bytes = await response.response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, ApiException) as error:
             raise Unavailable(f"{method} {path}: {error!r}") from error
@@ -168,6 +202,11 @@ class Kube:
             return response.status, json.loads(text)
         except ValueError:
             return response.status, {"message": text[:200].decode(errors="replace")}
+
+
+def _identity(before: Json | None) -> dict[str, str]:
+    """What an object has to be still for a write to be taken."""
+    return {} if before is None else {key: before["metadata"][key] for key in ("uid", "resourceVersion")}
 
 
 def _root(api_version: str) -> str:
@@ -181,7 +220,6 @@ def _path(kind: Kind, namespace: str = "", name: str = "") -> str:
 
 _PASSING = {
     HTTPStatus.UNAUTHORIZED,
-    HTTPStatus.CONFLICT,
     HTTPStatus.GONE,
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.REQUEST_TIMEOUT,
@@ -192,6 +230,8 @@ def _checked(status: int, body: Json) -> Json:
     if status < HTTPStatus.BAD_REQUEST:
         return body
     message = f"{status}: {body.get('message', 'no message')}"
+    if status == HTTPStatus.CONFLICT:
+        raise Outdated(message)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _PASSING:
         raise Unavailable(message)
     raise Rejected(message)

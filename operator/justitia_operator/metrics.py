@@ -12,10 +12,16 @@ class Fault(StrEnum):
 
     UNAVAILABLE = "Unavailable"
     """The API server did not answer, or something passing stood in the way: tried again."""
+    OUTDATED = "Outdated"
+    """Somebody changed the object meanwhile, or another operator may lead: decided about anew."""
     REJECTED = "Rejected"
     """The API server refused an object: told in a condition, and left until something changes."""
+    FAILED = "Failed"
+    """The operator itself failed at the resource: told in its condition Reconciled and in the log, tried again."""
     POD_NOT_REACHED = "PodNotReached"
     """A pod did not take its configuration from the operator."""
+    POD_OVERRIDDEN = "PodOverridden"
+    """A pod ran documents that the operator did not write: it was told those that were written."""
 
 
 class Metrics:

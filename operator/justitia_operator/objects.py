@@ -158,7 +158,8 @@ class StatusPatch:
 @dataclass(frozen=True)
 class Push:
     """Documents (JSON) that a pod is to put in force, and where its scheduler listens. `instance` is that container;
-    `server_uid` is its pool's uid, by which credentials are made.
+    `server_uid` is its pool's uid, by which credentials are made; `digest` is the documents', `replaces` that of what
+    the pod runs, which they take the place of even where it is newer.
     """
 
     pod: Ref
@@ -167,6 +168,8 @@ class Push:
     server_uid: str
     generation: int
     documents: bytes = field(repr=False)
+    digest: str = ""
+    replaces: str | None = None
 
 
 @dataclass(frozen=True)

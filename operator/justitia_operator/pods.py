@@ -10,6 +10,7 @@ go together, and a worker ends last.
 """
 
 from collections.abc import Sequence
+from importlib.resources import files
 
 from justitia_api.engine import MODEL_DIRECTORY, Engine, EnvironmentVariable, Model
 from justitia_api.pool import ServingPool, ServingPoolSpec
@@ -27,6 +28,9 @@ KEYS_DIRECTORY = "/etc/justitia/keys"
 SCHEDULER_CONTAINER = "scheduler"
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
+
+SUPERVISE = (files("justitia_operator") / "supervise.py").read_text()
+"""What runs the engine, in an image that is not ours."""
 
 USER_ID = 65532
 PROBE_SECONDS = 5
@@ -58,7 +62,7 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
             *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
             build_scheduler_container(pool, sidecar_image),
         ],
-        "containers": [build_engine_container(spec)],
+        "containers": [build_engine_container(pool)],
         "volumes": [
             {"name": "config", "configMap": {"name": name}},
             {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
@@ -76,7 +80,7 @@ def build_worker_pod(pool: ServingPool, installation: Installation) -> Json:
     pod = {
         **_frame(name, engine),
         **delivery,
-        "containers": [build_worker_container(spec)],
+        "containers": [build_worker_container(pool)],
         "volumes": _volumes(spec, installation),
     }
     return pod | _placement(engine)
@@ -237,13 +241,13 @@ def _learning_mounts(pool: ServingPoolSpec) -> list[Json]:
     ]
 
 
-def build_engine_container(pool: ServingPoolSpec) -> Json:
-    engine = pool.engine
-    socket = [{"name": "JUSTITIA_SOCKET", "value": ENGINE_SOCKET}] if plugged(pool) else []
+def build_engine_container(pool: ServingPool) -> Json:
+    engine = pool.spec.engine
+    socket = [{"name": "JUSTITIA_SOCKET", "value": ENGINE_SOCKET}] if plugged(pool.spec) else []
     return {
         **_vllm(pool, socket),
         "name": ENGINE_CONTAINER,
-        "args": engine_command(pool),
+        "args": engine_command(pool.spec),
         # Loopback cannot be probed from outside: the scheduler tells whether the engine answers, and whether it hangs.
         # vLLM's server ends by itself when its engine dies.
         "startupProbe": _probe("/readyz", failures=engine.startup_seconds // PROBE_SECONDS),
@@ -258,23 +262,27 @@ def build_engine_container(pool: ServingPoolSpec) -> Json:
     }
 
 
-def build_worker_container(pool: ServingPoolSpec) -> Json:
+def build_worker_container(pool: ServingPool) -> Json:
     return {
         **_vllm(pool),
         "name": WORKER_CONTAINER,
-        "args": worker_command(pool),
-        "lifecycle": {"preStop": {"exec": {"command": _wait_command(pool.engine)}}},
+        "args": worker_command(pool.spec),
+        "lifecycle": {"preStop": {"exec": {"command": _wait_command(pool.spec.engine)}}},
     }
 
 
-def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
+def _vllm(pool: ServingPool, socket: Sequence[Json] = ()) -> Json:
     """What a container has in which vLLM runs, as a whole or in part."""
-    model, engine, with_plugin = pool.model, pool.engine, plugged(pool)
+    model, engine, with_plugin = pool.spec.model, pool.spec.engine, plugged(pool.spec)
+    # What is cached is code too, so namespaces do not share it.
+    on_node = {"subPath": pool.metadata.namespace} if engine.model_cache and engine.model_cache.type == "Node" else {}
     env: list[Json] = [
         {"name": "HOME", "value": CACHE_DIRECTORY},
         {"name": "USER", "value": "vllm"},
         {"name": "HF_HOME", "value": f"{CACHE_DIRECTORY}/huggingface"},
         {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
+        # A domain that is allowed could name any other.
+        {"name": "VLLM_MEDIA_URL_ALLOW_REDIRECTS", "value": "0"},
         *([{"name": "PYTHONPATH", "value": PLUGIN_DIRECTORY}] if with_plugin else []),
         *socket,
     ]
@@ -284,7 +292,7 @@ def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
         env.append(_from_secret("HF_TOKEN", model.token_secret_ref))
     return {
         "image": engine.image,
-        "command": ["python3"],
+        "command": ["python3", "-c", SUPERVISE, str(ENGINE_PORT)],
         "env": [*env, *map(_variable, engine.env)],
         "resources": {
             part: {resource: str(amount) for resource, amount in amounts.items()}
@@ -293,7 +301,7 @@ def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
         },
         "securityContext": restricted(),
         "volumeMounts": [
-            {"name": "cache", "mountPath": CACHE_DIRECTORY},
+            {"name": "cache", "mountPath": CACHE_DIRECTORY, **on_node},
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "shm", "mountPath": "/dev/shm"},
             *([{"name": "model", "mountPath": MODEL_DIRECTORY, "readOnly": True}] if _model_volumes(model) else []),
@@ -303,10 +311,23 @@ def _vllm(pool: ServingPoolSpec, socket: Sequence[Json] = ()) -> Json:
 
 
 def _drain_command(engine: Engine) -> list[str]:
-    """Waits until no new request comes, then for the started ones. With the engine image's Python: it may lack curl."""
-    ask = f"Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST')"
-    code = f"time.sleep({ENDPOINT_LEAVE_SECONDS}); urlopen({ask}, timeout={engine.drain_seconds})"
-    return ["python3", "-c", f"import time; from urllib.request import Request, urlopen; {code}"]
+    """Waits until no new request comes, then for the started ones; for nothing where the engine never listened. With
+    the engine image's Python: it may lack curl.
+    """
+    code = f"""\
+import socket, sys, time
+from urllib.request import Request, urlopen
+
+try:
+    socket.create_connection(('127.0.0.1', {ENGINE_PORT}), timeout=2).close()
+except ConnectionRefusedError:
+    sys.exit()
+except OSError:
+    pass
+time.sleep({ENDPOINT_LEAVE_SECONDS})
+urlopen(Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST'), timeout={engine.drain_seconds})
+"""
+    return ["python3", "-c", code]
 
 
 def _wait_command(engine: Engine) -> list[str]:

@@ -2,12 +2,13 @@
 Secret as well, which a kubelet brings to the pod within minutes; telling takes less than a second.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import KeyTable, PoolConfig, PoolDocuments
+from justitia_api.config import KeyTable, PoolConfig, PoolDocuments, digest_of
 from justitia_api.pool import ServingPool
 from justitia_operator.catalog import refers_to
 from justitia_operator.names import pool_ref
@@ -62,14 +63,17 @@ def present_reports(world: Snapshot, pool: Ref) -> list[Reporting]:
 
 
 def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:
-    """To each pod that was not told this generation yet. One that did not take it is told again when it is asked."""
-    documents = b""
+    """To each pod that was not told this generation yet, and to each that was asked and does not run it."""
+    documents, digest = b"", ""
     for pod, report in present_reports(world, pool_ref(pool)):
-        if report is None or report.told != config.generation:
-            documents = (
-                documents or PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
-            )
-            yield Push(pod.ref, pod.instance, pod.address, pool.metadata.uid, config.generation, documents)
+        if report is None or report.due or report.told != config.generation:
+            if not documents:
+                documents = PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
+                written = json.loads(documents)
+                digest = digest_of(written["configuration"], written["keys"])
+            replaces = None if report is None else report.documents
+            uid = pool.metadata.uid
+            yield Push(pod.ref, pod.instance, pod.address, uid, config.generation, documents, digest, replaces)
 
 
 def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict:
@@ -77,7 +81,7 @@ def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict
     pods = [(pod, report) for pod, report in reports if not pod.has_ended(report)]
     if not pods:
         return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a scheduler yet")
-    silent, behind = [], []
+    silent, behind, foreign = [], [], []
     for pod, report in pods:
         if report is None:
             behind.append(f"{pod.ref.name} was not asked yet")
@@ -85,6 +89,17 @@ def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict
             silent.append(f"{pod.ref.name}: {report.problem}")
         elif report.generation < generation:
             behind.append(f"{pod.ref.name} has {report.generation}")
+        elif report.generation > generation or not report.in_force:
+            foreign.append(f"{pod.ref.name} has {report.generation}")
+        elif report.not_understood:
+            behind.append(f"{pod.ref.name} runs an older scheduler and goes on as before with {report.not_understood}")
+    if foreign:
+        message = (
+            f"{len(foreign)} of {len(pods)} pods run other documents than those of configuration {generation}, the "
+            "last one written, and are told these again and again: find out who reads the pool's Secret; a pod that "
+            f"stays so is to be deleted: {_some(foreign)}"
+        )
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.OVERRIDDEN, message)
     if silent:
         message = (
             f"{len(silent)} of {len(pods)} pods do not answer the operator, and take configuration {generation} from "
@@ -104,7 +119,7 @@ def pods_behind(world: Snapshot) -> int:
     for obj in world.of(Kind.SERVING_POOL):
         latest = (obj.get("status") or {}).get("configurationGeneration", 0)
         for pod, report in present_reports(world, ref_of(obj)):
-            current = report is not None and (report.generation or 0) >= latest
+            current = report is not None and report.generation == latest and report.in_force
             behind += not (current or pod.has_ended(report))
     return behind
 
@@ -134,8 +149,12 @@ def policy_verdict(reports: Sequence[Reporting]) -> Verdict | None:
     if condition.status == "True":
         message = "every engine orders by its configuration"
         return Verdict(ConditionType.POLICY_IN_FORCE, True, Reason.CONFIGURED, message)
-    message = f"{pod.ref.name}: {condition.message}"
-    return Verdict(ConditionType.POLICY_IN_FORCE, False, Reason(condition.reason), message)
+    try:
+        reason, message = Reason(condition.reason), f"{pod.ref.name}: {condition.message}"
+    except ValueError:
+        # A sidecar of another release.
+        reason, message = Reason.OTHER, f"{pod.ref.name}: {condition.reason}: {condition.message}"
+    return Verdict(ConditionType.POLICY_IN_FORCE, False, reason, message)
 
 
 def _some(named: Sequence[str]) -> str:

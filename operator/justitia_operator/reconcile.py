@@ -11,16 +11,16 @@ from typing import Any
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.config import WITHOUT_WEIGHTS, KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
-from justitia_operator.arguments import refused_argument
+from justitia_operator.arguments import refused_argument, refused_variable
 from justitia_operator.builders import build_children, build_inline_pool
 from justitia_operator.catalog import Catalog, key_secret, refers_to
 from justitia_operator.compare import needs_apply
-from justitia_operator.credentials import make_credentials, period_at
-from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config
-from justitia_operator.engines import count_engines, engines_verdict, observe_engines
+from justitia_operator.credentials import make_credentials, period_at, pool_pepper
+from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config, withdrawn
+from justitia_operator.engines import Engines, count_engines, engines_verdict, observe_engines
 from justitia_operator.gamma import gamma_range
 from justitia_operator.names import (
     child_ref,
@@ -53,8 +53,11 @@ from justitia_operator.resolve import (
     applications_of,
     names_in_store,
     parse,
+    permitted,
+    refused_inline_pool,
     tenant_keys,
 )
+from justitia_operator.serving import application_ready, fairness_verdict, tenant_ready
 from justitia_operator.sidecars import installation_of
 from justitia_operator.snapshot import Installation, Snapshot
 from justitia_operator.status import Verdict, accepted, not_installed, plan_status, resolved, verdict_of
@@ -97,21 +100,19 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
     keys = tenant_keys(world)[tenant.metadata.name]
     problems = list(keys.problems)
     weights: dict[str, str] = {}
-    served = 0
-    for application in applications_of(world, ref_of(obj)):
-        match admit(world, application):
-            case Admission(weight=weight):
-                served += 1
-                weights[f"{application.pool_namespace}/{application.pool_name}"] = weight
+    found = [admit(world, application) for application in applications_of(world, ref_of(obj))]
+    for each in found:
+        match each:
+            case Admission(application=application, pool=pool, weight=weight):
+                if pool.spec.scheduling.policy not in WITHOUT_WEIGHTS:
+                    weights[f"{application.pool_namespace}/{application.pool_name}"] = weight
             case Refused(reason=Reason.UNKNOWN_TIER) as refused if refused not in problems:
                 problems.append(refused)
     refs = resolved()
     if problems:
         refs = replace(verdict_of(problems[0]), message="; ".join(problem.message for problem in problems))
-    ready = Verdict(ConditionType.READY, True, Reason.SERVING, f"{len(keys.digests)} API keys are in use")
-    if not keys.digests:
-        message = "no API key is usable: see the condition ResolvedRefs"
-        ready = Verdict(ConditionType.READY, False, Reason.REFS_NOT_RESOLVED, message)
+    ready = tenant_ready(world, len(keys.values), found)
+    served = sum(isinstance(each, Admission) for each in found)
     listed = [{"pool": name, "weight": weight} for name, weight in sorted(weights.items())]
     fields = {"applications": served, "weights": listed[:LONGEST_LIST]}
     return plan_status(obj, (accepted(paused=False), refs, ready), fields, now)
@@ -137,7 +138,7 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
         return plan_status(obj, (accepted_, refs, ready), fields, now)
     fields |= {"endpoint": endpoint_of(application), "pool": _pool_as_seen_from_here(application)}
     plan, refusal = _plan_own_pool(world, application, obj)
-    ready = _application_ready(world, application, found.pool)
+    ready = application_ready(world, application, found.pool)
     prediction = plan_prediction(world, application, found.pool, obj, now)
     standing = standing_of(world, application, found.pool, obj, now)
     fields["predictor"] = prediction.record
@@ -170,11 +171,13 @@ def application_path(namespace: str, name: str) -> str:
 def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> tuple[Plan, Verdict | None]:
     if application.spec.pool is None or application.spec.paused:
         return Plan(), None
+    if message := refused_inline_pool(world, application):
+        return Plan(), Verdict(ConditionType.ACCEPTED, False, Reason.INLINE_POOL_REFUSED, message)
     desired = build_inline_pool(application, obj["spec"]["pool"])
     rejected = world.rejection(desired)
     refusal = None
     if rejected is not None:
-        refusal = Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, rejected.message)
+        refusal = Verdict(ConditionType.ACCEPTED, False, rejected.reason, rejected.message)
     return Plan(applies=(desired,) if _is_due(world, desired) else ()), refusal
 
 
@@ -183,36 +186,32 @@ def _is_due(world: Snapshot, desired: Json) -> bool:
     return (rejected is None or rejected.retry) and needs_apply(desired, world.get(ref_of(desired)))
 
 
-def _application_ready(world: Snapshot, application: LLMApplication, pool: ServingPool) -> Verdict:
-    namespace, name = application.metadata.namespace, application.metadata.name
-    engines = observe_engines(world, pool)
-    if not engines.ready:
-        why = engines.obstacle.message if engines.obstacle else "no engine takes requests yet"
-        message = f"ServingPool {pool.metadata.name} is not ready: {why}"
-        return Verdict(ConditionType.READY, False, Reason.POOL_NOT_READY, message)
-    config = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
-    if config is None or (namespace, name) not in {(a.namespace, a.name) for a in config.applications}:
-        message = (
-            f"ServingPool {pool.metadata.name} does not serve the application yet: see whether one of them is paused"
-        )
-        return Verdict(ConditionType.READY, False, Reason.POOL_NOT_READY, message)
-    return Verdict(ConditionType.READY, True, Reason.SERVING, "requests are served at status.endpoint")
-
-
 def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     """Its objects and status. What is refused of the engine withholds what makes its pods alone: keys and weights go
-    on. So does a kind that the cluster lacks with the object of that kind.
+    on. So does a kind that the cluster lacks with the object of that kind. A paused pool stays as it is, but for what
+    is taken away from tenants.
     """
     pool = parse(ServingPool, obj)
     if isinstance(pool, Refused):
         return plan_status(obj, (verdict_of(pool), _not_accepted()), {}, now)
     admitted = admissions(world, pool)
-    written = read_pool_config(world.get(child_ref(pool, Kind.CONFIG_MAP)))
+    config_map = child_ref(pool, Kind.CONFIG_MAP)
+    written = read_pool_config(world.get(config_map))
     last = (obj.get("status") or {}).get("configurationGeneration", 0)
-    config = build_pool_config(
-        pool, admitted, tenant_keys(world), written, last, learned_from=names_in_store(world, pool)
-    )
-    table = build_key_table(world.installation.pepper, config, tenant_keys(world))
+    pepper = pool_pepper(world.installation.root, pool.metadata.uid)
+    if pool.spec.paused and written is not None:
+        config = withdrawn(written, permitted(world, pool), pepper, tenant_keys(world))
+    else:
+        config = build_pool_config(
+            pool,
+            admitted,
+            tenant_keys(world),
+            written,
+            last,
+            pepper=pepper,
+            learned_from=names_in_store(world, pool),
+        )
+    table = build_key_table(pepper, config, tenant_keys(world))
     parts = _build_parts(world, pool, config, table, now)
     refused = _refused_engine(pool, world.installation)
     verdict = refused or accepted(pool.spec.paused)
@@ -221,24 +220,29 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     if not pool.spec.paused:
         withheld = missing | (ENGINE_KINDS if refused else set())
         plan, rejected = _plan_children(world, pool, obj, parts, withheld=withheld)
-        plan += Plan(pushes=tuple(pushes(world, pool, config, table)))
         verdict = rejected or verdict
+    elif last or written is not None:
+        documents = (parts[Kind.CONFIG_MAP], parts[Kind.SECRET])
+        plan = Plan(applies=tuple(child for child in documents if _is_due(world, child)))
     else:
-        config = written or config.model_copy(update={"generation": last})
+        config = config.model_copy(update={"generation": last})
+    if config.generation:
+        plan += Plan(pushes=tuple(pushes(world, pool, config, table)))
     engines, reports = observe_engines(world, pool), present_reports(world, ref_of(obj))
     fields: dict[str, Any] = {
         "replicas": engines.existing,
         "readyReplicas": engines.ready,
         "selector": ",".join(f"{key}={value}" for key, value in selector_of(pool.metadata.name).items()),
         "endpoint": f"http://{service_host(pool.metadata.name, pool.metadata.namespace)}/v1",
-        "configurationGeneration": config.generation,
+        # Of one that cannot be written there would be another after each status.
+        "configurationGeneration": last if config_map in world.rejections else config.generation,
         "applications": len(config.applications),
         "gamma": gamma_range(reports, obj),
     }
     verdicts = (
         verdict,
         not_installed(missing) if missing else resolved(),
-        *_pool_verdicts(pool, engines_verdict(world, pool, engines, now), verdict),
+        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict),
         *_told_verdicts(reports, config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
@@ -248,7 +252,7 @@ def _build_parts(
     world: Snapshot, pool: ServingPool, config: PoolConfig, table: KeyTable, now: datetime
 ) -> dict[Kind, Json]:
     uid = pool.metadata.uid
-    credentials = make_credentials(world.installation.pepper, uid, period_at(uid, now))
+    credentials = make_credentials(world.installation.root, uid, period_at(uid, now))
     return build_children(pool, config, table, credentials, installation_of(world, pool))
 
 
@@ -266,10 +270,11 @@ def _plan_children(
             if ref.kind not in still_needed or _replaced(world, pool, withheld)
         ),
     )
-    rejected = [found.message for child in children if (found := world.rejection(child))]
+    rejected = [found for child in children if (found := world.rejection(child))]
     if not rejected:
         return plan, None
-    return plan, Verdict(ConditionType.ACCEPTED, False, Reason.OBJECT_REFUSED, "; ".join(rejected))
+    message = "; ".join(each.message for each in rejected)
+    return plan, Verdict(ConditionType.ACCEPTED, False, rejected[0].reason, message)
 
 
 def _replaced(world: Snapshot, pool: ServingPool, withheld: Set[Kind]) -> bool:
@@ -283,7 +288,7 @@ def _replaced(world: Snapshot, pool: ServingPool, withheld: Set[Kind]) -> bool:
 def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | None:
     """What must not, or cannot, be run."""
     engine = pool.spec.engine
-    if message := refused_argument(engine):
+    if message := refused_argument(engine) or refused_variable(engine):
         return Verdict(ConditionType.ACCEPTED, False, Reason.ENGINE_ARGUMENT_REFUSED, message)
     on_node = engine.model_cache is not None and engine.model_cache.type == "Node"
     if on_node and installation.node_cache_path is None:
@@ -295,14 +300,9 @@ def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | 
     return None
 
 
-def _pool_verdicts(pool: ServingPool, available: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
+def _pool_verdicts(pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
     yield available
-    if pool.spec.replicas > 1:
-        message = f"each of {pool.spec.replicas} replicas shares its own engine: use 1 where shares must be exact"
-        yield Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, message)
-    else:
-        message = "one engine serves the pool"
-        yield Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, message)
+    yield fairness_verdict(pool, engines)
     if available.holds:
         yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
     elif not accepted_.holds:

@@ -5,17 +5,17 @@ A reference that does not resolve is a :class:`Refused`: the condition, its reas
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import MINIMUM_KEY_BYTES, LearningConfig, key_digest
+from justitia_api.config import MINIMUM_KEY_BYTES, LearningConfig
 from justitia_api.namespaces import NamespaceSelection
-from justitia_api.pool import ServingPool
+from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import ObjectMeta, Resource
 from justitia_api.tenant import ApiKey, Tenant
 from justitia_operator.learned import learning_config, name_in_store, recorded
@@ -50,9 +50,9 @@ class Admission:
 
 @dataclass(frozen=True)
 class TenantKeys:
-    """Digests of a tenant's usable keys, and what is wrong with the others."""
+    """A tenant's usable keys, which are secret, and what is wrong with the others."""
 
-    digests: tuple[str, ...]
+    values: tuple[bytes, ...] = field(repr=False)
     problems: tuple[Refused, ...]
 
 
@@ -110,16 +110,7 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
     """The pool that serves the application: the one it refers to, or its own."""
     namespace, name = application.metadata.namespace, application.pool_name
     if application.spec.pool is not None:
-        taken = foreign_pool(world, application)
-        if taken:
-            return taken
-        document = {
-            "apiVersion": application.api_version,
-            "kind": "ServingPool",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": application.spec.pool.model_dump(by_alias=True),
-        }
-        return ServingPool.model_validate(document)
+        return _own_pool(world, application, application.spec.pool)
     pool = typed(world, ServingPool, Ref(Kind.SERVING_POOL, application.pool_namespace, name))
     if application.pool_namespace != namespace and not _is_open_to(world, pool, namespace):
         message = (
@@ -136,10 +127,35 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
     return pool
 
 
+def _own_pool(world: Snapshot, application: LLMApplication, spec: ServingPoolSpec) -> ServingPool | Refused:
+    """As the application wants it; as it was before where the installation gives no leave for that."""
+    if taken := foreign_pool(world, application):
+        return taken
+    namespace, name = application.metadata.namespace, application.metadata.name
+    if message := refused_inline_pool(world, application):
+        before = typed(world, ServingPool, Ref(Kind.SERVING_POOL, namespace, name))
+        if isinstance(before, ServingPool):
+            return before
+        return Refused(ConditionType.ACCEPTED, Reason.INLINE_POOL_REFUSED, message)
+    document = {
+        "apiVersion": application.api_version,
+        "kind": "ServingPool",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec.model_dump(by_alias=True),
+    }
+    return ServingPool.model_validate(document)
+
+
 def _is_open_to(world: Snapshot, pool: ServingPool | Refused | None, namespace: str) -> bool:
     if not isinstance(pool, ServingPool) or pool.spec.allowed_namespaces is None:
         return False
     return allows(world, pool.spec.allowed_namespaces, namespace)
+
+
+def refused_inline_pool(world: Snapshot, application: LLMApplication) -> str | None:
+    """What the installation does not give the application's own pool leave for, and what to do."""
+    leave, spec = world.installation.inline_pools, application.spec.pool
+    return None if leave is None or spec is None else leave.refusal(spec)
 
 
 def foreign_pool(world: Snapshot, application: LLMApplication) -> Refused | None:
@@ -184,6 +200,16 @@ def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
     return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
 
 
+def permitted(world: Snapshot, pool: ServingPool) -> Set[tuple[str, str, str]]:
+    """Applications, each with its tenant, that may be served in the pool, whatever its spec says of tiers."""
+    found = ((application, admit(world, application)) for application in applications_of(world, pool_ref(pool)))
+    return {
+        (application.metadata.namespace, application.metadata.name, application.spec.tenant_ref.name)
+        for application, result in found
+        if not isinstance(result, Refused) or result.reason is Reason.UNKNOWN_TIER
+    }
+
+
 def names_in_store(world: Snapshot, pool: ServingPool) -> Iterator[str]:
     """Of whom something may have been learned in the pool: all that refer to it, whatever is wrong with them."""
     if pool.spec.learning is not None:
@@ -197,22 +223,22 @@ def tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
 
 
 def _tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
-    owners: dict[str, str] = {}
+    owners: dict[bytes, str] = {}
     found: dict[str, TenantKeys] = {}
     every = (typed(world, Tenant, ref) for ref in world.objects.of(Kind.TENANT))
     tenants = [tenant for tenant in every if isinstance(tenant, Tenant)]
     for tenant in sorted(tenants, key=lambda t: (t.metadata.creation_timestamp, t.metadata.name)):
-        digests: list[str] = []
+        values: list[bytes] = []
         problems: list[Refused] = []
         for key in tenant.spec.api_keys:
-            digest = _digest(world, key)
-            if isinstance(digest, Refused):
-                problems.append(digest)
-            elif owners.setdefault(digest, tenant.metadata.name) != tenant.metadata.name:
-                problems.append(_duplicate(key, owners[digest]))
-            elif digest not in digests:
-                digests.append(digest)
-        found[tenant.metadata.name] = TenantKeys(tuple(digests), tuple(problems))
+            value = _value(world, key)
+            if isinstance(value, Refused):
+                problems.append(value)
+            elif owners.setdefault(value, tenant.metadata.name) != tenant.metadata.name:
+                problems.append(_duplicate(key, owners[value]))
+            elif value not in values:
+                values.append(value)
+        found[tenant.metadata.name] = TenantKeys(tuple(values), tuple(problems))
     return found
 
 
@@ -221,7 +247,7 @@ def _duplicate(key: ApiKey, owner: str) -> Refused:
     return Refused(ConditionType.RESOLVED_REFS, Reason.DUPLICATE_KEY, message)
 
 
-def _digest(world: Snapshot, key: ApiKey) -> str | Refused:
+def _value(world: Snapshot, key: ApiKey) -> bytes | Refused:
     namespace, reference = world.installation.namespace, key.secret_ref
     secret = world.get(Ref(Kind.SECRET, namespace, reference.name))
     value = secret_value(secret, reference.key) if secret is not None else None
@@ -234,7 +260,7 @@ def _digest(world: Snapshot, key: ApiKey) -> str | Refused:
             f"the key in Secret {reference.name} has {len(value)} bytes: use {MINIMUM_KEY_BYTES} random ones or more"
         )
         return Refused(ConditionType.RESOLVED_REFS, Reason.KEY_TOO_SHORT, message)
-    return key_digest(world.installation.pepper, value)
+    return value
 
 
 def secret_value(secret: Json, entry: str) -> bytes | None:

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from justitia_operator.inline_pools import Grant, InlinePools
+
 
 def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
@@ -17,7 +19,7 @@ class Settings(BaseSettings):
 
     namespace: str = Field(
         default="justitia-system",
-        description="Where key Secrets are read, and where the pepper and the Lease are",
+        description="Where key Secrets are read, and where the root and the Lease are",
     )
     watch_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
         default=(),
@@ -27,6 +29,13 @@ class Settings(BaseSettings):
     sidecar_image: str = Field(default="justitia:0.1.0", description="Image of the scheduler beside each engine")
     sidecar_rollout: Literal["WithEngines", "AtOnce"] = Field(
         default="WithEngines", description="When a new sidecar image comes to engines that run"
+    )
+    inline_pools: bool = Field(default=True, description="Whether pools are made for applications that bring their own")
+    inline_pool_images: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
+        default=(), validate_default=False, description="Images that their engines may have, separated by commas"
+    )
+    inline_pool_fields: Annotated[tuple[Grant, ...], NoDecode, BeforeValidator(_names)] = Field(
+        default=(), validate_default=False, description="Further fields that they may set, separated by commas"
     )
     node_cache_path: str | None = Field(
         default=None, description="Folder of every node for models, offered to pools as modelCache.type Node"
@@ -42,3 +51,8 @@ class Settings(BaseSettings):
         default=None, description="Where /healthz, /readyz and /metrics answer; nowhere without it"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def inline(self) -> InlinePools:
+        """What the pools of applications may ask for."""
+        return InlinePools(self.inline_pools, self.inline_pool_images, self.inline_pool_fields)

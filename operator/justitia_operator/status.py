@@ -72,6 +72,20 @@ def plan_status(obj: Json, verdicts: Iterable[Verdict], fields: dict[str, Any], 
     return Plan(statuses=(StatusPatch(ref_of(obj), status),), events=notes)
 
 
+def plan_failure(obj: Json, why: str, now: datetime) -> Plan:
+    """Says that the operator fails at the resource, beside what its status says already, which may be out of date."""
+    observed = obj.get("status") or {}
+    others = [c for c in observed.get("conditions") or () if c["type"] != ConditionType.RECONCILED]
+    before = next((c for c in observed.get("conditions") or () if c["type"] == ConditionType.RECONCILED), None)
+    verdict = Verdict(ConditionType.RECONCILED, False, Reason.OPERATOR_FAILED, why)
+    condition = _condition(verdict, before, obj["metadata"].get("generation", 1), now)
+    if condition == before:
+        return Plan()
+    note = Note(obj, EventType.WARNING, condition["reason"], condition["message"])
+    patch = StatusPatch(ref_of(obj), observed | {"conditions": [*others, condition]})
+    return Plan(statuses=(patch,), events=(note,) if before is None else ())
+
+
 def recorded_verdict(obj: Json, type_: ConditionType) -> Verdict | None:
     """What the condition says. None if there is none about this spec, or somebody spoilt it."""
     status = obj.get("status") or {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from justitia_operator.catalog import Catalog
+from justitia_operator.intake import readable
 from justitia_operator.objects import Json, Kind, Ref, ref_of
 from justitia_operator.snapshot import Installation, Rejection, Report, Snapshot
 
@@ -46,7 +47,7 @@ class Store:
         if known is not None and version_of(known) >= version_of(obj):
             return False
         obj["metadata"].pop("managedFields", None)
-        self._objects.put(obj)
+        self._objects.put(readable(obj))
         return True
 
     def remove(self, obj: Json) -> bool:
@@ -78,13 +79,14 @@ class Store:
 
     def doubt(self, covers: Callable[[Ref], bool]) -> None:
         """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""
-        self._doubted = {ref: obj for ref, obj in self._objects.items() if covers(ref)}
-        for ref in self._doubted:
+        found = {ref: obj for ref, obj in self._objects.items() if covers(ref)}
+        for ref in found:
             self._objects.discard(ref)
+        self._doubted = {ref: obj for ref, obj in self._doubted.items() if not covers(ref)} | found
 
-    def reject(self, ref: Ref, hash_: str, message: str) -> None:
-        """Remembers that the API server refused an object, so that it is not offered again and again."""
-        self._rejections[ref] = Rejection(hash_, message)
+    def reject(self, ref: Ref, rejection: Rejection) -> None:
+        """Remembers that an object was refused, so that it is not offered again and again."""
+        self._rejections[ref] = rejection
 
     def accept(self, ref: Ref) -> None:
         """It was taken by the API server."""
@@ -96,10 +98,6 @@ class Store:
             return False
         self._reports[pod] = report
         return True
-
-    def forget_report(self, pod: Ref) -> None:
-        """The pod is told anew."""
-        self._reports.pop(pod, None)
 
     def retry_rejections(self) -> None:
         """Has what was refused tried once more. What nobody has tried since the last time is wanted by nobody."""

@@ -4,13 +4,17 @@ It is in the pool's namespace, where the store is, and the pool's by its owner r
 container's termination message, so that nobody needs a right to read logs.
 """
 
-import json
 from datetime import datetime
 from enum import Enum
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
 
 from justitia_api.application import LLMApplication
+from justitia_api.config import Digest
 from justitia_api.learning import ArtifactStore
 from justitia_api.pool import ServingPool
+from justitia_api.status import Count
 from justitia_operator.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.builders import owned_by_pool
 from justitia_operator.compare import sealed
@@ -121,24 +125,30 @@ def _end_of(pod: Json) -> Json | None:
     return None
 
 
-def _message(end: Json) -> Json:
-    try:
-        told = json.loads(end.get("message") or "")
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
+class _Trained(BaseModel):
+    """A termination message. Whoever may make pods in the namespace can make one of any content."""
+
+    version: Digest
+    kind: Annotated[str, Field(max_length=64)]
+    samples: Count
+
+
+class _Failed(BaseModel):
+    error: Annotated[str, Field(min_length=1)]
 
 
 def _read(begun: datetime, end: Json) -> Outcome:
-    told = _message(end)
     try:
-        return Outcome(begun, int(told["samples"]), str(told["version"]), str(told["kind"]))
-    except (KeyError, ValueError, TypeError):
+        told = _Trained.model_validate_json(end.get("message") or "")
+    except ValidationError:
         return Outcome(begun, problem="the training did not tell what came of it: is its image of this version?")
+    return Outcome(begun, told.samples, told.version, told.kind)
 
 
 def _problem(end: Json | None) -> str:
     if end is None:
         return f"the training did not end within {LONGEST_SECONDS // 60} minutes, or could not be started"
-    told = _message(end).get("error")
-    return str(told)[:500] if told else f"the training ended with {end.get('reason')} ({end.get('exitCode')})"
+    try:
+        return _Failed.model_validate_json(end.get("message") or "").error[:500]
+    except ValidationError:
+        return f"the training ended with {end.get('reason')} ({end.get('exitCode')})"

@@ -46,7 +46,7 @@ def as_built(stage: Stage, stored: Json) -> Json:
     (image,) = {container["image"] for container in leader["initContainers"]}
     seen = stage.kubectl.get("spool", "shared", stage.namespace)
     pool = ServingPool.model_validate({key: value for key, value in seen.items() if key != "status"})
-    return build_leader_worker_set(pool, Installation(stage.system, image, pepper=""))
+    return build_leader_worker_set(pool, Installation(stage.system, image, root=""))
 
 
 def ready_engines(stage: Stage) -> int | None:

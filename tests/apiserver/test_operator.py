@@ -15,14 +15,16 @@ import pytest
 import yaml
 
 from justitia_api.config import KeyTable, PoolConfig, key_digest
+from justitia_operator.credentials import pool_pepper
 from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 from support.stage import SYSTEM, Stage
 
 CHILD_KINDS = ("serviceaccount", "configmap", "secret", "service", "deployment", "poddisruptionbudget", "networkpolicy")
 
 
-def pepper(kubectl: Kubectl) -> str:
-    return base64.b64decode(kubectl.get("secret", "justitia-pepper", SYSTEM)["data"]["pepper"]).decode()
+def pepper(kubectl: Kubectl, namespace: str) -> str:
+    root = base64.b64decode(kubectl.get("secret", "root.justitia.dev", SYSTEM)["data"]["root"]).decode()
+    return pool_pepper(root, kubectl.get("spool", "shared", namespace)["metadata"]["uid"])
 
 
 def test_the_example_becomes_a_pool_of_three_tenants_and_five_applications(
@@ -48,7 +50,7 @@ def test_the_example_becomes_a_pool_of_three_tenants_and_five_applications(
     }
     table = base64.b64decode(kubectl.get("secret", "justitia-shared", "demo")["data"]["keys.json"])
     entries = {(e.tenant, e.digest) for e in KeyTable.model_validate_json(table).keys}
-    wanted = {(n.removesuffix("-key"), key_digest(pepper(kubectl), t.encode())) for n, t in tokens.items()}
+    wanted = {(n.removesuffix("-key"), key_digest(pepper(kubectl, "demo"), t.encode())) for n, t in tokens.items()}
     assert entries == wanted
     assert not any(token.encode() in table for token in tokens.values())
 
@@ -140,7 +142,7 @@ def test_another_policy_is_in_the_configuration(stage: Stage) -> None:
 
 def test_a_rotated_key_replaces_the_old_one(stage: Stage) -> None:
     stage.kubectl.apply(stage.key("another-token-0123456789abcdef"))
-    digest = key_digest(pepper(stage.kubectl), b"another-token-0123456789abcdef")
+    digest = key_digest(pepper(stage.kubectl, stage.namespace), b"another-token-0123456789abcdef")
     eventually(lambda: [entry.digest for entry in stage.keys().keys] == [digest])
 
 
@@ -240,6 +242,24 @@ def test_an_inline_pool_lives_and_goes_with_its_application(stage: Stage) -> Non
     stage.kubectl("-n", stage.namespace, "delete", "llmapp", "own")
     eventually(lambda: not stage.kubectl.exists("spool", "own", stage.namespace))
     eventually(lambda: not stage.kubectl.exists("deployment", "justitia-own", stage.namespace))
+
+
+def test_an_application_runs_no_pods_of_its_authors_choice(stage: Stage) -> None:
+    """What was made before stays as it was while more is asked for, and follows once that is taken back."""
+    secret = {"name": "SECRET", "secretRef": {"name": "any", "key": "password"}}
+    engine = {"image": "evil/x", "priorityClassName": "system-node-critical", "env": [secret]}
+    modest: Json = {"model": {"uri": "hf://acme/other"}}
+    stage.kubectl.apply(stage.application("own", pool=modest | {"engine": engine}))
+    eventually(lambda: stage.condition("llmapp", "own", "Accepted") == ("False", "InlinePoolRefused"))
+    assert not stage.kubectl.exists("spool", "own", stage.namespace)
+    stage.kubectl.apply(stage.application("own", pool=modest))
+    eventually(lambda: stage.condition("llmapp", "own", "Accepted") == ("True", "Accepted"))
+    before = eventually(lambda: stage.child("deployment", "own"))["spec"]
+    stage.kubectl.apply(stage.application("own", pool=modest | {"engine": engine, "replicas": 2}))
+    eventually(lambda: stage.condition("llmapp", "own", "Accepted") == ("False", "InlinePoolRefused"))
+    assert stage.child("deployment", "own")["spec"] == before
+    stage.kubectl.apply(stage.application("own", pool=modest | {"replicas": 2}))
+    eventually(lambda: stage.child("deployment", "own")["spec"]["replicas"] == 2)
 
 
 MISTAKES: list[tuple[str, Json, str, str, str]] = [

@@ -7,6 +7,8 @@ EVERYTHING = (
     "--set=imagePullSecrets[0].name=mirror",
     "--set=sidecarImage=mirror.example/scheduler:0.1.0",
     "--set=modelCache.nodePath=/var/models",
+    "--set=inlinePools.images={mirror.example/vllm/}",
+    "--set=inlinePools.fields={engine.args,engine.env}",
     "--set=metrics.namespace=monitoring",
     "--set=metrics.podMonitors=true",
     "--set=metrics.alertRules=true",

@@ -1,14 +1,18 @@
 """The chart on a real API server: what it installs, what its service account may do."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chart.account import OWN, WRITTEN, may, write_kubeconfig
 from chart.helm import Release, definitions
 from cluster.control_plane import ControlPlane
+from justitia_operator.kube import Rejected, connect
+from justitia_operator.objects import Json, ref_of
 from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
 
 OF_OTHERS = (
@@ -56,7 +60,7 @@ def test_the_service_account_may_write_what_a_pool_consists_of(control_plane: Co
 
 def test_the_service_account_may_do_nothing_else(control_plane: ControlPlane, release: str) -> None:
     refused: list[tuple[str, ...]] = [
-        *((verb, "secrets", "--namespace=default") for verb in ("get", "list", "watch")),
+        *((verb, "secrets", "--namespace=default") for verb in ("get", "list", "watch", "delete")),
         *((verb, "tenants.justitia.dev") for verb in ("create", "patch", "delete")),
         *((verb, "llmapplications.justitia.dev", "--namespace=default") for verb in ("create", "patch", "delete")),
         ("update", f"{LEASE}/another", f"--namespace={release}"),
@@ -115,3 +119,51 @@ def test_the_operator_serves_the_example_with_no_more_than_its_own_rights(
         operator.stop()
     # A refusal for lack of a right names who lacks it.
     assert "system:serviceaccount:" not in log.read_text()
+
+
+def secret(namespace: str, name: str, *owners: Json) -> Json:
+    metadata = {"name": name, "namespace": namespace, "ownerReferences": list(owners)}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": "somebody's"}}
+
+
+async def is_refused(attempt: Coroutine[Any, Any, object]) -> bool:
+    try:
+        await attempt
+    except Rejected as error:
+        return "is no ServingPool's" in str(error)
+    return False
+
+
+def test_the_service_account_reads_and_changes_no_secret_but_pools(
+    control_plane: ControlPlane, release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = {"apiVersion": "justitia.dev/v1alpha1", "kind": "ServingPool", "name": "mine", "uid": "u"}
+    owner |= {"controller": True}
+    there = [secret("default", "theirs"), secret("default", "justitia-mine")]
+    for each in there:
+        control_plane.kubectl("create", "-f", "-", input=json.dumps(each))
+    new = [
+        secret("default", "new"),
+        secret("default", "justitia-new"),
+        secret("default", "justitia-another", owner),
+        secret("default", "justitia-mine", owner),
+        secret("default", "justitia-mine", owner | {"kind": "Deployment", "apiVersion": "apps/v1"}),
+    ]
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(control_plane, release, tmp_path)))
+
+    async def allowed() -> list[str]:
+        async with connect() as kube:
+            attempts: dict[str, Coroutine[Any, Any, object]] = {}
+            attempts |= {f"to read {each['metadata']['name']}": kube.look(ref_of(each)) for each in there}
+            attempts |= {f"to apply {number}": kube.apply(each, None) for number, each in enumerate(new)}
+            found = [name for name, attempt in attempts.items() if not await is_refused(attempt)]
+            await kube.apply(secret("default", "justitia-shared", owner | {"name": "shared"}), None)
+            return found
+
+    async def in_force() -> bool:
+        async with connect() as kube:
+            return await is_refused(kube.look(ref_of(there[0])))
+
+    # A policy is a moment after it is made.
+    eventually(lambda: asyncio.run(in_force()))
+    assert asyncio.run(allowed()) == []

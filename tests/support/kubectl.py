@@ -109,6 +109,7 @@ class OperatorProcess:
     """`python -m justitia_operator` with a short resync."""
 
     RESYNC_SECONDS = 1
+    MODULE = "justitia_operator"
 
     def __init__(self, kubeconfig: str, namespace: str, log: Path, **environment: str) -> None:
         self._log = log
@@ -123,7 +124,7 @@ class OperatorProcess:
             | environment
         )
         with log.open("w") as output:
-            command = [sys.executable, "-W", "error", "-m", "justitia_operator"]
+            command = [sys.executable, "-W", "error", "-m", self.MODULE]
             self._process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
 
     def log(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_operator.catalog import Catalog
+from justitia_operator.credentials import pool_pepper
 from justitia_operator.names import children_name
 from justitia_operator.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import reconcile
@@ -15,8 +16,10 @@ from justitia_operator.snapshot import Installation, Snapshot, build_snapshot
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC)
-PEPPER = "00" * 32
-INSTALLATION = Installation(namespace="justitia-system", sidecar_image="justitia:test", pepper=PEPPER)
+ROOT = "00" * 32
+PEPPER = pool_pepper(ROOT, "uid-ServingPool-shared")
+"""Of the pool `shared`."""
+INSTALLATION = Installation(namespace="justitia-system", sidecar_image="justitia:test", root=ROOT)
 
 
 def resource(kind: str, name: str, spec: Json, namespace: str = "", **metadata: Any) -> Json:

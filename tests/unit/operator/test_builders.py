@@ -1,24 +1,27 @@
 """The objects of a pool, one property at a time."""
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_api.engine import Engine
+from justitia_api.engine import Engine, EnvironmentVariable
 from justitia_api.pool import ServingPool
-from justitia_operator.arguments import refused_argument
+from justitia_cli.local.ports import free_ports
+from justitia_operator.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
 from justitia_operator.builders import build_children
 from justitia_operator.compare import covers, needs_apply, sealed
 from justitia_operator.credentials import make_credentials
 from justitia_operator.objects import Json, Kind
 from justitia_operator.pods import build_engine_container
 from justitia_operator.snapshot import Installation
-from support.resources import PEPPER, pool
+from support.resources import PEPPER, ROOT, pool
 
-INSTALLATION = Installation("justitia-system", "scheduler:1", PEPPER, "/var/models", "monitoring")
-CREDENTIALS = make_credentials(PEPPER, "uid", 0)
+INSTALLATION = Installation("justitia-system", "scheduler:1", ROOT, "/var/models", "monitoring")
+CREDENTIALS = make_credentials(ROOT, "uid", 0)
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 
 
@@ -61,6 +64,8 @@ def test_the_engine_listens_on_loopback_and_takes_priorities() -> None:
         "--served-model-name=m",
         "--scheduling-policy=priority",
         "--enable-force-include-usage",
+        "--allowed-media-domains",
+        "none.invalid",
         "--max-model-len=9",
     ]
 
@@ -105,7 +110,7 @@ def test_the_engine_gets_its_accelerators_as_quantities() -> None:
 
 def test_the_models_token_comes_from_its_secret() -> None:
     parsed = ServingPool.model_validate(pool(model={"uri": "hf://a/b", "tokenSecretRef": {"name": "hf"}}))
-    container = build_engine_container(parsed.spec)
+    container = build_engine_container(parsed)
     assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}} in container["env"]
 
 
@@ -153,7 +158,20 @@ def test_adapters_are_further_models() -> None:
 def test_weights_from_a_hub_are_kept_where_the_pool_says(cache: Json | None, volume: Json) -> None:
     spec = pod(engine={} if cache is None else {"modelCache": cache})
     assert {"name": "cache", **volume} in spec["volumes"]
-    assert {"name": "cache", "mountPath": "/cache"} in spec["containers"][0]["volumeMounts"]
+    own = {"subPath": "apps"} if cache == {"type": "Node"} else {}
+    assert {"name": "cache", "mountPath": "/cache", **own} in spec["containers"][0]["volumeMounts"]
+
+
+@pytest.mark.parametrize(
+    ("domains", "allowed"), [([], ["none.invalid"]), (["a.example", "b.example"], ["a.example", "b.example"])]
+)
+def test_the_engine_fetches_media_from_the_domains_that_the_pool_names_alone(
+    domains: list[str], allowed: list[str]
+) -> None:
+    (engine,) = pod(engine={"mediaDomains": domains, "args": ["--x=1"]})["containers"]
+    begin = engine["args"].index("--allowed-media-domains") + 1
+    assert engine["args"][begin:-1] == allowed
+    assert {"name": "VLLM_MEDIA_URL_ALLOW_REDIRECTS", "value": "0"} in engine["env"]
 
 
 def test_the_engine_gets_the_users_variables_and_shared_memory() -> None:
@@ -176,6 +194,26 @@ def test_an_engine_that_goes_drains_before_it_is_stopped() -> None:
     assert "http://127.0.0.1:8002/internal/drain" in code
     assert "timeout=900" in code
     assert spec["terminationGracePeriodSeconds"] > 10 + 900
+
+
+def test_an_engine_that_listens_to_nobody_yet_has_nothing_to_drain() -> None:
+    (engine,) = pod()["containers"]
+    _, _, code = engine["lifecycle"]["preStop"]["exec"]["command"]
+    (port,) = free_ports(1)
+    nobody = [sys.executable, "-c", code.replace("('127.0.0.1', 8001)", f"('127.0.0.1', {port})")]
+    assert subprocess.run(nobody, check=False, timeout=8).returncode == 0
+
+
+def test_the_engine_is_supervised_with_its_arguments_as_they_are() -> None:
+    (engine,) = pod(engine={"args": ["--max-model-len=99"]})["containers"]
+    python, option, source, port = engine["command"]
+    compile(source, "supervise", "exec")
+    assert (python, option, port) == ("python3", "-c", "8001")
+    assert "$(" not in source, "the kubelet would replace it"
+    assert (engine["args"][:2], engine["args"][-1]) == (
+        ["-m", "vllm.entrypoints.openai.api_server"],
+        "--max-model-len=99",
+    )
 
 
 def test_a_rollout_without_spare_accelerators_takes_the_old_engines_first() -> None:
@@ -290,6 +328,16 @@ def test_the_control_port_is_for_the_operator_and_the_admin_port_for_metrics_too
         "--root-path=/x",
         "--lora-modules",
         "--enable-lora",
+        "--data-parallel-size=2",
+        "--data_parallel_siz",
+        "-dp=2",
+        "-dp",
+        "-dpl=2",
+        "--disable-log-stats",
+        "--disable_log_s",
+        "--api-server-count=2",
+        "--middleware=x.Y",
+        "--grpc",
     ],
 )
 def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:
@@ -303,6 +351,15 @@ def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:
 )
 def test_other_arguments_are_the_users(argument: str) -> None:
     assert refused_argument(Engine(args=(argument,))) is None
+
+
+@pytest.mark.parametrize("name", REFUSED_VARIABLES)
+def test_a_variable_that_does_what_a_refused_argument_does_is_refused(name: str) -> None:
+    env = (EnvironmentVariable(name="HF_HUB_OFFLINE", value="1"), EnvironmentVariable(name=name, value="2"))
+    message = refused_variable(Engine(env=env))
+    assert message is not None
+    assert f"engine.env has {name}" in message
+    assert refused_variable(Engine(env=env[:1])) is None
 
 
 def test_an_object_with_defaults_and_additions_covers_what_was_applied() -> None:

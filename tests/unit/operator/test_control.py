@@ -11,7 +11,7 @@ from justitia_operator.control import Control
 from justitia_operator.credentials import make_credentials, period_at
 from justitia_operator.objects import Kind, Push, Ref
 from support.objectives import COMPLETION, FIRST_TOKEN, boosted, some, told
-from support.resources import PEPPER
+from support.resources import ROOT
 from support.telling_pod import TellingPod, telling_pod
 
 UID = "0b5e7a9c-0000-4000-8000-000000000001"
@@ -20,7 +20,7 @@ NOW = datetime.now(UTC)
 
 
 async def test_objectives_are_taken_by_application_and_gamma_as_it_is(tmp_path: Path) -> None:
-    made = make_credentials(PEPPER, UID, period_at(UID, NOW))
+    made = make_credentials(ROOT, UID, period_at(UID, NOW))
     for name, text in (
         (CERTIFICATE_FILE, made.certificate),
         (PRIVATE_KEY_FILE, made.private_key),
@@ -32,7 +32,7 @@ async def test_objectives_are_taken_by_application_and_gamma_as_it_is(tmp_path: 
     pod = TellingPod(objectives=(first, other, last), boost=boosted(0.3))
     with telling_pod(tmp_path, pod):
         async with aiohttp.ClientSession() as session:
-            control = Control(session, PEPPER, lambda: NOW, pod.port)
+            control = Control(session, ROOT, lambda: NOW, pod.port)
             push = Push(Ref(Kind.POD, "apps", "pod"), "containerd://one", "127.0.0.1", UID, 3, b"")
             report = await control.ask(push, keep=False)
             pod.objectives, pod.boost = (), None

@@ -7,8 +7,8 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_operator.credentials import PERIOD, make_credentials, period_at, server_name
-from support.resources import PEPPER
+from justitia_operator.credentials import PERIOD, make_credentials, period_at, pool_pepper, server_name
+from support.resources import ROOT
 
 NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)
 UIDS = st.uuids().map(str)
@@ -16,30 +16,28 @@ MOMENTS = st.integers(0, 10_000).map(lambda hours: NOW + timedelta(hours=hours))
 
 
 def test_the_same_credentials_are_made_again_and_again() -> None:
-    first = make_credentials(PEPPER, "a", 7)
+    first = make_credentials(ROOT, "a", 7)
     make_credentials.cache_clear()
-    assert make_credentials(PEPPER, "a", 7) == first
+    assert make_credentials(ROOT, "a", 7) == first
 
 
-@pytest.mark.parametrize(("pepper", "uid", "period"), [("ab" * 32, "a", 7), (PEPPER, "b", 7), (PEPPER, "a", 8)])
-def test_installations_pools_and_periods_have_nothing_in_common(pepper: str, uid: str, period: int) -> None:
-    ours, other = make_credentials(PEPPER, "a", 7), make_credentials(pepper, uid, period)
+@pytest.mark.parametrize(("root", "uid", "period"), [("ab" * 32, "a", 7), (ROOT, "b", 7), (ROOT, "a", 8)])
+def test_installations_pools_and_periods_have_nothing_in_common(root: str, uid: str, period: int) -> None:
+    ours, other = make_credentials(ROOT, "a", 7), make_credentials(root, uid, period)
     assert ours.certificate != other.certificate
     assert ours.private_key != other.private_key
     assert ours.token != other.token
 
 
 def test_secrets_are_not_shown() -> None:
-    found = make_credentials(PEPPER, "a", 7)
+    found = make_credentials(ROOT, "a", 7)
     assert found.token not in repr(found)
     assert "PRIVATE" not in repr(found)
 
 
 @given(UIDS, MOMENTS)
 def test_a_certificate_is_valid_in_its_period_and_the_next_for_its_pool(uid: str, now: datetime) -> None:
-    certificate = x509.load_pem_x509_certificate(
-        make_credentials(PEPPER, uid, period_at(uid, now)).certificate.encode()
-    )
+    certificate = x509.load_pem_x509_certificate(make_credentials(ROOT, uid, period_at(uid, now)).certificate.encode())
     assert certificate.not_valid_before_utc < now < now + PERIOD < certificate.not_valid_after_utc
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [server_name(uid)]
@@ -53,3 +51,19 @@ def test_a_period_is_followed_by_the_next(uid: str, now: datetime) -> None:
 def test_pools_do_not_all_change_at_once() -> None:
     changed = [period_at(str(i), NOW) != period_at(str(i), NOW + timedelta(days=3)) for i in range(200)]
     assert 5 < sum(changed) < 50
+
+
+def test_what_lies_in_a_pools_secret_derives_nothing_of_another_pool() -> None:
+    """A namespace's editor reads the own pool's Secret, and the victim's uid off its certificate."""
+    victim = make_credentials(ROOT, "victim", 7)
+    own = make_credentials(ROOT, "own", 7)
+    for known in (pool_pepper(ROOT, "own"), own.token):
+        guessed = make_credentials(known, "victim", 7)
+        assert guessed.token != victim.token
+        assert guessed.certificate != victim.certificate
+        assert pool_pepper(known, "victim") != pool_pepper(ROOT, "victim")
+
+
+@given(UIDS, UIDS)
+def test_pools_have_the_same_pepper_only_if_they_are_the_same(one: str, other: str) -> None:
+    assert (pool_pepper(ROOT, one) == pool_pepper(ROOT, other)) is (one == other)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from justitia_operator.objects import Kind, Ref, ref_of
+from justitia_operator.objects import Json, Kind, Ref, ref_of
 from justitia_operator.reconcile import mistakes, reconcile, reconcile_all
 from justitia_operator.snapshot import Rejection
 from support.resources import (
@@ -119,12 +119,17 @@ def test_a_key_of_two_tenants_stays_the_older_ones() -> None:
     assert [entry.tenant for entry in keys(snapshot).keys] == ["alice"]
 
 
-def test_a_refused_engine_argument_withholds_the_deployment_and_nothing_else() -> None:
+@pytest.mark.parametrize(
+    ("engine", "named"),
+    [({"args": ["--port=1"]}, "--port"), ({"env": [{"name": "VLLM_DP_SIZE", "value": "2"}]}, "VLLM_DP_SIZE")],
+    ids=["argument", "variable"],
+)
+def test_a_refused_engine_argument_withholds_the_deployment_and_nothing_else(engine: Json, named: str) -> None:
     running = settled(small_world())
-    edited = pool(engine={"args": ["--port=1"]}, replicas=3) | {"status": running.objects[POOL]["status"]}
+    edited = pool(engine=engine, replicas=3) | {"status": running.objects[POOL]["status"]}
     after = settled(put(running, edited, tenant(weight="9")))
     assert condition(after, Kind.SERVING_POOL, "shared", "Accepted")[:2] == ("False", "EngineArgumentRefused")
-    assert "--port" in condition(after, Kind.SERVING_POOL, "shared", "Accepted")[2]
+    assert named in condition(after, Kind.SERVING_POOL, "shared", "Accepted")[2]
     assert child(after, Kind.DEPLOYMENT) == child(running, Kind.DEPLOYMENT)
     assert config(after).tenants[0].weight == 9
 

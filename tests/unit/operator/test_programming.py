@@ -1,11 +1,12 @@
 """Which pods are told a pool's documents, and what the conditions say of it."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from justitia_api.conditions import Condition
-from justitia_api.config import PoolDocuments
+from justitia_api.config import PoolDocuments, digest_of
 from justitia_api.status import LearningStatus, ObjectiveStatus
 from justitia_operator.objects import Json, Kind, Push, Ref
 from justitia_operator.programming import concerned_by_figures, pods_behind
@@ -68,6 +69,14 @@ def test_a_pod_that_was_told_is_left_alone_whatever_it_answered(known: Report) -
     assert not pushed(told(serving(), justitia_shared_1=known))
 
 
+def test_a_pod_that_was_asked_and_does_not_run_it_is_told_again_in_the_place_of_what_it_runs() -> None:
+    known = replace(report(10**6), documents="theirs", due=True)
+    (push,) = pushed(told(serving(), justitia_shared_1=known))
+    assert (push.generation, push.replaces) == (1, "theirs")
+    written = json.loads(push.documents)
+    assert push.digest == digest_of(written["configuration"], written["keys"])
+
+
 @pytest.mark.parametrize("state", ["waiting", "terminated"])
 def test_a_pod_whose_scheduler_does_not_run_is_not_told(state: str) -> None:
     assert not pushed(serving(pod(state=state)))
@@ -87,6 +96,9 @@ def test_a_key_that_is_taken_away_is_a_new_generation() -> None:
         ({}, "False", "Outdated", "not asked yet"),
         ({"justitia_shared_1": report(1)}, "True", "Programmed", "configuration 1"),
         ({"justitia_shared_1": report(0)}, "False", "Outdated", "justitia-shared-1 has 0"),
+        ({"justitia_shared_1": report(10**6)}, "False", "Overridden", "justitia-shared-1 has 1000000"),
+        ({"justitia_shared_1": replace(report(1), wanted="ours", documents="theirs")}, "False", "Overridden", "again"),
+        ({"justitia_shared_1": replace(report(1), wanted="ours", documents="ours")}, "True", "Programmed", "every pod"),
         ({"justitia_shared_1": report(None, problem="refused")}, "False", "NotReachable", "justitia-shared-1: refused"),
     ],
 )
@@ -113,7 +125,7 @@ def test_a_pod_that_goes_and_answers_no_more_is_not_waited_for() -> None:
         found = condition(told(both, **known), "Programmed")
         assert found is not None
         assert found[1] == wanted
-    assert pods_behind(told(both, justitia_shared_1=report(7), justitia_shared_2=silent)) == 0
+    assert pods_behind(told(both, justitia_shared_1=report(1), justitia_shared_2=silent)) == 0
 
 
 def test_without_pods_nothing_is_programmed() -> None:

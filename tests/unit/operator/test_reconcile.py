@@ -1,14 +1,15 @@
 """What is written for which resources, and that nothing is written twice."""
 
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from justitia_api.config import BoostConfig, PolicyName, key_digest
+from justitia_api.config import BoostConfig, KeyTable, PolicyName, PoolDocuments, key_digest
 from justitia_api.resource import API_VERSION
-from justitia_operator.objects import Kind, Plan, Ref
+from justitia_operator.objects import Json, Kind, Plan, Ref
 from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
 from justitia_operator.snapshot import build_snapshot
 from support.resources import (
@@ -16,6 +17,7 @@ from support.resources import (
     LATER,
     NOW,
     PEPPER,
+    ROOT,
     application,
     applied,
     child,
@@ -24,6 +26,7 @@ from support.resources import (
     key,
     keys,
     namespace,
+    pod,
     pool,
     put,
     settled,
@@ -101,6 +104,19 @@ def test_the_key_table_holds_digests_and_never_keys() -> None:
     (entry,) = keys(snapshot).keys
     assert (entry.tenant, entry.digest) == ("alice", key_digest(PEPPER, b"a-long-enough-token-of-alice"))
     assert "a-long-enough-token-of-alice" not in str(snapshot.objects[Ref(Kind.SECRET, "apps", "justitia-shared")])
+
+
+def test_the_secrets_of_two_pools_share_no_digest_pepper_or_credential() -> None:
+    snapshot = settled(small_world(pool("other"), application("too", poolRef={"name": "other"})))
+    one, other = (
+        snapshot.objects[Ref(Kind.SECRET, "apps", f"justitia-{name}")]["data"] for name in ("shared", "other")
+    )
+    tables = [KeyTable.model_validate_json(b64decode(each["keys.json"])) for each in (one, other)]
+    assert tables[0].pepper != tables[1].pepper
+    assert not {e.digest for e in tables[0].keys} & {e.digest for e in tables[1].keys}
+    assert all(table.keys for table in tables)
+    assert not {value for name, value in one.items()} & {value for name, value in other.items()}
+    assert ROOT not in str(tables)
 
 
 def test_white_space_around_a_key_is_ignored() -> None:
@@ -203,7 +219,8 @@ def test_a_deployment_that_cannot_make_pods_says_why() -> None:
 
 
 def test_several_replicas_admit_that_shares_hold_for_each_apart() -> None:
-    snapshot = settled(with_ready_engines(settled(small_world(pool("wide", replicas=2))), 1, "wide"))
+    snapshot = with_ready_engines(settled(small_world(pool("wide", replicas=2))), 1, "wide")
+    snapshot = settled(with_ready_engines(snapshot))
     assert condition(snapshot, Kind.SERVING_POOL, "shared", "PoolFairness")[:2] == ("True", "SingleReplica")
     assert condition(snapshot, Kind.SERVING_POOL, "wide", "PoolFairness")[:2] == ("False", "PerReplica")
     assert condition(snapshot, Kind.SERVING_POOL, "wide", "EnginesAvailable")[:2] == ("True", "SomeAvailable")
@@ -264,6 +281,37 @@ def test_a_paused_pool_stays_as_it_is() -> None:
     assert child(after, Kind.DEPLOYMENT) == child(running, Kind.DEPLOYMENT)
     assert config(after) == config(running)
     assert condition(after, Kind.SERVING_POOL, "shared", "Accepted")[:2] == ("True", "Paused")
+
+
+@pytest.mark.parametrize("engine", [{}, {"args": ["--port=1"]}], ids=["accepted", "engine refused"])
+@pytest.mark.parametrize("paused", [True, False], ids=["paused", "running"])
+def test_what_is_taken_away_is_taken_away_whatever_else_stands_still(engine: Json, paused: bool) -> None:
+    running = settled(put(small_world(), tenant(weight="2"), tenant("bob"), key("bob"), application("talk", "bob")))
+    changed = pool(paused=paused, replicas=4, engine=engine, scheduling={"tiers": []})
+    halted = put(running, changed | {"status": running.objects[POOL]["status"]})
+    revoked = settled(without(halted, Ref(Kind.SECRET, "justitia-system", "alice-key")))
+    forbidden = settled(put(halted, tenant(weight="2", namespaces={"names": ["other"]})))
+    deleted = settled(without(halted, Ref(Kind.TENANT, "", "alice")))
+    for after in (revoked, forbidden, deleted):
+        assert [entry.tenant for entry in keys(after).keys] == ["bob"]
+        assert config(after).generation == keys(after).generation == 2
+        if paused or engine:
+            assert child(after, Kind.DEPLOYMENT) == child(running, Kind.DEPLOYMENT)
+    assert [tenant.name for tenant in config(forbidden).tenants] == ["bob"]
+
+
+def test_the_pods_of_a_paused_pool_are_told() -> None:
+    running = settled(small_world())
+    paused = put(running, pool(paused=True) | {"status": running.objects[POOL]["status"]}, pod())
+    (push,) = reconcile(without(paused, Ref(Kind.SECRET, "justitia-system", "alice-key")), POOL, NOW).pushes
+    assert PoolDocuments.model_validate_json(push.documents).keys.keys == ()
+
+
+def test_a_spoilt_key_table_of_a_paused_pool_is_put_right() -> None:
+    running = settled(small_world())
+    spoilt = child(running, Kind.SECRET) | {"data": {"keys.json": "e30="}}
+    paused = put(running, pool(paused=True) | {"status": running.objects[POOL]["status"]}, spoilt)
+    assert keys(settled(paused)) == keys(running)
 
 
 def test_a_pool_that_was_paused_from_the_beginning_comes_to_rest() -> None:

@@ -32,7 +32,7 @@ TRAINED = Outcome(NOW, 120, FIRST, "linear")
 def errors(runs: int, gain: float, seed: int = 0) -> ErrorSums:
     """Of a model whose error is smaller by this much on average."""
     draw = np.random.default_rng(seed)
-    own, other = draw.gamma(2, 0.2, runs), draw.gamma(2, 0.2, runs) + gain
+    own, other = draw.gamma(2, 0.2, runs) + max(0.0, -gain), draw.gamma(2, 0.2, runs) + max(0.0, gain)
     return ErrorSums(
         runs=runs,
         error=float(own.sum()),

@@ -82,7 +82,7 @@ def test_managed_fields_are_not_kept() -> None:
 
 def test_a_rejection_holds_until_the_object_is_taken() -> None:
     store = Store(INSTALLATION)
-    store.reject(REF, "hash", "no")
+    store.reject(REF, Rejection("hash", "no"))
     assert store.snapshot().rejections == {REF: Rejection("hash", "no")}
     store.accept(REF)
     assert store.snapshot().rejections == {}
@@ -90,10 +90,10 @@ def test_a_rejection_holds_until_the_object_is_taken() -> None:
 
 def test_a_rejection_is_tried_again_and_forgotten_where_nobody_tries() -> None:
     store = Store(INSTALLATION)
-    store.reject(REF, "hash", "no")
+    store.reject(REF, Rejection("hash", "no"))
     store.retry_rejections()
     assert store.snapshot().rejections == {REF: Rejection("hash", "no", retry=True)}
-    store.reject(REF, "hash", "no")
+    store.reject(REF, Rejection("hash", "no"))
     store.retry_rejections()
     assert store.snapshot().rejections == {REF: Rejection("hash", "no", retry=True)}
     store.retry_rejections()

@@ -1,0 +1,49 @@
+"""An API server's client that misbehaves on purpose: it takes everything, but raises for some objects whatever it is
+told to.
+"""
+
+from datetime import datetime
+
+from justitia_operator.objects import Json, Note, Ref, StatusPatch, ref_of
+
+
+class MisbehavingKube:
+    """`errors`: raised for each write of the object."""
+
+    def __init__(self) -> None:
+        self.errors: dict[Ref, Exception] = {}
+        self.applied: list[Ref] = []
+        self.statuses: list[StatusPatch] = []
+        self.notes: list[Note] = []
+        self._version = 1000
+
+    def _answer(self, obj: Json) -> Json:
+        if (error := self.errors.get(ref_of(obj))) is not None:
+            raise error
+        self._version += 1
+        metadata = {"uid": "u", **obj["metadata"], "resourceVersion": str(self._version)}
+        return obj | {"metadata": metadata}
+
+    async def get(self, ref: Ref) -> Json | None:
+        return None
+
+    async def look(self, ref: Ref) -> Json | None:
+        return None
+
+    async def apply(self, obj: Json, before: Json | None) -> Json:
+        answer = self._answer(obj)
+        self.applied.append(ref_of(obj))
+        return answer
+
+    async def apply_status(self, patch: StatusPatch, before: Json) -> Json | None:
+        if (error := self.errors.get(patch.ref)) is not None:
+            raise error
+        self.statuses.append(patch)
+        return None
+
+    async def delete(self, before: Json) -> None:
+        if (error := self.errors.get(ref_of(before))) is not None:
+            raise error
+
+    async def record(self, note: Note, now: datetime) -> None:
+        self.notes.append(note)

@@ -1,0 +1,131 @@
+"""One resource at which the operator fails, among others."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from justitia_operator import controller as module
+from justitia_operator.control import Control
+from justitia_operator.controller import Controller
+from justitia_operator.kube import Kube, Rejected
+from justitia_operator.metrics import Metrics
+from justitia_operator.objects import Json, Kind, Plan, Ref, ref_of
+from justitia_operator.queue import KeyedQueue
+from justitia_operator.reconcile import reconcile
+from justitia_operator.store import Store
+from support.misbehaving_kube import MisbehavingKube
+from support.resources import INSTALLATION, NOW, application, key, pool, tenant
+
+POISONED = Ref(Kind.LLM_APPLICATION, "apps", "poisoned")
+
+
+class Room:
+    """A controller at work, on timers that the test fires."""
+
+    def __init__(self) -> None:
+        self.kube, self.metrics, self.delays = MisbehavingKube(), Metrics(), list[float]()
+        self.timers: list[Callable[[], None]] = []
+        self.queue: KeyedQueue[Ref] = KeyedQueue(self._call_later)
+        self.controller = Controller(
+            cast("Kube", self.kube),
+            cast("Control", None),
+            Store(INSTALLATION),
+            self.queue,
+            clock=lambda: NOW,
+            key_namespace=INSTALLATION.namespace,
+            metrics=self.metrics,
+        )
+
+    def _call_later(self, delay: float, callback: Callable[[], None]) -> None:
+        self.delays.append(delay)
+        self.timers.append(callback)
+
+    def see(self, *objects: Json) -> None:
+        for version, obj in enumerate(objects, 1):
+            self.controller.seen(obj | {"metadata": {"uid": "u", **obj["metadata"], "resourceVersion": str(version)}})
+
+    async def work(self, rounds: int = 1) -> None:
+        """Until nothing waits, and after that for each time that what failed comes again."""
+        worker = asyncio.create_task(self.controller.work())
+        for left in reversed(range(rounds)):
+            while len(self.queue):
+                await asyncio.sleep(0)
+                assert not worker.done(), worker.exception()
+            await asyncio.sleep(0)
+            timers, self.timers = self.timers, []
+            for fire in timers if left else ():
+                fire()
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+    def faults(self, ref: Ref, fault: str) -> float:
+        return self.metrics.faults.labels(ref.kind, fault)._value.get()
+
+    def told(self, ref: Ref) -> list[Json]:
+        return [patch.status for patch in self.kube.statuses if patch.ref == ref]
+
+
+@pytest.fixture
+def poison(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
+    """Makes the decision about one resource raise this."""
+
+    def begin(error: Exception) -> None:
+        def failing(world: Any, ref: Ref, now: Any) -> Plan:
+            if ref == POISONED:
+                raise error
+            return reconcile(world, ref, now)
+
+        monkeypatch.setattr(module, "reconcile", failing)
+
+    return begin
+
+
+async def test_a_failure_stays_with_its_resource_and_comes_again_later_each_time(
+    poison: Callable[[Exception], None],
+) -> None:
+    room = Room()
+    poison(KeyError("a secret"))
+    room.see(tenant(), key(), pool(), application(), application("poisoned"))
+    await room.work(rounds=4)
+    assert room.told(Ref(Kind.LLM_APPLICATION, "apps", "chat"))
+    assert Ref(Kind.DEPLOYMENT, "apps", "justitia-shared") in room.kube.applied
+    assert room.delays == [0.5, 1.0, 2.0, 4.0]
+    assert room.faults(POISONED, "Failed") == 4
+
+
+async def test_a_failure_is_told_in_a_condition_and_an_event_without_what_it_quotes(
+    poison: Callable[[Exception], None],
+) -> None:
+    room = Room()
+    poison(KeyError("a secret"))
+    room.see(tenant(), key(), pool(), application("poisoned"))
+    await room.work()
+    (status,) = room.told(POISONED)
+    (condition,) = status["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Reconciled", "False", "OperatorFailed")
+    assert "KeyError" in condition["message"]
+    assert "a secret" not in condition["message"]
+    (note,) = [note for note in room.kube.notes if ref_of(note.about) == POISONED]
+    assert (note.type, note.reason) == ("Warning", "OperatorFailed")
+
+
+async def test_where_nothing_can_be_written_the_others_go_on_all_the_same() -> None:
+    room = Room()
+    room.kube.errors[POISONED] = Rejected("the status is refused")
+    room.see(tenant(), key(), pool(), application("poisoned"), application())
+    await room.work(rounds=3)
+    assert room.told(Ref(Kind.LLM_APPLICATION, "apps", "chat"))
+    assert room.faults(POISONED, "Rejected") == 3
+    assert room.delays == [0.5, 1.0, 2.0]
+
+
+async def test_a_failure_that_is_over_leaves_no_condition() -> None:
+    room = Room()
+    stamp = {"observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z", "message": "", "status": "False"}
+    failed = {"conditions": [{"type": "Reconciled", "reason": "OperatorFailed", **stamp}]}
+    room.see(tenant(), key(), pool(), application() | {"status": failed})
+    await room.work()
+    last = room.told(Ref(Kind.LLM_APPLICATION, "apps", "chat"))[-1]
+    assert "Reconciled" not in {condition["type"] for condition in last["conditions"]}
