@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo test e2e lint format crds lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-adversaries test e2e lint format crds lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -34,6 +34,9 @@ bench-learning-engine: .venv/.synced engine ## Predictors learned from runs on a
 
 bench-operator: .venv/.synced cluster ## The operator with 1,000 applications on simulated nodes, into docs/results; QUICK=1 for a look
 	PYTHONPATH=tests $(PYTHON_BIN) -m justitia_benchmarks.operator $(if $(QUICK),--quick)
+
+bench-adversaries: .venv/.synced engine ## A paying tenant on a real vLLM beside all adversaries at once, 40 minutes, into docs/results; QUICK=1 for a look. Leave the machine alone
+	$(PYTHON_BIN) -m justitia_benchmarks.adversaries $(if $(QUICK),--quick) $(ADVERSARIES_ARGS)
 
 bench-slo: .venv/.synced ## Gamma moved by objectives: step responses in simulation, into docs/results/slo; QUICK=1 for a look
 	$(PYTHON_BIN) -m justitia_benchmarks.slo $(if $(QUICK),--quick)

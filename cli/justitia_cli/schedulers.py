@@ -21,6 +21,8 @@ from justitia_operator.objects import POOL_LABEL
 from justitia_operator.programming import scheduler_pod
 
 ANSWER_SECONDS = 10.0
+LONGEST_ANSWER = 64 * 2**20
+"""Bytes. What is longer is cut, and so not understood."""
 
 D = TypeVar("D", bound=Document)
 
@@ -92,7 +94,7 @@ def ask(address: str, path: str, kind: type[D]) -> D:
     """What the scheduler says there. Raises SchedulersError."""
     try:
         with urllib.request.urlopen(f"{address}{path}", timeout=ANSWER_SECONDS) as answer:
-            return kind.model_validate_json(answer.read())
+            return kind.model_validate_json(answer.read(LONGEST_ANSWER))
     except (OSError, ValueError) as error:
         why = "it is of another version" if isinstance(error, ValidationError) else str(error)
         raise SchedulersError(f"{address}{path}: {why}") from error

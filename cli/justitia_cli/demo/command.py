@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from justitia_api.config import PolicyName
 from justitia_api.status import PoolStatus
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
-from justitia_cli.demo.load import contended_runs, flooding_runs, light_runs_alone
+from justitia_cli.demo.load import contended_runs, flooding_runs, light_runs_alone, plan_load
 from justitia_cli.demo.measure import Phase, steady_rate
 from justitia_cli.live_table import live_table
 from justitia_cli.local.converge import read_keys
@@ -46,8 +47,8 @@ ENGINE_ARGUMENTS = (
 WARM_UP_WORK, CALIBRATION_WORK = 2_000.0, 20_000.0
 """Weighted tokens (prompt + 2 * output): some seconds of work on a processor."""
 
-FLOOD_SECONDS = 66.0
-REQUIRED_BACKLOG = 60.0
+REQUIRED_PART = 0.9
+"""Of the planned time, that in which both flooders have requests waiting."""
 SHORT = 0.25
 """The part of the load that `--short` sends."""
 
@@ -91,9 +92,9 @@ def demo_command(  # noqa: PLR0917
             raise typer.Exit(EXIT_INTERRUPTED) from None
         report = _write(out, results, findings)
     _tell(results, findings, report)
-    failed = sum(request.status != FINISHED for r in results for request in r.requests)
-    if failed:
-        fail(f"{failed} requests failed: {out / 'requests.jsonl'} has the reason of each in its status")
+    if failed := Counter(request.status for r in results for request in r.requests if request.status != FINISHED):
+        kinds = ", ".join(f"{count} {status}" for status, count in failed.most_common())
+        fail(f"{failed.total()} requests did not finish ({kinds}): {out / 'requests.jsonl'} has each")
 
 
 class Demo:
@@ -114,12 +115,14 @@ class Demo:
     def run(self) -> tuple[list[PolicyResults], list[Finding]]:
         with Live(console=output, refresh_per_second=4) as live:
             speed = self._calibrate(live)
-            runs = contended_runs(self._trace, speed, FLOOD_SECONDS * self._part, self._seed)
+            queue = self._pool.config.queue.maximum_requests
+            plan = plan_load(self._trace, speed, self._part, queue, self._seed)
+            runs = contended_runs(self._trace, plan, self._seed)
             alone = self._measure(live, "tiered-justitia", light_runs_alone(runs), f"{LIGHT} alone")
             results = [self._measure(live, label, runs) for label in POLICIES]
             gate = self._pool.status()["gate"]
         bound = share_bound(gate["burst"], gate["inEngine"], results[-1].weights)
-        findings = find(first_token_times(alone.requests, LIGHT), results, REQUIRED_BACKLOG * self._part, bound)
+        findings = find(first_token_times(alone.requests, LIGHT), results, REQUIRED_PART * plan.seconds, bound)
         return results, findings
 
     def _calibrate(self, live: Live) -> float:

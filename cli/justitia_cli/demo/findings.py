@@ -67,6 +67,11 @@ def mean_jct(results: PolicyResults) -> float:
     return fmean(run.jct for run in results.runs if run.jct is not None)
 
 
+def unfinished(results: PolicyResults) -> int:
+    """Runs of which the mean says nothing."""
+    return sum(run.jct is None for run in results.runs)
+
+
 def share_bound(burst: float, in_engine: float, weights: Mapping[str, float]) -> float:
     """Most that the flooders' service per weight may differ by over any time in which both wait (tiered Justitia)."""
     return 2 * burst + sum(in_engine / weights[tenant] for tenant in FLOODERS)
@@ -106,11 +111,13 @@ def find(
     ]
     for other in results[:-1]:
         mean, theirs = mean_jct(ours), mean_jct(other)
+        left_out = unfinished(ours) + unfinished(other)
+        but = f", without {left_out} runs that did not finish, so they do not compare" if left_out else ""
         found.append(
             Finding(
                 f"mean completion time of runs is below that of {other.policy}",
-                f"{mean:.1f} s against {theirs:.1f} s ({mean / theirs:.2f} x)",
-                mean < theirs,
+                f"{mean:.1f} s against {theirs:.1f} s ({mean / theirs:.2f} x){but}",
+                mean < theirs and not left_out,
             )
         )
     return found

@@ -4,12 +4,14 @@
 now and then a single question about a long text. Lengths and arrival pattern come from a production trace
 (`examples/traces`), the grouping into runs is ours.
 
-How much the flooders ask follows from the engine's speed, so that both have requests waiting for the wanted time
-whatever the machine: at weights 1 and 2 each is sent its share of that time's work.
+How much the flooders ask follows from the engine's speed, so that both have requests waiting for the planned time
+whatever the machine: at weights 1 and 2 each is sent its share of that time's work. There are never more requests in
+all than the queue takes, so none is refused, however wrong the speed was measured. A fast engine is flooded for a
+shorter time, not with more; arrivals and pauses of tools shrink with it, so that the picture stays the same.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from justitia_simulator.traces import Scale, TenantLoad, TraceRequest, tenant_runs
 from justitia_simulator.workload import WorkloadRun
@@ -21,8 +23,17 @@ RESEARCH = TenantLoad("research", ("map-reduce-summary", "self-consistency"), 0.
 BATCH = TenantLoad("batch", ("code-checking", "fact-verification"), 0.0, 0.0, AGENT_LENGTHS)
 SUPPORT = TenantLoad("support", ("chat",), 0.0, 0.0, QUESTION_LENGTHS)
 
+FLOOD_SECONDS = 66.0
+"""How long the flood is to last."""
+
 ARRIVAL_PART = 0.3
 """The flooders' runs arrive in the first part of the time, and wait through the rest of it."""
+
+QUEUE_USED = 0.9
+"""Of what the queue takes, by all requests together."""
+
+SAMPLE_WORK = 20_000.0
+"""Weighted tokens of the runs from which the work of a request is taken."""
 
 LIGHT_PART = 0.12
 """What support asks of the engine."""
@@ -46,11 +57,40 @@ def light_runs_alone(runs: Sequence[WorkloadRun]) -> list[WorkloadRun]:
     return [replace(run, arrival=number * LIGHT_PAUSE) for number, run in enumerate(light)]
 
 
-def contended_runs(trace: Sequence[TraceRequest], speed: float, seconds: float, seed: int) -> list[WorkloadRun]:
-    """The demo's workload in order of arrival: about `seconds` of work for an engine of that speed.
-
-    `speed` is in weighted tokens (prompt + 2 * output) per second.
+@dataclass(frozen=True)
+class Plan:
+    """How much is sent: `work` in weighted tokens (prompt + 2 * output), enough for `seconds` of the engine. What takes
+    time whatever the engine, pauses of tools, takes `pace` of it.
     """
-    flood = flooding_runs(trace, speed * seconds * (1 - LIGHT_PART), seconds * ARRIVAL_PART, seed)
-    light = tenant_runs(trace, SUPPORT.asking(speed * seconds * LIGHT_PART, seconds * 0.85), seed=seed)
-    return sorted([*flood, *light], key=lambda run: run.arrival)
+
+    work: float
+    seconds: float
+    pace: float = 1.0
+
+
+def count_requests(runs: Iterable[WorkloadRun]) -> int:
+    return sum(len(stage.requests) for run in runs for stage in run.stages)
+
+
+def plan_load(trace: Sequence[TraceRequest], speed: float, part: float, queue: int, seed: int) -> Plan:
+    """For an engine of that speed, in weighted tokens a second, and a queue that takes so many requests: that part of
+    `FLOOD_SECONDS`, or less, in which so many requests come as the queue takes.
+    """
+    seconds = FLOOD_SECONDS * part
+    per_request = SAMPLE_WORK / count_requests(contended_runs(trace, Plan(SAMPLE_WORK, seconds), seed))
+    work = min(speed * seconds, QUEUE_USED * queue * per_request)
+    while count_requests(contended_runs(trace, Plan(work, seconds), seed)) > queue:
+        work *= QUEUE_USED
+    return Plan(work, work / speed, min(1.0, work / speed / seconds))
+
+
+def contended_runs(trace: Sequence[TraceRequest], plan: Plan, seed: int) -> list[WorkloadRun]:
+    """The demo's workload in order of arrival."""
+    work, seconds = plan.work, plan.seconds
+    flood = flooding_runs(trace, work * (1 - LIGHT_PART), seconds * ARRIVAL_PART, seed)
+    light = tenant_runs(trace, SUPPORT.asking(work * LIGHT_PART, seconds * 0.85), seed=seed)
+    return sorted((_paced(run, plan.pace) for run in [*flood, *light]), key=lambda run: run.arrival)
+
+
+def _paced(run: WorkloadRun, pace: float) -> WorkloadRun:
+    return replace(run, stages=tuple(replace(stage, delay=stage.delay * pace) for stage in run.stages))

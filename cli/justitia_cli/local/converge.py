@@ -33,12 +33,12 @@ class PoolObjects:
     keys: KeyTable
 
 
-def converge(documents: Iterable[Json], previous: PoolConfig | None, pepper: str) -> PoolObjects:
+def converge(documents: Iterable[Json], previous: PoolConfig | None, root: str) -> PoolObjects:
     """Objects of the only pool in the documents. `previous` is the configuration in force, if any.
 
     Raises LocalError for what a cluster would show as a condition that is False.
     """
-    installation = Installation(KEY_NAMESPACE, "local", pepper, node_cache_path="local")
+    installation = Installation(KEY_NAMESPACE, "local", root, node_cache_path="local", inline_pools=None)
     try:
         world = build_snapshot([_with_identity(document) for document in documents], installation)
     except ValueError as error:

@@ -59,8 +59,8 @@ class LocalPool:
         self._progress = progress
         self._engine_arguments = tuple(engine_arguments)
         self._scheduler_environment = dict(scheduler_environment)
-        self._pepper = secrets.token_hex(32)
-        self._objects: PoolObjects = converge(documents, None, self._pepper)
+        self._root = secrets.token_hex(32)
+        self._objects: PoolObjects = converge(documents, None, self._root)
         self._engine: ManagedProcess | None = None
         self._scheduler: ManagedProcess | None = None
 
@@ -128,7 +128,7 @@ class LocalPool:
     def apply(self, documents: Sequence[Json]) -> bool:
         """Put changed documents in force; False if they change nothing. The engine's own arguments must not change."""
         before = self._objects
-        self._objects = converge(documents, before.config, self._pepper)
+        self._objects = converge(documents, before.config, self._root)
         if self._objects.deployment["spec"] != before.deployment["spec"]:
             self._objects = before
             raise LocalError("the engine's part of the pool has changed: run `justitia local down`, then up again")

@@ -10,7 +10,7 @@ from justitia_benchmarks.operator.population import Size, namespaces, resources
 from justitia_benchmarks.reports.operator import write_document
 from justitia_operator.reconcile import mistakes, reconcile_all
 from justitia_operator.snapshot import Installation, build_snapshot
-from support.resources import NOW, PEPPER
+from support.resources import NOW, ROOT
 
 SIZE = Size(tenants=20, pools=10, applications=100)
 FIGURES = dict.fromkeys(
@@ -42,7 +42,7 @@ def test_the_population_has_its_size_is_spread_and_has_no_mistakes() -> None:
     }
     assert Counter(Counter(tenant for tenant, _ in pools).values()) == {2: 20}
     assert set(Counter(pool for _, pool in pools)) == {f"pool-{number:02}" for number in range(10)}
-    world = build_snapshot(objects, Installation("justitia-system", "justitia:test", PEPPER))
+    world = build_snapshot(objects, Installation("justitia-system", "justitia:test", ROOT))
     assert mistakes(reconcile_all(world, NOW)) == ()
 
 

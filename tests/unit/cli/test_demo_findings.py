@@ -1,5 +1,7 @@
 """What the demo concludes from its measurements."""
 
+from dataclasses import replace
+
 import pytest
 
 from justitia_cli.demo.findings import backlog, find, share_bound
@@ -58,3 +60,12 @@ def test_a_moment_without_a_waiting_request_splits_the_backlog() -> None:
 
 def test_the_bound_counts_what_either_tenant_may_have_in_the_engine() -> None:
     assert share_bound(1.0, 4.0, {"research": 1.0, "batch": 2.0, "support": 4.0}) == 2 + 4 + 2
+
+
+def test_a_mean_over_survivors_is_told_and_holds_nowhere() -> None:
+    ours = policy("tiered-justitia", 5.0, flood(70))
+    refused = RunResult("tiered-justitia", "r2", "batch", "a", 0.0, None, 1.0, None)
+    others = [policy("fcfs", 10.0, []), policy("vtc", 8.0, [])]
+    findings = find([0.1], [*others, replace(ours, runs=[*ours.runs, refused])], 60.0, bound=5.0)
+    assert [finding.holds for finding in findings[-2:]] == [False, False]
+    assert all("without 1 runs that did not finish" in finding.measured for finding in findings[-2:])

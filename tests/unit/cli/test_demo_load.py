@@ -1,0 +1,91 @@
+"""The demo's load on engines of any speed: contention for as long as planned, and nobody refused.
+
+The engine is simulated: one server that takes what waits in turn from both flooders by weight, and from the light
+tenant first. It is up to a third faster or slower than the demo measured.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from justitia_cli.demo.command import REQUIRED_PART
+from justitia_cli.demo.findings import FLOODERS
+from justitia_cli.demo.load import FLOOD_SECONDS, Plan, contended_runs, count_requests, plan_load
+from justitia_simulator.traces import load_trace
+from justitia_simulator.workload import WorkloadRun
+
+TRACE = load_trace(Path("examples/traces/azure2023-conversation.csv"))
+WRITTEN_ON = 1_900.0
+"""Weighted tokens a second of the machine for which the demo was written."""
+
+QUEUE, SEED = 1000, 1
+WEIGHT = {"research": 1.0, "batch": 2.0, "support": 1e9}
+
+
+@dataclass(frozen=True)
+class Served:
+    """`both` is the longest time in which both flooders had requests waiting, from some moment on without a break."""
+
+    most_waiting: int
+    both: float
+
+
+def serve(runs: list[WorkloadRun], speed: float) -> Served:
+    """Serve all, in weighted tokens a second."""
+    coming = [(run.arrival, number, 0) for number, run in enumerate(runs)]
+    heapq.heapify(coming)
+    waiting: dict[str, deque[tuple[int, int, float]]] = {tenant: deque() for tenant in WEIGHT}
+    left: dict[int, int] = {}
+    service = dict.fromkeys(WEIGHT, 0.0)
+    time = longest = most = 0.0
+    since: float | None = None
+    while coming or any(waiting.values()):
+        while coming and (coming[0][0] <= time or not any(waiting.values())):
+            at, number, stage = heapq.heappop(coming)
+            time = max(time, at)
+            requests = runs[number].stages[stage].requests
+            left[number] = len(requests)
+            for request in requests:
+                work = request.prompt_tokens + 2.0 * request.output_tokens
+                waiting[runs[number].tenant].append((number, stage, work))
+        most = max(most, sum(map(len, waiting.values())))
+        since = (time if since is None else since) if all(waiting[tenant] for tenant in FLOODERS) else None
+        longest = max(longest, time - since if since is not None else 0.0)
+        tenant = min((t for t in WEIGHT if waiting[t]), key=lambda t: service[t] / WEIGHT[t])
+        number, stage, work = waiting[tenant].popleft()
+        service[tenant] += work
+        time += work / speed
+        left[number] -= 1
+        if not left[number] and stage + 1 < len(runs[number].stages):
+            heapq.heappush(coming, (time + runs[number].stages[stage + 1].delay, number, stage + 1))
+    return Served(int(most), longest)
+
+
+@pytest.mark.parametrize("misjudged", [0.7, 1.0, 1.3])
+@pytest.mark.parametrize("times", [0.3, 1.0, 3.4, 4.0, 20.0])
+def test_the_queue_takes_all_that_waits_and_both_flooders_wait(times: float, misjudged: float) -> None:
+    speed = WRITTEN_ON * times
+    plan = plan_load(TRACE, speed, 1.0, QUEUE, SEED)
+    runs = contended_runs(TRACE, plan, SEED)
+    served = serve(runs, speed * misjudged)
+    assert served.most_waiting <= count_requests(runs) <= QUEUE
+    assert served.both >= REQUIRED_PART * plan.seconds / max(1.0, misjudged)
+
+
+@pytest.mark.parametrize("queue", [20, 100, 10_000])
+def test_a_pool_with_another_queue_gets_what_it_takes(queue: int) -> None:
+    plan = plan_load(TRACE, 20 * WRITTEN_ON, 1.0, queue, SEED)
+    assert count_requests(contended_runs(TRACE, plan, SEED)) <= queue
+
+
+def test_the_machine_it_was_written_on_is_flooded_for_the_whole_time() -> None:
+    assert plan_load(TRACE, WRITTEN_ON, 1.0, QUEUE, SEED) == Plan(WRITTEN_ON * FLOOD_SECONDS, FLOOD_SECONDS)
+
+
+def test_a_load_by_speed_alone_overflows_the_queue_of_a_fast_machine() -> None:
+    speed = 5 * WRITTEN_ON
+    runs = contended_runs(TRACE, Plan(speed * FLOOD_SECONDS, FLOOD_SECONDS), SEED)
+    assert serve(runs, speed).most_waiting > QUEUE
