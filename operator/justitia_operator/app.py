@@ -67,7 +67,7 @@ async def run(settings: Settings) -> None:
         )
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, _seconds)
-        queue: KeyedQueue[Ref] = KeyedQueue(asyncio.get_running_loop().call_later)
+        queue: KeyedQueue[Ref] = KeyedQueue(asyncio.get_running_loop().call_later, lane_of)
         control = Control(session, root, _now)
         controller = Controller(
             kube.fenced(lease.seconds_left),
@@ -84,6 +84,11 @@ async def run(settings: Settings) -> None:
         finally:
             await lease.release()
             log.info("stopped")
+
+
+def lane_of(ref: Ref) -> tuple[Kind, str]:
+    """Who waits for whom: neither a pool for its applications, nor a namespace for another one's."""
+    return ref.kind, ref.namespace
 
 
 def _session_with_pods() -> aiohttp.ClientSession:

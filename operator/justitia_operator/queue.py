@@ -1,10 +1,14 @@
-"""Keys waiting to be reconciled: each at most once, never twice at the same time, again later after a failure."""
+"""Keys waiting to be reconciled: each at most once, never twice at the same time, again later after a failure.
+
+Keys wait in lanes that take turns: a thousand of one lane hold up those of another by one each.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 60.0
@@ -13,8 +17,15 @@ LAST_RETRY_SECONDS = 60.0
 class KeyedQueue(Generic[K]):
     """A work queue as Kubernetes' controllers have it. A key added while it is worked on comes again afterwards."""
 
-    def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
-        self._ready: asyncio.Queue[K] = asyncio.Queue()
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], object],
+        lane: Callable[[K], Hashable] = lambda key: None,
+    ) -> None:
+        self._lane = lane
+        self._lanes: dict[Hashable, deque[K]] = {}
+        self._turns: deque[Hashable] = deque()
+        self._ready = asyncio.Semaphore(0)
         self._dirty: set[K] = set()
         self._working: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -29,11 +40,18 @@ class KeyedQueue(Generic[K]):
             return
         self._dirty.add(key)
         if key not in self._working:
-            self._ready.put_nowait(key)
+            self._put(key)
 
     async def get(self) -> K:
         """The next key; to be followed by :meth:`succeeded` or :meth:`failed`."""
-        key = await self._ready.get()
+        await self._ready.acquire()
+        lane = self._turns.popleft()
+        keys = self._lanes[lane]
+        key = keys.popleft()
+        if keys:
+            self._turns.append(lane)
+        else:
+            del self._lanes[lane]
         self._dirty.discard(key)
         self._working.add(key)
         return key
@@ -53,4 +71,12 @@ class KeyedQueue(Generic[K]):
     def _done(self, key: K) -> None:
         self._working.discard(key)
         if key in self._dirty:
-            self._ready.put_nowait(key)
+            self._put(key)
+
+    def _put(self, key: K) -> None:
+        lane = self._lane(key)
+        if lane not in self._lanes:
+            self._lanes[lane] = deque()
+            self._turns.append(lane)
+        self._lanes[lane].append(key)
+        self._ready.release()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from justitia_operator.app import lane_of
+from justitia_operator.objects import Kind, Ref
 from justitia_operator.queue import LAST_RETRY_SECONDS, KeyedQueue
 
 
@@ -54,3 +56,34 @@ async def test_a_failed_key_comes_back_later_and_later_until_it_succeeds() -> No
     queue.add("a")
     assert await queue.get() == "a"
     assert queue.failed("a") == 0.5
+
+
+async def test_lanes_take_turns_however_many_keys_one_has() -> None:
+    queue: KeyedQueue[str] = KeyedQueue(Timers().call_later, lane=lambda key: key[0])
+    for number in range(1000):
+        queue.add(f"a{number}")
+    queue.add("b0")
+    queue.add("b1")
+    queue.add("c0")
+    assert [await queue.get() for _ in range(6)] == ["a0", "b0", "c0", "a1", "b1", "a2"]
+
+
+async def test_a_key_that_comes_again_at_once_waits_for_the_other_lanes_turn() -> None:
+    queue: KeyedQueue[str] = KeyedQueue(Timers().call_later, lane=lambda key: key[0])
+    queue.add("a")
+    queue.add("b")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.succeeded("a")
+    assert [await queue.get(), await queue.get()] == ["b", "a"]
+
+
+async def test_a_resource_waits_neither_for_another_kind_nor_for_another_namespace() -> None:
+    queue: KeyedQueue[Ref] = KeyedQueue(Timers().call_later, lane_of)
+    for number in range(1000):
+        queue.add(Ref(Kind.LLM_APPLICATION, "flood", f"{number}"))
+    pool, other = Ref(Kind.SERVING_POOL, "flood", "pool"), Ref(Kind.LLM_APPLICATION, "quiet", "application")
+    queue.add(pool)
+    queue.add(other)
+    await queue.get()
+    assert [await queue.get(), await queue.get()] == [pool, other]
