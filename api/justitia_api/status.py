@@ -24,6 +24,8 @@ class WaitingReason(StrEnum):
 
     TENANT_LIMIT = "TenantLimit"
     """Its tenant runs as many requests as its limit allows."""
+    TENANT_NOT_BEGUN = "TenantNotBegun"
+    """The engine takes long to begin with its tenant's last requests, and is given no more of them meanwhile."""
     ENGINE_UNAVAILABLE = "EngineUnavailable"
     """The engine does not answer."""
     ENGINE_BUSY = "EngineBusy"

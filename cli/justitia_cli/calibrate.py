@@ -19,7 +19,7 @@ from justitia_cli.printing import plain_table, print_json
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.model import Seconds, Tokens
 from justitia_scheduling.registry import build_policy
-from justitia_sidecar.admission import UNSTARTED
+from justitia_sidecar.beginnings import UNSTARTED
 from justitia_simulator.calibration import CalibrationError, StepFit, build_profile, fit_steps
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, write_profile

@@ -8,6 +8,8 @@ from justitia_api.status import QueuedRequest, WaitingReason
 WHY = {
     WaitingReason.TENANT_LIMIT: "its tenant runs as many requests as its limit allows (limits.runningRequests of the "
     "Tenant)",
+    WaitingReason.TENANT_NOT_BEGUN: "the engine takes long to begin with its tenant's last requests, for a grammar or "
+    "media perhaps, and gets no more of them until it has begun with one",
     WaitingReason.ENGINE_UNAVAILABLE: "the engine does not answer: see the condition EnginesAvailable of the pool",
     WaitingReason.ENGINE_BUSY: "it is next, and goes as soon as the engine's batch has a place",
     WaitingReason.NO_KV_SPACE: "it is next, and goes as soon as what it takes is free of the engine's memory for keys "

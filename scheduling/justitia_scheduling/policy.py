@@ -321,6 +321,14 @@ class Policy(ABC):
         self._forget(request_id, now)
         self.on_closed(request, False, now)
 
+    def withdrawn(self, request_id: RequestId, now: Seconds) -> None:
+        """The host takes back a request that has not begun. It may arrive again, and its run was not aborted."""
+        request = self._in(request_id, Status.WAITING)
+        if request.begun:
+            raise EventOrderError(f"request {request_id!r} has begun: it cannot be taken back")
+        self._forget(request_id, now)
+        self.on_closed(request, False, now)
+
     def run_ended(self, run_id: RunId, now: Seconds) -> None:
         """No request of the run will come again; its attained cost is its true cost."""
         run = self._run(run_id)

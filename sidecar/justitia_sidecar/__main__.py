@@ -150,7 +150,13 @@ def _learning(settings: Settings, metrics: Metrics) -> Learning:
         metrics.learning_failures.labels("open").inc()
         log.error("nothing is learned", reason=str(error))
     return Learning(
-        samples, store, metrics, time.monotonic, time.time, pod=os.uname().nodename, shipped=settings.artifacts_folder
+        samples,
+        store,
+        metrics,
+        time.monotonic,
+        time.time,
+        pod=os.uname().nodename,
+        shipped=settings.artifacts_folder,
     )
 
 

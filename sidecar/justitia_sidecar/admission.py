@@ -6,21 +6,21 @@ A request enters, waits in the policy's order and is admitted when it is the hea
   output, as with `ignore_eos`), in whole blocks, out of the engine's M tokens. A request that
   outgrows its reservation holds what it really has; if the engine runs out, it preempts the request of largest
   priority number, the one admitted last.
-- *The engine's own queue stays short*: at most `UNSTARTED` requests that the engine has been given and has not
-  begun. A streamed request has begun at its first chunk, another one when its prefill should be over by the
-  fitted step time; the engine's own count of waiting requests overrules both.
+- *The engine's own queue stays short* (`beginnings.py`). The engine's own count of requests that wait for its steps
+  overrules what is presumed here.
 
 The pool's queue is shared by weight (`room.py`): where it is full, the newest request of the tenant that holds most for
 its weight gives way to one of a tenant that holds less.
 
-The head that does not fit blocks. A tenant at its own limit of running requests is kept out of the policy, in
-order of arrival, until one of them is over.
+The head that does not fit blocks. Requests of a tenant at its own limit of running requests, or with which the engine
+takes too long to begin, are kept out of the policy in order of arrival.
 
 Accounting is here too: every token of prompt and output reaches the policy once, as the engine counts it.
 No clock, no I/O; `now` is in seconds.
 """
 
-from collections import OrderedDict, defaultdict, deque
+from bisect import insort
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -33,13 +33,15 @@ from justitia_scheduling.policy import Policy
 from justitia_scheduling.step_time import StepTimeFit
 from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
+from justitia_sidecar.beginnings import UNSTARTED, Beginnings
 from justitia_sidecar.bounds import Queue, check_fits, check_room, queue_full
 from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.room import Room
 from justitia_sidecar.runs import RunTable
 from justitia_sidecar.ticket import Stage, Ticket
 
-UNSTARTED = 2
+AT_A_TIME = 64
+"""Requests that enter or leave the policy in one go, because their tenant's state has changed."""
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ class EngineView:
 
 @dataclass(slots=True)
 class TenantLoad:
-    """In sequences. `released` are those that its limit does not hold back; `held` are the requests that it does."""
+    """In sequences. `released` are those that are not held back; `held` are the requests that are."""
 
     queued: int = 0
     running: int = 0
@@ -84,7 +86,9 @@ class Admission:
         self._queued = 0
         self._room: Room[RequestId] = Room(None, lambda request: self.waits(self.tickets[request]))
         self._bound_queue()
-        self._sent: OrderedDict[RequestId, Ticket] = OrderedDict()
+        self._beginnings = Beginnings()
+        self._to_release: dict[TenantId, None] = {}
+        """Tenants with held requests that nothing holds back."""
         self._rank = 0
         self._processed: Tokens = 0
         self._resident: Tokens = 0
@@ -149,11 +153,21 @@ class Admission:
 
     def pump(self, now: Seconds) -> None:
         """Admit while the head fits."""
+        for tenant in list(self._to_release):
+            self._release(tenant, now)
+        self._beginnings.look(now)
+        held_back = 0
         while (head := self.policy.head()) is not None:
             ticket = self.tickets[head]
-            if self._obstacle(ticket, now) is not None:
+            if self._beginnings.stuck(ticket.tenant):
+                if held_back == AT_A_TIME:
+                    return
+                held_back += 1
+                self._hold_back(ticket, now)
+            elif self._obstacle(ticket, now) is not None:
                 return
-            self._admit(ticket, now)
+            else:
+                self._admit(ticket, now)
 
     def leave(self, ticket: Ticket, now: Seconds, *, completed: bool, ends_run: bool = False) -> None:
         """The request is over: completed, or aborted at whatever stage."""
@@ -169,7 +183,7 @@ class Admission:
                 load.released -= ticket.sequences
                 self._queued -= ticket.sequences
             case Stage.SENT | Stage.STARTED:
-                self._sent.pop(ticket.id, None)
+                self._beginnings.over(ticket)
                 self.reserved -= ticket.reserved
                 self._resident -= ticket.resident
                 load.running -= ticket.sequences
@@ -261,12 +275,16 @@ class Admission:
         ticket.prompt_tokens, ticket.produced = prefilled, produced
         return produced
 
-    def next_presumed_start(self, now: Seconds) -> Seconds | None:
-        """When to pump again because a request that shows no first chunk should have begun; None: no such."""
+    def next_look(self, now: Seconds) -> Seconds | None:
+        """When to pump again though nothing happens: a request should have begun by then, or is overdue, or not all
+        has been done that could be. None: no such moment.
+        """
         if not self._queued:
             return None
-        starts = (t.presumed_start for t in self._sent.values() if not t.streamed)
-        return min((start for start in starts if start > now), default=None)
+        head = self.policy.head()
+        if self._to_release or (head is not None and self._beginnings.stuck(self.tickets[head].tenant)):
+            return now
+        return self._beginnings.next_due
 
     # What the pool's owner changes.
 
@@ -303,9 +321,11 @@ class Admission:
                 yield ticket, WaitingReason.TENANT_GATED
             else:
                 yield ticket, WaitingReason.BEHIND_OTHERS
-        for load in self.load.values():
+        for tenant, load in self.load.items():
+            stuck = self._beginnings.stuck(tenant)
+            reason = WaitingReason.TENANT_NOT_BEGUN if stuck else WaitingReason.TENANT_LIMIT
             for ticket in load.held:
-                yield ticket, WaitingReason.TENANT_LIMIT
+                yield ticket, reason
 
     def reservation(self, ticket: Ticket) -> Tokens:
         """KV tokens the request would reserve if it were admitted, never more than the engine has."""
@@ -322,14 +342,20 @@ class Admission:
         self.runs.reweight(weights)
 
     def _release(self, tenant: TenantId, now: Seconds) -> None:
-        """Tell the policy of the tenant's held requests as far as its limit allows."""
+        """Tell the policy of the tenant's held requests that nothing holds back, `AT_A_TIME`."""
+        self._to_release.pop(tenant, None)
         load = self.load[tenant]
         limits = self._limits.get(tenant)
         most = limits.running_requests if limits else None
-        while load.held:
+        released = 0
+        while load.held and not self._beginnings.stuck(tenant):
             ticket = load.held[0]
             if most is not None and load.released and load.released + ticket.sequences > most:
                 return
+            if released == AT_A_TIME:
+                self._to_release[tenant] = None
+                return
+            released += 1
             load.held.popleft()
             load.released += ticket.sequences
             ticket.stage = Stage.QUEUED
@@ -340,8 +366,7 @@ class Admission:
         capacity = self.engine.kv_tokens
         if not self.engine.ready or capacity is None:
             return WaitingReason.ENGINE_UNAVAILABLE
-        unstarted = sum(t.streamed or now < t.presumed_start for t in self._sent.values())
-        if unstarted >= UNSTARTED or self.engine.waiting > UNSTARTED:
+        if self._beginnings.full or self.engine.waiting - self.engine.deferred > UNSTARTED:
             return WaitingReason.ENGINE_BUSY
         if self.reserved and self.reserved + self.reservation(ticket) > capacity:
             return WaitingReason.NO_KV_SPACE
@@ -353,8 +378,10 @@ class Admission:
         ticket.rank = self._rank
         ticket.reserved = self.reservation(ticket)
         t = self.fit.step_time
-        ticket.presumed_start = now + t.per_step + t.per_token * ticket.prompt_tokens
+        prefill = t.per_step + t.per_token * ticket.prompt_tokens
+        ticket.presumed_start = now + prefill
         self.reserved += ticket.reserved
+        self._beginnings.given(ticket, now, prefill)
         self._send(ticket, now)
         ticket.on_begun()
 
@@ -371,14 +398,22 @@ class Admission:
         ticket.stage = Stage.SENT
         ticket.sent = now
         self._hold(ticket, ticket.prompt_tokens)
-        self._sent[ticket.id] = ticket
         ticket.on_admitted()
 
     def _started(self, ticket: Ticket, now: Seconds) -> None:
         if ticket.stage is Stage.SENT:
             ticket.stage = Stage.STARTED
-            del self._sent[ticket.id]
+            self._beginnings.over(ticket)
+            self._release(ticket.tenant, now)
             self.pump(now)
+
+    def _hold_back(self, ticket: Ticket, now: Seconds) -> None:
+        """Take a waiting request out of the policy again, for the time being."""
+        self.policy.withdrawn(ticket.id, now)
+        load = self.load[ticket.tenant]
+        load.released -= ticket.sequences
+        insort(load.held, ticket, key=lambda each: each.arrival)
+        ticket.stage = Stage.HELD
 
     def _correct_prompt(self, ticket: Ticket, prompt_tokens: Tokens, now: Seconds) -> None:
         ticket.prompt_exact = True

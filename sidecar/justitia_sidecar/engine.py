@@ -6,11 +6,12 @@ to a bound.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 
 from justitia_api import wire
 from justitia_sidecar.admission import EngineView
@@ -100,6 +101,19 @@ def engine_headers(ticket: Ticket, received: Sequence[tuple[bytes, bytes]]) -> l
     return [*kept, ("x-request-id", ticket.id), (wire.ENGINE_PRIORITY_HEADER, str(ticket.rank))]
 
 
+class _Body(aiohttp.BytesPayload):
+    """A body that is let go of once it is written."""
+
+    def __init__(self, content: bytes, on_written: Callable[[], None]) -> None:
+        super().__init__(content)
+        self._on_written = on_written
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        await super().write_with_length(writer, content_length)
+        self._value = b""
+        self._on_written()
+
+
 class Engine:
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url = url.rstrip("/")
@@ -127,13 +141,16 @@ class Engine:
         found.ready = True
         return found
 
-    async def send(self, path: str, body: bytes, headers: list[tuple[str, str]]) -> aiohttp.ClientResponse:
-        """The answer's head; its body is still to be read. Raises EngineError before any byte of it, EngineAbsentError
-        where nothing was sent.
+    async def send(
+        self, path: str, body: bytes, headers: list[tuple[str, str]], on_written: Callable[[], None]
+    ) -> aiohttp.ClientResponse:
+        """The answer's head; its body is still to be read. `on_written` is called once the request's body is with the
+        engine. Raises EngineError before any byte of the answer, EngineAbsentError where nothing was sent.
         """
+        data = _Body(body, on_written)
         try:
             return await self._session.post(
-                self.url + path, data=body, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS
+                self.url + path, data=data, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error

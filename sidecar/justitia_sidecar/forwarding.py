@@ -18,6 +18,7 @@ from justitia_sidecar.asgi import Connection, Send
 from justitia_sidecar.body import Endpoint, ParsedBody
 from justitia_sidecar.engine import EngineAbsentError, EngineError, engine_headers
 from justitia_sidecar.outbox import Outbox
+from justitia_sidecar.reading import Body
 from justitia_sidecar.refusals import Headers, RefusalError, error_body
 from justitia_sidecar.service import Sidecar, engine_unavailable, log
 from justitia_sidecar.ticket import Stage, Ticket
@@ -47,7 +48,7 @@ class Accepted:
     tenant: TenantId
     application: ApplicationConfig
     parsed: ParsedBody
-    body: bytes
+    body: Body
     headers: list[tuple[bytes, bytes]]
     run: str | None
     ends_run: bool
@@ -75,7 +76,7 @@ class Forwarding:
         self._ticket = ticket
         self._waiting = waiting
         self._connection = connection
-        self._outbox = Outbox(sidecar.outboxes, ticket.tenant, send, connection)
+        self._outbox = Outbox(sidecar.held, ticket.tenant, send, connection)
         self._head_sent = False
         self._outcome = Outcome.ABORTED
         self._counted: Tokens = 0
@@ -93,8 +94,10 @@ class Forwarding:
     async def _forward(self) -> bytes:
         """All of the answer but its last bytes, which it returns: the request is over before they are sent."""
         headers = engine_headers(self._ticket, self._accepted.headers)
+        endpoint, body = self._accepted.endpoint.value, self._accepted.body
+        body.pin()
         try:
-            response = await self._sidecar.engine.send(self._accepted.endpoint.value, self._accepted.body, headers)
+            response = await self._sidecar.engine.send(endpoint, body.content, headers, on_written=body.let_go)
         except EngineError as error:
             self._outcome = Outcome.ENGINE_FAILED
             log.warning("engine unavailable", reason=str(error))

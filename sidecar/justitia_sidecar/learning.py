@@ -30,9 +30,11 @@ from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.sample import MOST_SAMPLES
 from justitia_predictor.shipped import shipped_artifact
 from justitia_predictor.store import NotStoredError, Store, StoreError
-from justitia_scheduling.model import KVTokenTime, Seconds
+from justitia_scheduling.model import KVTokenTime, Seconds, TenantId
 from justitia_sidecar.evidence import Begun, Evidence, Predicted, error_of, in_canary
 from justitia_sidecar.flushing import Flushing
+from justitia_sidecar.held import HeldBytes, Holding, Kind
+from justitia_sidecar.memory import memory_limit, most_held
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.models import Models
 from justitia_sidecar.recognition import application_id
@@ -44,6 +46,7 @@ MOST_WAITING = 256
 """First requests that the thread has not looked at yet: beyond that runs go unnoticed."""
 SETTLE: Seconds = 2.0
 """After a run's end: the engine may tell of its last requests later than their answers."""
+MOST_FEATURE_BYTES = 2**15
 MOST_ENDED = 10_000
 """Runs that are over and not written yet."""
 WRITE_SECONDS, FLUSH_SECONDS, LOOK_SECONDS = 1.0, 60.0, 3600.0
@@ -72,6 +75,12 @@ class Noticed:
     begun: Begun | None
     features: bytes | None = None
     predicted: Predicted = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept until the run is over; of features that are not made yet, the most."""
+        features = MOST_FEATURE_BYTES if self.features is None else len(self.features)
+        return features + len(self.text or b"")
 
     @property
     def told(self) -> KVTokenTime | None:
@@ -116,6 +125,7 @@ class Learning:
         *,
         pod: str = "pod",
         shipped: Path | None = None,
+        held: HeldBytes | None = None,
     ) -> None:
         self._samples = samples
         self._store = store
@@ -132,8 +142,9 @@ class Learning:
         self._looking = ThreadPoolExecutor(1, "look")
         self._disk = ThreadPoolExecutor(1, "learn")
         self._looks: dict[tuple[str, str], tuple[Noticed, asyncio.Future[tuple[bytes, Predicted]]]] = {}
-        self._open: dict[TrackedRun, Noticed] = {}
-        self._ended: deque[tuple[Seconds, TrackedRun, Noticed]] = deque(maxlen=MOST_ENDED)
+        self.held = held or HeldBytes(most_held(memory_limit()))
+        self._open: dict[TrackedRun, tuple[Noticed, Holding]] = {}
+        self._ended: deque[tuple[Seconds, TrackedRun, Noticed, Holding]] = deque()
 
     def configure(self, config: PoolConfig) -> None:
         """Applications that are not in it any more are forgotten, those that are gone with their samples."""
@@ -223,13 +234,26 @@ class Learning:
         noticed.features, noticed.predicted = done.result()
 
     def opened(self, run: TrackedRun, noticed: Noticed) -> None:
-        """The run began with what was noticed, unless another request was faster."""
-        self._open.setdefault(run, noticed)
+        """The run began with what was noticed, unless another request was faster. Nothing is learned of the run if
+        there is no room for that, or what other tenants hold takes it.
+        """
+        if run in self._open:
+            return
+        holding = Holding(TenantId(run.application.tenant), Kind.LESSON, lambda: self._forget(run))
+        self._open[run] = noticed, holding
+        if not self.held.put(holding, noticed.size):
+            self._forget(run)
 
     def ended(self, run: TrackedRun) -> None:
-        noticed = self._open.pop(run, None)
-        if noticed is not None:
-            self._ended.append((self._clock(), run, noticed))
+        if (opened := self._open.pop(run, None)) is not None:
+            self.held.pin(opened[1])
+            self._ended.append((self._clock(), run, *opened))
+            if len(self._ended) > MOST_ENDED:
+                self.held.put(self._ended.popleft()[-1], 0)
+
+    def _forget(self, run: TrackedRun) -> None:
+        del self._open[run]
+        self._metrics.unnoticed_runs.inc()
 
     # In the background.
 
@@ -258,7 +282,8 @@ class Learning:
         """Runs that were over before then go to the disk."""
         finished: list[Finished] = []
         while self._ended and self._ended[0][0] <= before:
-            _, run, noticed = self._ended.popleft()
+            _, run, noticed, holding = self._ended.popleft()
+            self.held.put(holding, 0)
             self._compare(run, noticed)
             if noticed.features is not None and (run.cost > 0 or run.aborted):
                 finished.append(self._finished(run, noticed, noticed.features))

@@ -92,7 +92,7 @@ class Metrics:
             registry=r,
         )
         self.unnoticed_runs = Counter(
-            "justitia_unnoticed_runs", "Runs that nothing is learned from for want of time", registry=r
+            "justitia_unnoticed_runs", "Runs that nothing is learned from for want of time or memory", registry=r
         )
         self.learning_failures = Counter(
             "justitia_learning_failures",

@@ -1,38 +1,40 @@
 """What the engine has said and a client has not read yet.
 
-An answer is written to its connection while that takes it; the rest waits in an outbox. The engine is read all the
-same: what it has finished is over for the tenant's account and for everybody who waits, whoever reads the answer when.
-
-All outboxes together hold `MOST_BYTES`. Beyond, the fullest outbox of the tenant that holds most is given up, so no
-tenant that holds less than an equal part loses an answer because of others. Connections that take nothing are ended by
-`client_connection.py`.
+An answer is written to its connection while that takes it; the rest waits in an outbox, on its tenant's account
+(`held.py`). The engine is read all the same: what it has finished is over for the tenant's account and for everybody
+who waits, whoever reads the answer when. An answer that has to give way is ended with its connection. Connections that
+take nothing are ended by `client_connection.py`.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 
 from justitia_scheduling.model import TenantId
 from justitia_sidecar.asgi import Connection, Send
+from justitia_sidecar.held import HeldBytes, Holding, Kind
 from justitia_sidecar.refusals import Headers
 
-MOST_BYTES = 64 * 2**20
 PIECE = 2**16
 """Bytes that are written at a time."""
 
 
 class Outbox:
-    """One answer on its way to its client. `held` bytes are not written yet."""
+    """One answer on its way to its client."""
 
-    def __init__(self, shared: "Outboxes", tenant: TenantId, send: Send, connection: Connection) -> None:
-        self.tenant = tenant
-        self.held = 0
-        self._shared = shared
+    def __init__(self, account: HeldBytes, tenant: TenantId, send: Send, connection: Connection) -> None:
+        self._account = account
+        self._holding = Holding(tenant, Kind.ANSWER, self.give_up)
         self._send = send
         self._connection = connection
         self._head: tuple[int, Headers] | None = None
         self._pieces: deque[bytes] = deque()
         self._sender: asyncio.Task[None] | None = None
         self._given_up = False
+
+    @property
+    def held(self) -> int:
+        """Bytes that are not written yet."""
+        return self._holding.size
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send the head, or hold it until it can be sent. Does not wait for the client, like `write`."""
@@ -50,10 +52,11 @@ class Outbox:
             self.release()
 
     def hold(self, data: bytes) -> None:
-        """Keep it until `release`. Another outbox, or this one, may be given up for it."""
+        """Keep it until `release`. Something else, or this answer, may give way for it."""
         if not self._given_up:
             self._pieces.extend(data[at : at + PIECE] for at in range(0, len(data), PIECE))
-            self._shared.changed(self, len(data))
+            if not self._account.put(self._holding, self.held + len(data)):
+                self.give_up()
 
     def whole(self) -> bytes:
         """All that is held."""
@@ -97,7 +100,7 @@ class Outbox:
             piece = self._next()
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
             if not self._given_up:
-                self._shared.changed(self, -len(piece))
+                self._account.put(self._holding, self.held - len(piece))
         self._sender = None
 
     def _next(self) -> bytes:
@@ -110,30 +113,4 @@ class Outbox:
 
     def _forget(self) -> None:
         self._pieces.clear()
-        self._shared.changed(self, -self.held)
-
-
-class Outboxes:
-    """The account of what all outboxes hold."""
-
-    def __init__(self, most: int = MOST_BYTES) -> None:
-        self.held = 0
-        self._most = most
-        self._held_by: defaultdict[TenantId, int] = defaultdict(int)
-        self._holding: defaultdict[TenantId, set[Outbox]] = defaultdict(set)
-
-    def changed(self, outbox: Outbox, size: int) -> None:
-        """It holds so many bytes more, or less."""
-        tenant = outbox.tenant
-        outbox.held += size
-        self.held += size
-        self._held_by[tenant] += size
-        if outbox.held:
-            self._holding[tenant].add(outbox)
-        else:
-            self._holding[tenant].discard(outbox)
-        if not self._held_by[tenant]:
-            del self._held_by[tenant], self._holding[tenant]
-        while self.held > self._most:
-            most = max(self._held_by, key=self._held_by.__getitem__)
-            max(self._holding[most], key=lambda each: each.held).give_up()
+        self._account.put(self._holding, 0)

@@ -28,21 +28,21 @@ from justitia_sidecar.body import Endpoint, ParsedBody, parse_body
 from justitia_sidecar.bounds import queue_full
 from justitia_sidecar.forwarding import Accepted, Forwarding
 from justitia_sidecar.learning import Noticed
-from justitia_sidecar.memory import memory_limit
+from justitia_sidecar.pacing import Pace
+from justitia_sidecar.reading import Body
 from justitia_sidecar.refusals import RefusalError, shown
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.ticket import Ticket
-from justitia_sidecar.waiting import Waiting
+from justitia_sidecar.waiting import Interruption, Waiting
 
-PART_FOR_BODIES = 1 / 4
-"""Of the memory that this process may have, for all request bodies together."""
+REFUSALS_A_SECOND, IMMEDIATE_REFUSALS = 50.0, 100
+"""Of a tenant."""
 
 
 class Proxy:
     def __init__(self, sidecar: Sidecar) -> None:
         self._sidecar = sidecar
-        self._held_bytes = 0
-        self._most_held_bytes = int(memory_limit() * PART_FOR_BODIES)
+        self._pace = Pace(REFUSALS_A_SECOND, IMMEDIATE_REFUSALS)
 
     async def serve(
         self,
@@ -55,54 +55,56 @@ class Proxy:
         application: str | None,
     ) -> None:
         sidecar = self._sidecar
-        parts: list[bytes] = []
         sidecar.opened()
         try:
-            if sidecar.draining:
-                raise draining_refusal()
-            await self._read_body(scope, receive, parts)
-            parts[:] = [b"".join(parts)]
-            accepted = self._accept(tenant, scope, parts[0], endpoint, application)
-            with self._reserving(accepted):
-                await until_disconnect(receive, self._complete(accepted, send, connection_of(scope)))
+            async with Interruption() as interruption:
+                body = Body(sidecar.held, tenant, interruption.refuse)
+                try:
+                    self._check_open(tenant)
+                    await body.read(scope, receive, sidecar.configured().config.queue.maximum_body_bytes)
+                    accepted = self._accept(tenant, scope, body, endpoint, application)
+                    with self._reserving(accepted):
+                        completing = self._complete(accepted, send, connection_of(scope), interruption)
+                        await until_disconnect(receive, completing)
+                finally:
+                    body.let_go()
         except RefusalError as refusal:
-            sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
-            await send_answer(send, refusal.refusal.status, refusal.headers, refusal.body)
+            await self._refuse(refusal, tenant, receive, send)
         except ClientGoneError:
             pass
         finally:
-            self._held_bytes -= sum(map(len, parts))
             sidecar.closed()
+
+    async def _refuse(self, refusal: RefusalError, tenant: TenantId, receive: Receive, send: Send) -> None:
+        self._sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
+        delay = self._pace.delay(tenant, self._sidecar.clock())
+        if delay and not self._sidecar.draining:
+            await until_disconnect(receive, asyncio.sleep(delay))
+        await send_answer(send, refusal.refusal.status, refusal.headers, refusal.body)
 
     # Accepting.
 
-    async def _read_body(self, scope: Scope, receive: Receive, parts: list[bytes]) -> None:
-        """Fills `parts`. Raises refusals, and ClientGoneError."""
-        most = self._sidecar.configured().config.queue.maximum_body_bytes
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        size = int(declared) if declared.isdigit() else 0
-        received, more = 0, True
-        while more:
-            if max(size, received) > most:
-                raise too_large(most)
-            if self._held_bytes > self._most_held_bytes:
-                raise RefusalError(Refusal.QUEUE_FULL, "Too much is waiting here: retry later.", retry_after=5)
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            part = message.get("body", b"")
-            parts.append(part)
-            received += len(part)
-            self._held_bytes += len(part)
-            more = message.get("more_body", False)
-        if received > most:
-            raise too_large(most)
+    def _check_open(self, tenant: TenantId, sequences: int = 1) -> None:
+        """Raises a refusal where a request of the tenant would be refused whatever it says."""
+        sidecar = self._sidecar
+        if sidecar.draining:
+            raise draining_refusal()
+        admission = sidecar.configured().admission
+        if not admission.engine.ready:
+            raise engine_unavailable()
+        if (bucket := sidecar.buckets.get(tenant)) is not None and (wait := bucket.wait(sidecar.clock())) > 0:
+            raise RefusalError(
+                Refusal.RATE_LIMITED,
+                f"Your tenant has used its {bucket.per_minute} tokens per minute: retry in {wait:.0f} s.",
+                retry_after=wait,
+            )
+        admission.check_room(tenant, sequences)
 
-    def _accept(self, tenant: TenantId, scope: Scope, body: bytes, endpoint: Endpoint, path: str | None) -> Accepted:
+    def _accept(self, tenant: TenantId, scope: Scope, body: Body, endpoint: Endpoint, path: str | None) -> Accepted:
         sidecar = self._sidecar
         in_force = sidecar.configured()
         headers = dict(scope["headers"])
-        parsed = parse_body(endpoint, body, several=sidecar.in_engine)
+        parsed = parse_body(endpoint, body.content, several=sidecar.in_engine)
         model = in_force.config.model
         if parsed.model != model:
             raise RefusalError(
@@ -114,17 +116,9 @@ class Proxy:
         run = recognition.run_id(headers, parsed.run)
         now = sidecar.clock()
         admission = in_force.admission
-        if not admission.engine.ready:
-            raise engine_unavailable()
-        if (bucket := sidecar.buckets.get(tenant)) is not None and (wait := bucket.wait(now)) > 0:
-            raise RefusalError(
-                Refusal.RATE_LIMITED,
-                f"Your tenant has used its {bucket.per_minute} tokens per minute: retry in {wait:.0f} s.",
-                retry_after=wait,
-            )
         if parsed.longest_prompt is not None:
             admission.check_fits(parsed.longest_prompt, parsed.max_tokens or 0)
-        admission.check_room(tenant, parsed.sequences)
+        self._check_open(tenant, parsed.sequences)
         ends = recognition.ends_run(headers)
         return Accepted(tenant, application, parsed, body, scope["headers"], run, ends, endpoint, now)
 
@@ -140,19 +134,22 @@ class Proxy:
 
     # Waiting and forwarding.
 
-    async def _complete(self, accepted: Accepted, send: Send, connection: Connection) -> None:
+    async def _complete(
+        self, accepted: Accepted, send: Send, connection: Connection, interruption: Interruption
+    ) -> None:
         sidecar = self._sidecar
         in_force = sidecar.configured()
         admission = in_force.admission
         noticed = await self._notice(accepted, admission)
         admitted = asyncio.get_running_loop().create_future()
         ticket = self._ticket(accepted, admission, admitted, noticed)
-        waiting = Waiting(ticket, admission, in_force.config.queue.timeout_seconds, sidecar.waiters)
-        ticket.on_begun = lambda: self._begun(ticket, waiting)
+        timeout = in_force.config.queue.timeout_seconds
+        waiting = Waiting(ticket, admission, timeout, sidecar.waiters, interruption)
+        ticket.on_begun = lambda: self._begun(ticket, waiting, accepted.body)
         ticket.on_displaced = lambda: waiting.refuse(queue_full(in_force.config.queue.maximum_requests))
         forwarding = Forwarding(sidecar, admission, accepted, ticket, waiting=waiting, send=send, connection=connection)
         try:
-            async with waiting:
+            with waiting:
                 started = time.perf_counter()
                 sidecar.objectives.arrived(ticket)
                 admission.enter(ticket, accepted.arrival)
@@ -183,10 +180,11 @@ class Proxy:
         admission.check_room(accepted.tenant, parsed.sequences)
         return noticed
 
-    def _begun(self, ticket: Ticket, waiting: Waiting) -> None:
+    def _begun(self, ticket: Ticket, waiting: Waiting, body: Body) -> None:
         delay = self._sidecar.clock() - ticket.arrival
         self._sidecar.metrics.queue_delay.labels(ticket.tenant, ticket.application).observe(delay)
         waiting.over()
+        body.pin()
 
     def _prompt_tokens(self, application: ApplicationId, parsed: ParsedBody) -> Tokens:
         """An estimate where only the engine can count."""
@@ -228,7 +226,3 @@ class Proxy:
         )
         ticket.on_counted = lambda: self._sidecar.meter(ticket)
         return ticket
-
-
-def too_large(most: int) -> RefusalError:
-    return RefusalError(Refusal.BODY_TOO_LARGE, f"The body is larger than {most} bytes: shorten the prompt.")

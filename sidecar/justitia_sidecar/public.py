@@ -3,6 +3,7 @@
 Completions go straight to the proxy; FastAPI serves the rest: models, the end of a run, the documentation, errors.
 """
 
+import asyncio
 import re
 
 import msgspec
@@ -12,15 +13,19 @@ from starlette.exceptions import HTTPException
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import ApplicationId
 from justitia_sidecar import recognition
-from justitia_sidecar.asgi import Receive, Scope, Send, send_answer
+from justitia_sidecar.asgi import Receive, Scope, Send, send_answer, until_disconnect
 from justitia_sidecar.body import Endpoint
 from justitia_sidecar.engine import EngineError
+from justitia_sidecar.pacing import Pace
 from justitia_sidecar.proxy import Proxy
 from justitia_sidecar.refusals import RefusalError, shown
 from justitia_sidecar.service import Sidecar, engine_unavailable
 
 _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
 _OPENAI_REFERENCE = "https://platform.openai.com/docs/api-reference"
+
+WRONG_KEYS_A_SECOND, IMMEDIATE_WRONG_KEYS = 20.0, 50
+"""Of an address."""
 
 _DESCRIPTION = f"""
 OpenAI's API in front of a pool of engines. `POST /v1/chat/completions` and `POST /v1/completions`
@@ -40,6 +45,7 @@ class PublicApp:
         self._sidecar = sidecar
         self._proxy = Proxy(sidecar)
         self._api = build_api(sidecar)
+        self._pace = Pace(WRONG_KEYS_A_SECOND, IMMEDIATE_WRONG_KEYS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -50,9 +56,7 @@ class PublicApp:
                     Refusal.QUEUE_FULL, "Your tenant has too many requests open here: retry later.", retry_after=5
                 )
         except RefusalError as refusal:
-            self._sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
-            headers = [*refusal.headers, (b"connection", b"close")]
-            await send_answer(send, refusal.refusal.status, headers, refusal.body)
+            await self._refuse(refusal, scope, receive, send)
             return
         if scope["type"] == "http" and scope["method"] == "POST":
             match = _COMPLETION.fullmatch(scope["path"])
@@ -62,6 +66,14 @@ class PublicApp:
                 )
                 return
         await self._api(scope, receive, send)
+
+    async def _refuse(self, refusal: RefusalError, scope: Scope, receive: Receive, send: Send) -> None:
+        self._sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
+        address, _ = scope.get("client") or ("", 0)
+        if delay := self._pace.delay(address, self._sidecar.clock()):
+            await until_disconnect(receive, asyncio.sleep(delay))
+        headers = [*refusal.headers, (b"connection", b"close")]
+        await send_answer(send, refusal.refusal.status, headers, refusal.body)
 
 
 def build_api(sidecar: Sidecar) -> FastAPI:

@@ -73,7 +73,7 @@ class RunTable:
     def __init__(self, policy: Policy, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
         self.policy = policy
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
-        self._maximum = maximum
+        self.maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
         self._ranking = Ranking()
@@ -184,9 +184,9 @@ class RunTable:
         self.on_ended(run)
 
     def _keep_bound(self, now: Seconds) -> None:
-        while len(self) > self._maximum and (most := self._ranking.largest()) is not None:
+        while len(self) > self.maximum and (most := self._ranking.largest()) is not None:
             share = self._shares[most]
-            if share.open * self._weights <= self._maximum * self._ranking.weight(most):
+            if share.open * self._weights <= self.maximum * self._ranking.weight(most):
                 return
             self._close(next(iter(share.idle.values())), now)
 

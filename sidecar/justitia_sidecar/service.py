@@ -4,6 +4,7 @@ One event loop, one owner of all state. Documents are polled each second; an inv
 """
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -36,16 +37,17 @@ from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics
 from justitia_sidecar.hang import HangWatch, has_work
+from justitia_sidecar.held import HeldBytes
 from justitia_sidecar.learning import Learning
+from justitia_sidecar.memory import memory_limit, most_runs
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives import Objectives
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
-from justitia_sidecar.outbox import Outboxes
 from justitia_sidecar.policy_condition import PolicyCondition
 from justitia_sidecar.recognition import Directory, application_id
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument, understood
-from justitia_sidecar.runs import TrackedRun
+from justitia_sidecar.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
 
@@ -114,6 +116,7 @@ class Sidecar:
         *,
         learning: Learning | None = None,
         objectives: Objectives | None = None,
+        held: HeldBytes | None = None,
     ) -> None:
         self.engine = engine
         self.objectives = objectives or Objectives(time.time() - clock())
@@ -138,12 +141,13 @@ class Sidecar:
         self.buckets: dict[TenantId, TokenBucket] = {}
         self.draining = False
         self.waiters: set[Waiting] = set()
-        self.outboxes = Outboxes()
+        self.held = held or self.learning.held
         self.heard = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._open = 0
         self._wake: asyncio.TimerHandle | None = None
+        self._wakes_at: Seconds = math.inf
 
     # Configuration.
 
@@ -202,6 +206,7 @@ class Sidecar:
         self._given[PoolConfig] = given
         self.not_understood = ""
         self._put_limits(config, now)
+        self.held.reweight({TenantId(tenant.name): tenant.weight for tenant in config.tenants})
         self.metrics.generation.set(config.generation)
         log.info("configuration in force", generation=config.generation, policy=config.scheduling.policy.value)
 
@@ -222,6 +227,7 @@ class Sidecar:
             else EngineAdmission(config, self.channel, self.clock)
         )
         admission.runs.on_ended = self._run_ended
+        admission.runs.maximum = min(MAXIMUM_OPEN_RUNS, most_runs(memory_limit()))
         admission.reconfigure(config, admission.policy, now, keep_service=True)
         return admission
 
@@ -315,16 +321,20 @@ class Sidecar:
         await self._idle.wait()
 
     def wake_when_begun(self) -> None:
-        """Pump again when a request that shows no first chunk should have begun."""
-        if self.in_force is None or self._wake is not None:
+        """Pump again when a request should have begun that shows no first chunk."""
+        if self.in_force is None:
             return
         now = self.clock()
-        when = self.in_force.admission.next_presumed_start(now)
-        if when is not None:
-            self._wake = asyncio.get_running_loop().call_later(when - now, self._woken)
+        when = self.in_force.admission.next_look(now)
+        if when is None or when >= self._wakes_at:
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wakes_at = when
+        self._wake = asyncio.get_running_loop().call_later(max(0.0, when - now), self._woken)
 
     def _woken(self) -> None:
-        self._wake = None
+        self._wake, self._wakes_at = None, math.inf
         if self.in_force is not None:
             self.in_force.admission.pump(self.clock())
         self.wake_when_begun()

@@ -1,5 +1,6 @@
 """A client without a key: what it makes a sidecar's process hold, and whom it keeps out."""
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -40,6 +41,19 @@ def test_one_line_without_an_end_is_not_collected(running: Running) -> None:
         client.settimeout(10)
         with pytest.raises(OSError):  # noqa: PT011
             client.sendall(b"GET / HTTP/1.1\r\na: " + b"b" * (64 * MIB))
+
+
+def test_no_body_is_read(running: Running) -> None:
+    before = running.process.memory_info().rss
+    with socket.create_connection(("127.0.0.1", running.port)) as client:
+        client.settimeout(10)
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (64 * MIB))
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 64 * MIB:
+                sent += client.send(b"x" * MIB)
+    assert sent < 32 * MIB
+    assert running.process.memory_info().rss - before < 8 * MIB
 
 
 def test_idle_connections_keep_nobody_out(running: Running) -> None:

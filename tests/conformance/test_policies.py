@@ -168,6 +168,23 @@ class PolicyMachine(RuleBasedStateMachine):
         self.books.running.pop(request, None)
         self.books.waiting.pop(request, None)
 
+    @precondition(lambda self: self.books.waiting)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        """What has not begun may come again; what has begun cannot be taken back."""
+        request = data.draw(st.sampled_from(list(self.books.waiting)))
+        run, _ = self.books.waiting[request]
+        if self.policy.requests[request].begun:
+            with pytest.raises(EventOrderError):
+                self.policy.withdrawn(request, self.now)
+            return
+        announced = self.policy.requests[request].request
+        aborted = self.policy.runs[run.id].aborted
+        self.policy.withdrawn(request, self.now)
+        assert request not in self.policy.order()
+        assert self.policy.runs[run.id].aborted == aborted
+        self.policy.request_arrived(announced, self.now)
+
     @precondition(lambda self: self.idle_runs())
     @rule(data=st.data())
     def end_run(self, data: st.DataObject) -> None:

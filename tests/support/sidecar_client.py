@@ -53,9 +53,11 @@ class Client:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     first_chunk: asyncio.Event = field(default_factory=asyncio.Event)
     read_bytes: bool = False
+    chunked: bool = False
 
     async def run(self) -> "Client":
-        headers = {b"authorization": b"Bearer " + KEY, **self.headers}
+        length = {} if self.chunked else {b"content-length": b"%d" % len(self.body)}
+        headers = {b"authorization": b"Bearer " + KEY, **length, **self.headers}
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
         async with asyncio.timeout(10):
             await PublicApp(self.sidecar)(scope, self._receive, self._send)

@@ -12,7 +12,8 @@ from justitia_scheduling.cost import EngineTime, WeightedTokens
 from justitia_scheduling.model import RequestId, TenantId
 from justitia_scheduling.registry import build_policy
 from justitia_scheduling.step_time import PRIOR
-from justitia_sidecar.admission import UNSTARTED, Admission, EngineView
+from justitia_sidecar.admission import AT_A_TIME, Admission, EngineView
+from justitia_sidecar.beginnings import PATIENCE, UNSTARTED
 from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.refusals import RefusalError
@@ -233,10 +234,58 @@ def test_whole_answers_count_as_begun_when_their_prefill_should_be_over() -> Non
     admission = room()
     tickets = [ask(admission, 10, 10, streamed=False) for _ in range(3)]
     assert tickets[2].stage is Stage.QUEUED
-    start = admission.next_presumed_start(0)
+    start = admission.next_look(0)
     assert start is not None
     admission.pump(start)
     assert tickets[2].stage is Stage.SENT
+
+
+def test_streams_that_do_not_begin_keep_others_waiting_for_a_time_only() -> None:
+    admission = room()
+    slow = [ask(admission, 10, 10, tenant="silver") for _ in range(5)]
+    light = ask(admission, 10, 10)
+    assert [t.stage for t in slow] == [Stage.SENT, Stage.SENT, Stage.QUEUED, Stage.QUEUED, Stage.QUEUED]
+    assert admission.next_look(0) == PATIENCE
+    admission.pump(PATIENCE)
+    assert light.stage is Stage.SENT
+    assert [t.stage for t in slow[2:]] == [Stage.HELD] * 3
+    assert set(reasons(admission).values()) == {WaitingReason.TENANT_NOT_BEGUN}
+    later = ask(admission, 10, 10, tenant="silver", now=2.0)
+    assert later.stage is Stage.HELD
+
+    admission.counted(slow[0], 10, 1, 3.0)
+    assert [t.stage for t in slow[2:]] == [Stage.SENT, Stage.SENT, Stage.QUEUED]
+    assert later.stage is Stage.QUEUED
+    assert not admission.policy.runs[slow[2].run.id].aborted
+
+
+def test_a_prompt_that_takes_long_to_read_is_not_overdue_while_it_is_read() -> None:
+    admission = room(view=EngineView(ready=True, kv_tokens=10**7, block_size=10, longest=10**6))
+    prefill = PRIOR.per_step + PRIOR.per_token * 10**6
+    for _ in range(UNSTARTED + 1):
+        ask(admission, 10**6, 10)
+    assert admission.next_look(0) == pytest.approx(4 * prefill)
+
+
+def test_what_waits_for_a_grammar_in_the_engine_does_not_count_as_its_queue() -> None:
+    admission = room(view=EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900, waiting=9, deferred=9))
+    assert ask(admission).stage is Stage.SENT
+
+
+def test_so_many_enter_and_leave_the_policy_at_a_time_and_none_is_forgotten() -> None:
+    admission = room()
+    slow = [ask(admission, 1, 1, tenant="silver") for _ in range(2 + 3 * AT_A_TIME)]
+    light = ask(admission, 1, 1, now=0.5)
+    pumps = 0
+    while (when := admission.next_look(2.0)) is not None and when <= 2.0 and pumps < 9:
+        admission.pump(2.0)
+        pumps += 1
+    assert light.stage is Stage.SENT
+    assert pumps == 3
+    admission.leave(slow[0], 3.0, completed=False)
+    while admission.next_look(3.0) == 3.0:
+        admission.pump(3.0)
+    assert not admission.load[TenantId("silver")].held
 
 
 def test_the_engines_own_count_of_waiting_overrules_presumption() -> None:
@@ -279,10 +328,10 @@ class Sidecar(RuleBasedStateMachine):
         self.open: set[RequestId] = set()
         self.expected = 0.0
 
-    def pass_time(self) -> None:
+    def pass_time(self, by: float = 0.01) -> None:
         """As its host does: pump when a request that shows nothing should have begun."""
-        wake = self.admission.next_presumed_start(self.now)
-        self.now += 0.01
+        wake = self.admission.next_look(self.now)
+        self.now += by
         if wake is not None and wake <= self.now:
             self.admission.pump(self.now)
 
@@ -316,6 +365,12 @@ class Sidecar(RuleBasedStateMachine):
         self.admission.leave(ticket, self.now, completed=completed)
         self.open.discard(ticket.id)
 
+    @rule()
+    def wait(self) -> None:
+        self.pass_time(2 * PATIENCE)
+        while (wake := self.admission.next_look(self.now)) is not None and wake <= self.now:
+            self.admission.pump(self.now)
+
     @rule(policy=st.sampled_from(["fcfs", "vtc", "justitia", "tiered-justitia"]))
     def change_policy(self, policy: str) -> None:
         self.admission.reconfigure(config(), build_policy(policy, WeightedTokens()), self.now, keep_service=True)
@@ -330,6 +385,14 @@ class Sidecar(RuleBasedStateMachine):
         assert admission.queued == len(self.open) - len(running)
         assert admission.queued == len(list(admission.waiting(self.now)))
         assert sum(load.queued for load in admission.load.values()) == admission.queued
+
+    @invariant()
+    def nobody_is_held_for_nothing(self) -> None:
+        for name, load in self.admission.load.items():
+            of = [t for t in self.admission.tickets.values() if t.tenant == name]
+            if load.held and sum(t.stage is Stage.SENT for t in of) < UNSTARTED:
+                assert name == "gold"
+                assert load.released >= 3
 
     @invariant()
     def every_token_is_charged_once(self) -> None:

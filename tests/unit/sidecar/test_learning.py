@@ -13,7 +13,9 @@ from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
 from justitia_predictor.training import fitted
+from justitia_scheduling.model import TenantId
 from justitia_sidecar import learning as module
+from justitia_sidecar.held import Holding, Kind
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.samples import Finished
 from justitia_sidecar.service import Sidecar
@@ -250,3 +252,32 @@ async def test_a_disk_that_takes_nothing_costs_samples_and_nothing_else(sidecar:
     assert client.status == 200
     await room.settle()
     assert room.failures("write") == 1
+
+
+async def test_what_is_kept_to_learn_from_is_on_its_tenants_account_until_it_is_written(
+    sidecar: Sidecar, room: Room
+) -> None:
+    held = room.learning.held
+    await Client(sidecar, **request("r")).run()
+    assert 0 < held.total < module.MOST_FEATURE_BYTES
+    await Client(sidecar, **request("r", ends=True)).run()
+    assert held.total > 0
+    await room.settle()
+    assert held.total == 0
+    assert room.samples.counts() == {NAME: (1, 0)}
+
+
+async def test_nothing_is_learned_of_a_run_for_which_there_is_no_room(sidecar: Sidecar, room: Room) -> None:
+    def unnoticed() -> float | None:
+        return room.metrics.registry.get_sample_value("justitia_unnoticed_runs_total")
+
+    held = room.learning.held
+    await Client(sidecar, **request("r")).run()
+    held.capacity = held.total + 2**11  # a body, but no features of all its words
+    await Client(sidecar, **request("s", prompt=" ".join(map(str, range(300))), ends=True)).run()
+    assert unnoticed() == 1
+    held.capacity = held.total
+    assert held.put(Holding(TenantId("silver"), Kind.BODY, lambda: None), held.capacity // 2)
+    assert unnoticed() == 2
+    await room.settle()
+    assert room.samples.counts() == {}

@@ -11,8 +11,8 @@ import pytest
 from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_sidecar.client_connection import LONGEST_LOOK, STALL_SECONDS, ClientConnection
 from justitia_sidecar.engine import Engine
+from justitia_sidecar.held import HeldBytes
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.outbox import Outboxes
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.service import Sidecar
 from justitia_sidecar.serving import Server, server_config
@@ -117,21 +117,21 @@ async def test_a_finished_answer_that_nobody_reads_is_ended_after_the_limit(
         await until(lambda: door.outcomes().get("completed"))
         assert door.sidecar.configured().admission.reserved == 0
         await until(lambda: door.congested)
-        assert door.sidecar.outboxes.held > 0
+        assert door.sidecar.held.total > 0
         door.look(STALL_SECONDS)
         assert door.sidecar.open_requests == 1
         door.look(1)
         with pytest.raises(ConnectionError):
             await reader.read()
     await until(lambda: door.sidecar.open_requests == 0)
-    assert (door.stalled, door.outcomes(), door.sidecar.outboxes.held) == (1, {"completed": 1}, 0)
+    assert (door.stalled, door.outcomes(), door.sidecar.held.total) == (1, {"completed": 1}, 0)
     assert_nothing_left(door.sidecar)
 
 
 async def test_what_the_engine_still_works_on_is_aborted_and_charged(door: Door, engine: MisbehavingEngine) -> None:
     engine.behaviour = Misbehaviour.SAYS_MUCH_AND_HANGS
     async with door.asking():
-        await until(lambda: door.sidecar.outboxes.held > 0)
+        await until(lambda: door.sidecar.held.total > 0)
         admission = door.sidecar.configured().admission
         await until(lambda: [t.produced for t in admission.tickets.values()] == [MUCH - 1])
         await until(lambda: door.congested)
@@ -149,7 +149,7 @@ async def test_a_slow_reader_gets_all_of_its_answer(door: Door, engine: Misbehav
     async with door.asking(buffer=2**16) as (reader, _):
         await until(lambda: door.congested)
         everything = b""
-        while door.sidecar.outboxes.held > 2**20:
+        while door.sidecar.held.total > 2**20:
             everything += await reader.readexactly(2**19)
             door.look(STALL_SECONDS - 1)
         while not everything.endswith(b"0\r\n\r\n"):
@@ -184,8 +184,8 @@ async def test_the_second_request_of_a_stalled_connection_waits_for_no_head(
 
 async def test_the_fullest_outbox_of_whom_holds_most_gives_way(door: Door, engine: MisbehavingEngine) -> None:
     engine.behaviour = Misbehaviour.SAYS_MUCH
-    door.sidecar.outboxes = Outboxes(MUCH * 2**16)
+    door.sidecar.held = HeldBytes(MUCH * 2**16)
     async with door.asking(), door.asking(), door.asking():
         await until(lambda: door.stalled == 2)
-        assert 0 < door.sidecar.outboxes.held <= MUCH * 2**16
+        assert 0 < door.sidecar.held.total <= MUCH * 2**16
         await until(lambda: door.sidecar.configured().admission.reserved == 0)
