@@ -1,7 +1,7 @@
 """A completion's way through the sidecar: accept, wait, forward (`forwarding.py`). Plain ASGI, no framework in between.
 
-The body goes to the engine as it came. A client that goes away cancels its request at whatever stage; closing the
-engine's connection frees its KV.
+The body goes to the engine as it came, with the tenant's cache salt added. A client that goes away cancels its request
+at whatever stage; closing the engine's connection frees its KV.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from justitia_sidecar.forwarding import Accepted, Forwarding
 from justitia_sidecar.learning import Noticed
 from justitia_sidecar.memory import memory_limit
 from justitia_sidecar.refusals import RefusalError, shown
+from justitia_sidecar.salt import salted
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
@@ -63,6 +64,8 @@ class Proxy:
             await self._read_body(scope, receive, parts)
             parts[:] = [b"".join(parts)]
             accepted = self._accept(tenant, scope, parts[0], endpoint, application)
+            self._held_bytes += len(accepted.body) - len(parts[0])
+            parts[:] = [accepted.body]
             with self._reserving(accepted):
                 await until_disconnect(receive, self._complete(accepted, send, connection_of(scope)))
         except RefusalError as refusal:
@@ -126,6 +129,7 @@ class Proxy:
             admission.check_fits(parsed.longest_prompt, parsed.max_tokens or 0)
         admission.check_room(tenant, parsed.sequences)
         ends = recognition.ends_run(headers)
+        body = salted(body, in_force.directory.salt(tenant))
         return Accepted(tenant, application, parsed, body, scope["headers"], run, ends, endpoint, now)
 
     def _reserving(self, accepted: Accepted) -> AbstractContextManager[None]:
