@@ -109,6 +109,9 @@ class TenantConfig(Document):
     weight: float = Field(gt=0, allow_inf_nan=False)
     tier: str | None = None
     limits: TenantLimits = TenantLimits()
+    prefix_group: str | None = Field(
+        default=None, description="The group whose cached prefixes the tenant shares; None: its own requests' alone"
+    )
 
 
 class RunConfig(Document):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from justitia_api.config import Document
+from justitia_api.prefix_cache import PrefixCache
 from justitia_api.resource import (
     ATOMIC,
     DNS_SUBDOMAIN,
@@ -274,6 +275,10 @@ class Engine(Document):
         tuple[EnvironmentVariable, ...],
         Field(max_length=64, json_schema_extra=map_by("name"), description="Further environment variables of vLLM."),
     ] = ()
+    prefix_cache: Annotated[
+        PrefixCache,
+        Field(description="Who shares the engine's prefix cache; each tenant with itself alone when unset."),
+    ] = PrefixCache()
     nodes: Annotated[
         int,
         Field(

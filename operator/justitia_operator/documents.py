@@ -47,13 +47,14 @@ def build_pool_config(
     that was written last, `last_generation` what the pool's status knows of, `learned_from` the names in the pool's
     store that are somebody's.
     """
+    groups = pool.spec.engine.prefix_cache.groups
     tenants: dict[str, TenantConfig] = {}
     applications: list[ApplicationConfig] = []
     for admission in admitted:
         application = _application(admission, written)
         if application is not None:
             applications.append(application)
-            tenants[application.tenant] = _tenant(admission.tenant, admission.weight)
+            tenants[application.tenant] = _tenant(admission.tenant, admission.weight, groups)
     scheduling = pool.spec.scheduling
     config = PoolConfig(
         generation=written.generation if written else last_generation,
@@ -107,12 +108,13 @@ def _boost(boost: Boost) -> BoostConfig:
     )
 
 
-def _tenant(tenant: Tenant, weight: str) -> TenantConfig:
+def _tenant(tenant: Tenant, weight: str, groups: Mapping[str, str]) -> TenantConfig:
     return TenantConfig(
         name=tenant.metadata.name,
         weight=float(weight),
         tier=tenant.spec.tier,
         limits=tenant.spec.limits or TenantLimits(),
+        prefix_group=groups.get(tenant.metadata.name),
     )
 
 

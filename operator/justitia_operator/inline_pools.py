@@ -46,6 +46,7 @@ class Grant(StrEnum):
     """Plain values only."""
     ENV_SECRETS = "engine.env.secretRef"
     MEDIA_DOMAINS = "engine.mediaDomains"
+    PREFIX_CACHE = "engine.prefixCache"
     NODES = "engine.nodes"
     MODEL_CACHE = "engine.modelCache"
     NODE_SELECTOR = "engine.nodeSelector"

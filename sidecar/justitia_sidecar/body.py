@@ -1,4 +1,5 @@
-"""The few fields of a request's body that decide anything; the bytes themselves are forwarded untouched.
+"""The few fields of a request's body that decide anything; the bytes themselves are forwarded, with the tenant's cache
+salt added (`salt.py`).
 
 Prompt tokens: an array of token ids is exact. Text is bytes x the application's running average of tokens per
 byte, learnt from what the engine counts.

@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True)
 class Accepted:
-    """A request that may wait."""
+    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt."""
 
     tenant: TenantId
     application: ApplicationConfig

@@ -1,7 +1,7 @@
 """A completion's way through the sidecar: accept, wait, forward (`forwarding.py`). Plain ASGI, no framework in between.
 
-The body goes to the engine as it came. A client that goes away cancels its request at whatever stage; closing the
-engine's connection frees its KV.
+The body goes to the engine as it came, with the tenant's cache salt added. A client that goes away cancels its request
+at whatever stage; closing the engine's connection frees its KV.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ from justitia_sidecar.learning import Noticed
 from justitia_sidecar.pacing import Pace
 from justitia_sidecar.reading import Body
 from justitia_sidecar.refusals import RefusalError, shown
+from justitia_sidecar.salt import salted
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Interruption, Waiting
@@ -120,6 +121,7 @@ class Proxy:
             admission.check_fits(parsed.longest_prompt, parsed.max_tokens or 0)
         self._check_open(tenant, parsed.sequences)
         ends = recognition.ends_run(headers)
+        body.change(salted(body.content, in_force.directory.salt(tenant)))
         return Accepted(tenant, application, parsed, body, scope["headers"], run, ends, endpoint, now)
 
     def _reserving(self, accepted: Accepted) -> AbstractContextManager[None]:

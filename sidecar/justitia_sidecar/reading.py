@@ -39,8 +39,12 @@ class Body:
             if received > most:
                 raise _too_large(most)
             more = message.get("more_body", False)
-        self.content = b"".join(parts)
-        self._hold(received)
+        self.change(b"".join(parts))
+
+    def change(self, content: bytes) -> None:
+        """Raises a refusal where there is no room for it."""
+        self._hold(len(content))
+        self.content = content
 
     def pin(self) -> None:
         self._account.pin(self._holding)

@@ -1,4 +1,4 @@
-"""What a request belongs to: its application and its run.
+"""What a request belongs to: its application, its run, and the tenants that it shares cached prefixes with.
 
 Application: the path `/applications/{namespace}/{name}`, else the header `x-justitia-application:
 namespace/name`, else the tenant's only application in the pool. Run id: the header `x-justitia-run`, else the
@@ -15,6 +15,7 @@ from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
 from justitia_scheduling.model import ApplicationId, TenantId
 from justitia_sidecar.refusals import RefusalError, shown
+from justitia_sidecar.salt import cache_salt
 
 MAXIMUM_RUN_ID_BYTES = 256
 
@@ -29,12 +30,13 @@ def application_id(application: ApplicationConfig) -> ApplicationId:
 
 
 class Directory:
-    """The applications of a pool, by tenant."""
+    """A pool's applications and prefix groups, by tenant."""
 
     def __init__(self, config: PoolConfig) -> None:
         self._of: defaultdict[TenantId, dict[ApplicationId, ApplicationConfig]] = defaultdict(dict)
         for application in config.applications:
             self._of[TenantId(application.tenant)][application_id(application)] = application
+        self._groups = {TenantId(tenant.name): tenant.prefix_group for tenant in config.tenants}
 
     def application(self, tenant: TenantId, path: str | None, headers: RequestHeaders) -> ApplicationConfig:
         """`path` is `namespace/name` where the URL names the application. Raises a refusal with 400."""
@@ -54,6 +56,10 @@ class Directory:
             return next(iter(own.values()))
         refusal = Refusal.AMBIGUOUS_APPLICATION if own else Refusal.UNKNOWN_APPLICATION
         raise RefusalError(refusal, f"The request names no application: {_choose(own)}.")
+
+    def salt(self, tenant: TenantId) -> str:
+        """The cache salt of the tenant's requests."""
+        return cache_salt(tenant, self._groups.get(tenant))
 
 
 def _choose(own: Mapping[ApplicationId, ApplicationConfig]) -> str:

@@ -73,6 +73,11 @@ def inside(policy: str, **more: Any) -> Json:
     return {"policy": policy, "enforcement": "Engine", **more}
 
 
+def sharing(*tenants: tuple[str, str]) -> Json:
+    """Tenants with the groups in which they share cached prefixes."""
+    return {"tenants": [{"name": name, "group": group} for name, group in tenants]}
+
+
 def objective(**changes: Any) -> list[Json]:
     """One objective of an application, changed."""
     return [{"metric": "TimeToFirstToken", "percentile": 99, "boundMilliseconds": 800} | changes]
@@ -238,6 +243,18 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ),
     ("no replica", "pool", "spec.replicas", 0, "greater than or equal to 1"),
     ("an empty argument", "pool", "spec.engine.args", [""], "at least 1"),
+    ("a tenant in two groups", "pool", "spec.engine.prefixCache", sharing(("a", "g"), ("a", "h")), "Duplicate value"),
+    ("a tenant in no group", "pool", "spec.engine.prefixCache", {"tenants": [{"name": "a"}]}, "group: Required value"),
+    ("a group of nobody", "pool", "spec.engine.prefixCache", {"tenants": [{"group": "g"}]}, "name: Required value"),
+    ("a group that is no name", "pool", "spec.engine.prefixCache", sharing(("a", "A b")), "should match"),
+    ("a tenant of a group that is no name", "pool", "spec.engine.prefixCache", sharing(("A_b", "g")), "should match"),
+    (
+        "too many tenants in groups",
+        "pool",
+        "spec.engine.prefixCache",
+        sharing(*((f"t{number}", "g") for number in range(1025))),
+        "at most 1024 items",
+    ),
     ("a model on a claim without a name", "pool", "spec.model.uri", "pvc://models/a", "name must be set with a pvc://"),
     ("a model in an image without a name", "pool", "spec.model.uri", "oci://acme/model", "name must be set"),
     ("a claim that is no name", "pool", "spec.model.uri", "pvc://Models/a", "should match"),
@@ -444,6 +461,9 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a tier of a small weight", "pool", "spec.scheduling.tiers", [{"name": "gold", "weight": "0.001"}]),
     ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
     ("strict shares", "pool", "spec.scheduling", {"burstSeconds": 0}),
+    ("a prefix cache without groups", "pool", "spec.engine.prefixCache", {}),
+    ("groups of tenants", "pool", "spec.engine.prefixCache", sharing(("a", "g"), ("b.c", "g"), ("d", "h"))),
+    ("groups of an inline pool", "bundle", "spec.pool.engine", {"prefixCache": sharing(("a", "g"))}),
     ("UniBoost inside vLLM", "pool", "spec.scheduling", inside("UniBoost")),
     ("UniBoost with bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("0.001", "10"))),
     ("UniBoost with equal bounds", "pool", "spec.scheduling", inside("UniBoost", boost=bounds("1.5", "1.5"))),

@@ -27,6 +27,12 @@ def boosted(minimum: str, maximum: str) -> dict[str, Any]:
     return boosting(minimumGamma=minimum, maximumGamma=maximum)
 
 
+def sharing(*tenants: tuple[str, str]) -> dict[str, Any]:
+    """A pool with these tenants in these groups."""
+    listed = [{"name": name, "group": group} for name, group in tenants]
+    return POOL | {"engine": {"prefixCache": {"tenants": listed}}}
+
+
 def bursting(seconds: int, **scheduling: str) -> dict[str, Any]:
     """A pool with this ceiling of the burst."""
     return POOL | {"scheduling": scheduling | {"burstSeconds": seconds}}
@@ -55,6 +61,9 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         (ServingPoolSpec, bursting(-1), "greater than or equal to 0"),
         (ServingPoolSpec, bursting(5, policy="VTC"), "burstSeconds is for policy TieredJustitia with cost model"),
         (ServingPoolSpec, bursting(5, costModel="KVTokenTime"), "burstSeconds is for policy TieredJustitia with"),
+        (ServingPoolSpec, sharing(("a", "g"), ("b", "g"), ("a", "h")), "a tenant is in one group"),
+        (ServingPoolSpec, sharing(("A_b", "g")), "pattern"),
+        (ServingPoolSpec, sharing(("a", "g.h")), "pattern"),
         (ServingPoolSpec, boosted("2", "1.5"), "minimumGamma must not be greater than maximumGamma"),
         (ServingPoolSpec, boosted("0", "1.5"), "minimumGamma must be greater than 0"),
         (ServingPoolSpec, boosted("1", "-1"), "pattern"),
@@ -98,6 +107,9 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         "a negative burst",
         "a burst of a policy that has none",
         "a burst in a unit that is no time",
+        "a tenant in two groups",
+        "a tenant of a group that is no name",
+        "a group that is no name",
         "crossed bounds of gamma",
         "gamma of zero",
         "negative gamma",

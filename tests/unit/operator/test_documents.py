@@ -1,4 +1,4 @@
-"""What pods are told of objectives and of gamma."""
+"""What pods are told of objectives, of gamma, and of who shares cached prefixes."""
 
 from copy import deepcopy
 
@@ -7,7 +7,7 @@ import pytest
 from justitia_operator.objects import Json, Kind, Ref
 from justitia_operator.snapshot import Snapshot
 from support.objectives import COMPLETION, FIRST_TOKEN
-from support.resources import application, config, key, pool, put, settled, tenant, world
+from support.resources import application, child, config, key, pool, put, settled, tenant, world
 
 CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
 
@@ -52,3 +52,29 @@ def test_gammas_bounds_come_to_the_pods(boost: Json | None, told_as: tuple[objec
     assert told_as == (
         None if found is None else (found.mode, found.minimum_gamma, found.maximum_gamma, found.hysteresis)
     )
+
+
+def sharing_world(**groups: str) -> Snapshot:
+    """A pool with these groups, by tenants, which the tenants alice and bob use."""
+    tenants = [{"name": name, "group": group} for name, group in groups.items()]
+    engine = {"prefixCache": {"tenants": tenants}} if groups else {}
+    other = application("summaries", "bob")
+    return settled(world(tenant(), key(), tenant("bob"), key("bob"), pool(engine=engine), application(), other))
+
+
+def test_groups_of_the_pool_come_to_the_pods_with_their_tenants() -> None:
+    told = config(sharing_world(alice="readers", carol="readers"))
+    assert {each.name: each.prefix_group for each in told.tenants} == {"alice": "readers", "bob": None}
+
+
+def test_without_groups_no_tenant_has_one() -> None:
+    assert {each.prefix_group for each in config(sharing_world()).tenants} == {None}
+
+
+def test_tenants_that_leave_their_group_are_told_and_no_pod_restarts() -> None:
+    before = sharing_world(alice="readers", bob="readers")
+    changed = settled(put(before, pool()))
+    assert {each.prefix_group for each in config(before).tenants} == {"readers"}
+    assert {each.prefix_group for each in config(changed).tenants} == {None}
+    assert config(changed).generation == config(before).generation + 1
+    assert child(changed, Kind.DEPLOYMENT) == child(before, Kind.DEPLOYMENT)

@@ -56,6 +56,11 @@ ASKED: list[tuple[str, Grant, Json]] = [
     ("pull secrets", Grant.IMAGE_PULL_SECRETS, {"engine": {"imagePullSecrets": [{"name": "any"}]}}),
     ("a model cache", Grant.MODEL_CACHE, {"engine": {"modelCache": {"type": "Node"}}}),
     ("media by URL", Grant.MEDIA_DOMAINS, {"engine": {"mediaDomains": ["a.example"]}}),
+    (
+        "others' prefixes",
+        Grant.PREFIX_CACHE,
+        {"engine": {"prefixCache": {"tenants": [{"name": "t", "group": "g"}]}}},
+    ),
     ("several nodes", Grant.NODES, {"engine": {"nodes": 2}}),
     ("a store", Grant.LEARNING, {"learning": {"store": {"claimName": "data"}}}),
     ("a gateway", Grant.GATEWAY, {"gateway": {"parentRefs": [{"name": "g"}]}}),

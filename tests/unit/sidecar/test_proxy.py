@@ -15,9 +15,11 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
+from justitia_scheduling.model import TenantId
 from justitia_sidecar import usage
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.salt import cache_salt, salted
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
@@ -131,7 +133,29 @@ async def test_what_a_client_sends_never_reaches_the_engine_as_order(
 async def test_the_body_reaches_the_engine_byte_for_byte(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
     body = b'{ "stream":true,\n "model" : "m", "prompt":"\\u00e9", "priority": -9, "unknown": [1.50] }'
     await Client(sidecar, body=body).run()
-    assert engine.received[0][1] == body
+    assert engine.received[0][1] == salted(body, cache_salt(GOLD, None))
+
+
+@pytest.mark.parametrize("name", ["cache_salt", "cache\\u005fsalt"])
+@pytest.mark.parametrize("value", [f'"{cache_salt(TenantId("silver"), None)}"', '""', "null", "7"])
+async def test_the_salt_is_the_tenants_whatever_the_client_sends(
+    sidecar: Sidecar, engine: MisbehavingEngine, name: str, value: str
+) -> None:
+    await Client(sidecar, body=json.dumps(BODY).encode()[:-1] + f',"{name}":{value}}}\n'.encode()).run()
+    assert json.loads(engine.received[0][1]) == BODY | {"cache_salt": cache_salt(GOLD, None)}
+
+
+async def test_the_salt_follows_the_group_that_the_configuration_declares(
+    sidecar: Sidecar, engine: MisbehavingEngine
+) -> None:
+    await Client(sidecar).run()
+    sidecar.put_config(pool(2, tenants=(TenantConfig(name="gold", weight=1, prefix_group="metals"),)))
+    await Client(sidecar).run()
+    sidecar.put_config(pool(3))
+    await Client(sidecar).run()
+    salts = [json.loads(body)["cache_salt"] for _, body in engine.received]
+    own, groups = cache_salt(GOLD, None), cache_salt(GOLD, "metals")
+    assert salts == [own, groups, own]
 
 
 async def test_a_request_that_waits_too_long_is_refused(sidecar: Sidecar, engine: MisbehavingEngine) -> None:

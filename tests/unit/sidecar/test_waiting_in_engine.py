@@ -12,6 +12,7 @@ from justitia_scheduling import channel
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.salt import cache_salt
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
@@ -84,6 +85,12 @@ async def test_a_request_that_waits_too_long_inside_is_refused_and_taken_back(
         await engine.closed.wait()
     assert engine.open == 0
     assert_nothing_left(sidecar)
+
+
+async def test_what_waits_inside_has_its_tenants_salt_too(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
+    engine.go_on.set()
+    await Client(sidecar, body=json.dumps(BODY | {"cache_salt": "mine"}).encode()).run()
+    assert json.loads(engine.received[0][1]) == BODY | {"cache_salt": cache_salt(GOLD, None)}
 
 
 async def test_a_request_that_has_begun_takes_its_time(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
