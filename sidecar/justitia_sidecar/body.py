@@ -7,10 +7,14 @@ byte, learnt from what the engine counts.
 A body asks for `prompts x choices` sequences. Several can be ordered and charged only inside the engine; elsewhere they
 are refused as unsupported. Beams and `best_of` are refused everywhere: what the engine does for them is not told apart.
 
+What a client may name that others have too, and no salt divides, is refused: the `uuid` of a content part, under which
+vLLM keeps media for all, and `kv_transfer_params`, which say where another engine's KV blocks are.
+
 Fields that may not change order: the body's `priority` and `request_id` lose against the headers that the
 sidecar sets; `session_id` and `vllm_xargs` have no effect on the engine's order and are passed on.
 """
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
@@ -53,6 +57,7 @@ class _Common(msgspec.Struct):
     ignore_eos: bool | None = None
     stop: str | list[str] | None = None
     metadata: dict[str, object] | None = None
+    kv_transfer_params: msgspec.Raw = msgspec.Raw()
 
 
 class _Chat(_Common):
@@ -65,6 +70,9 @@ class _Completion(_Common):
     prompt: str | list[int | str | list[int]] | None = None
     prompt_embeds: msgspec.Raw = msgspec.Raw()
 
+
+_MAY_NAME_MEDIA = re.compile(rb"uuid|\\u00(?:75|69|64)")
+"""The name, or an escape of one of its letters."""
 
 _chat = msgspec.json.Decoder(_Chat)
 _completion = msgspec.json.Decoder(_Completion)
@@ -127,6 +135,7 @@ def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
                         "One request is one conversation here: send a request of the same run for each of 'messages'.",
                         param="messages",
                     )
+                _check_parts(messages)
                 max_tokens = chat.max_tokens if chat.max_completion_tokens is None else chat.max_completion_tokens
             case Endpoint.COMPLETION:
                 fields = completion = _completion.decode(body)
@@ -159,7 +168,27 @@ def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
     )
 
 
+def _check_parts(messages: bytes) -> None:
+    """Raises a refusal where a part of a message has a name under which the engine keeps it."""
+    if _MAY_NAME_MEDIA.search(messages) is None:
+        return
+    for message in msgspec.json.decode(messages):
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("uuid") is not None:
+                raise RefusalError(
+                    Refusal.UNSUPPORTED,
+                    "'uuid' of a content part is not supported, because the engine keeps files by it for all tenants: "
+                    "send the file itself.",
+                    param="messages",
+                )
+
+
 def _check(fields: _Common, max_tokens: Tokens | None) -> None:
+    if bytes(fields.kv_transfer_params) not in (b"", b"null", b"{}"):
+        raise RefusalError(
+            Refusal.UNSUPPORTED, "'kv_transfer_params' is not supported: remove it.", param="kv_transfer_params"
+        )
     if not fields.model:
         raise RefusalError(Refusal.INVALID_BODY, "The body names no model: set 'model'.", param="model")
     if max_tokens is not None and max_tokens < 0:

@@ -199,3 +199,39 @@ def test_an_output_is_fixed_where_only_its_bound_ends_it() -> None:
     assert completion(ignore_eos=True).fixed_output
     assert not completion(ignore_eos=True, stop="x").fixed_output
     assert not completion().fixed_output
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize("name", ['"uuid"', '"\\u0075uid"', '"u\\u0075\\u0069\\u0064"'])
+def test_media_may_not_be_named(name: str) -> None:
+    content = json.dumps([{"type": "text", "text": "what is it?"}, IMAGE])[:-2] + f', {name}: "theirs"}}]'
+    body = f'{{"model": "m", "messages": [{{"role": "user", "content": {content}}}]}}'
+    assert json.loads(body)["messages"][0]["content"][1]["uuid"] == "theirs"
+    with pytest.raises(RefusalError, match="'uuid' of a content part is not supported"):
+        parse_body(Endpoint.CHAT, body.encode(), several=False)
+
+
+def test_the_word_may_be_said() -> None:
+    said = [
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": 'what is a \\u0075uid, and "uuid"?'}, IMAGE | {"uuid": None}],
+        }
+    ]
+    assert chat(messages=said).messages == 1
+    assert chat(messages=[{"role": "user", "content": "uuid"}]).messages == 1
+
+
+@pytest.mark.parametrize("ask", [chat, completion], ids=["chat", "completion"])
+def test_where_kv_blocks_are_is_not_for_clients_to_say(ask: Any) -> None:
+    assert ask(kv_transfer_params=None).model == "m"
+    with pytest.raises(RefusalError, match="'kv_transfer_params' is not supported"):
+        ask(kv_transfer_params={"remote_host": "a.example"})
+
+
+def test_of_several_members_of_one_name_the_last_counts_as_for_the_engine() -> None:
+    body = b'{"model":"a","model":"m","messages":[],"messages":[{"content":[{"uuid":"a"}]}]}'
+    with pytest.raises(RefusalError, match="'uuid'"):
+        parse_body(Endpoint.CHAT, body, several=False)
