@@ -377,10 +377,11 @@ def test_an_object_with_defaults_and_additions_covers_what_was_applied() -> None
 
 
 def test_an_object_is_applied_when_missing_changed_or_wanted_differently() -> None:
-    desired = sealed({"metadata": {"name": "x"}, "spec": {"a": 1, "b": 2}})
+    job = {"kind": "Job", "metadata": {"name": "x"}}
+    desired = sealed(job | {"spec": {"a": 1, "b": 2}})
     assert needs_apply(desired, None)
     assert not needs_apply(desired, desired | {"status": {}})
     assert needs_apply(desired, desired | {"spec": {"a": 1, "b": 3}})
-    less = sealed({"metadata": {"name": "x"}, "spec": {"a": 1}})
+    less = sealed(job | {"spec": {"a": 1}})
     assert covers(desired["spec"], less["spec"])
     assert needs_apply(less, desired)
