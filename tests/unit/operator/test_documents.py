@@ -7,7 +7,7 @@ import pytest
 from justitia_operator.objects import Json, Kind, Ref
 from justitia_operator.snapshot import Snapshot
 from support.objectives import COMPLETION, FIRST_TOKEN
-from support.resources import application, config, key, pool, put, settled, tenant, world
+from support.resources import application, condition, config, key, pool, put, settled, tenant, world
 
 CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
 
@@ -52,3 +52,21 @@ def test_gammas_bounds_come_to_the_pods(boost: Json | None, told_as: tuple[objec
     assert told_as == (
         None if found is None else (found.mode, found.minimum_gamma, found.maximum_gamma, found.hysteresis)
     )
+
+
+def test_adapters_come_to_the_pods_with_whom_they_are_for() -> None:
+    adapters = [
+        {"name": "sql", "uri": "hf://acme/sql"},
+        {"name": "law", "uri": "hf://acme/law", "tenants": ["bob", "alice"]},
+    ]
+    made = pool(model={"uri": "hf://acme/model", "adapters": adapters})
+    told = config(settled(world(tenant(), key(), made, application()))).adapters
+    assert [(each.name, each.tenants) for each in told] == [("law", ("alice", "bob")), ("sql", None)]
+
+
+def test_an_adapter_with_the_models_name_is_refused() -> None:
+    made = pool(model={"uri": "hf://acme/model", "adapters": [{"name": "acme/model", "uri": "hf://acme/sql"}]})
+    refused = settled(world(tenant(), key(), made, application()))
+    status, reason, message = condition(refused, Kind.SERVING_POOL, "shared", "Accepted")
+    assert (status, reason) == ("False", "InvalidSpec")
+    assert "an adapter must not have the model's name" in message
