@@ -253,7 +253,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     verdicts = (
         verdict,
         not_installed(missing) if missing else resolved(),
-        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict),
+        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict, policy_verdict(reports)),
         *_told_verdicts(reports, config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
@@ -311,9 +311,11 @@ def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | 
     return None
 
 
-def _pool_verdicts(pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
+def _pool_verdicts(
+    pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict, policy: Verdict | None
+) -> Iterator[Verdict]:
     yield available
-    yield fairness_verdict(pool, engines)
+    yield fairness_verdict(pool, engines, policy)
     if available.holds:
         yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
     elif not accepted_.holds:

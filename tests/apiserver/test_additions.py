@@ -101,7 +101,7 @@ ATTACKS: dict[str, tuple[str, str, Json]] = {
                         "containers": [
                             ENGINE
                             | {
-                                "securityContext": {"privileged": True},
+                                "securityContext": {"runAsUser": 0},
                                 "envFrom": [{"configMapRef": {"name": "theirs"}}],
                                 "lifecycle": {"postStart": {"exec": {"command": ["true"]}}},
                             }
