@@ -74,6 +74,14 @@ class Reason(StrEnum):
     """Not accepted: an object that the resource needs exists already and is somebody else's. It is left as it is; the
     message names it and says what to do."""
 
+    FIELDS_ADDED = "FieldsAdded"
+    """Not accepted: somebody adds fields to an object of the resource again and again. They are left there, and taken
+    out again later; the message names the object, the fields and who adds them."""
+
+    FIELDS_REMOVED = "FieldsRemoved"
+    """Of an Event: somebody had added fields to an object of the resource. They were taken out; the message names the
+    object, the fields and who added them."""
+
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
     """Not accepted: the Tenant does not allow applications from this namespace."""
 

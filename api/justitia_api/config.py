@@ -165,6 +165,13 @@ class ApplicationConfig(Document):
     learning: LearningConfig | None = Field(default=None, description="None: nothing is kept of its runs")
 
 
+class AdapterConfig(Document):
+    """A further model that the engine serves, and who may use it."""
+
+    name: str = Field(description="The model's name as clients send it and as vLLM serves it")
+    tenants: tuple[str, ...] | None = Field(default=None, description="None: every tenant of the pool")
+
+
 class QueueConfig(Document):
     """Bounds of the pool's waiting queue and of what a client may send."""
 
@@ -216,6 +223,7 @@ class PoolConfig(Document):
     namespace: str
     name: str
     model: str = Field(description="The model's name as clients send it and as vLLM serves it")
+    adapters: tuple[AdapterConfig, ...] = ()
     scheduling: SchedulingConfig = SchedulingConfig()
     queue: QueueConfig = QueueConfig()
     tenants: tuple[TenantConfig, ...] = ()

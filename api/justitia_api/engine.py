@@ -28,6 +28,7 @@ CLAIM = r"pvc://[a-z0-9]([-.a-z0-9]*[a-z0-9])?(/[^/]+)*"
 IMAGE = r"oci://[a-zA-Z0-9][-._:@/a-zA-Z0-9]*"
 
 NAME_NEEDED = "name must be set with a pvc:// or oci:// uri: clients send it as the model's name"
+NAME_TAKEN = "an adapter must not have the model's name: clients choose between them by it"
 ONE_VALUE = "exactly one of value and secretRef must be set"
 CLAIM_NEEDED = "claimName must be set with type PersistentVolumeClaim, and only then"
 
@@ -53,6 +54,16 @@ class Adapter(Document):
             "file system, for example under /mnt/model.",
         ),
     ]
+    tenants: Annotated[
+        tuple[Name, ...] | None,
+        Field(
+            min_length=1,
+            max_length=64,
+            json_schema_extra=SET,
+            description="Tenants that may use the adapter, by name; every tenant of the pool when unset. For others it "
+            "does not exist: requests get 404, and GET /v1/models does not list it.",
+        ),
+    ] = None
 
     @property
     def location(self) -> str:
@@ -65,7 +76,8 @@ class Model(Document):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            ("has(self.name) || !(self.uri.startsWith('pvc://') || self.uri.startsWith('oci://'))", NAME_NEEDED)
+            ("has(self.name) || !(self.uri.startsWith('pvc://') || self.uri.startsWith('oci://'))", NAME_NEEDED),
+            ("!has(self.name) || !has(self.adapters) || self.adapters.all(a, a.name != self.name)", NAME_TAKEN),
         )
     )
 
@@ -124,6 +136,8 @@ class Model(Document):
     def _named(self) -> "Model":
         if self.name is None and (self.claim or self.image):
             raise ValueError(NAME_NEEDED)
+        if self.served_name in {adapter.name for adapter in self.adapters}:
+            raise ValueError(NAME_TAKEN)
         return self
 
 

@@ -54,7 +54,9 @@ class TenantStatus(Document):
     weight: float
     service: float = Field(description="Charged since the start or the last change of cost model, in its unit")
     share: float | None = Field(description="Of the pool's service over the window; None if nothing was served")
-    entitled_share: float | None = Field(description="By weight among the active, averaged over the same window")
+    entitled_share: float | None = Field(
+        description="By weight among the active, averaged over the same window; None under a policy without weights"
+    )
     queued: int
     running: int
     time_to_first_token: Quantiles = Quantiles()

@@ -2,6 +2,7 @@
 
 from rich.table import Table
 
+from justitia_api.config import WITHOUT_WEIGHTS
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_cli.printing import plain_table
@@ -9,7 +10,9 @@ from justitia_operator.objectives import added_up
 
 
 def live_table(title: str, status: PoolStatus | None) -> Table:
-    """One row a tenant: weight, share against what it is entitled to, queue, time to first token."""
+    """One row a tenant: weight, share against what it is entitled to, queue, time to first token. Weights that the
+    policy does not know are not shown.
+    """
     table = plain_table(title)
     table.add_column("tenant")
     for name in ("weight", "share", "entitled", "queued", "running", "TTFT p50", "p99"):
@@ -17,7 +20,7 @@ def live_table(title: str, status: PoolStatus | None) -> Table:
     for tenant in status.tenants if status else ():
         table.add_row(
             tenant.name,
-            f"{tenant.weight:g}",
+            "-" if status and status.policy in WITHOUT_WEIGHTS else f"{tenant.weight:g}",
             _percent(tenant.share),
             _percent(tenant.entitled_share),
             str(tenant.queued),

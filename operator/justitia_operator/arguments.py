@@ -85,6 +85,7 @@ REFUSED_VARIABLES = {
     "VLLM_ELASTIC_EP_SCALE_UP_LAUNCH": ONE_CORE,
     "VLLM_USE_RUST_FRONTEND": ONE_SERVER,
     "VLLM_RUST_FRONTEND_PATH": ONE_SERVER,
+    "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "a domain of spec.engine.mediaDomains could lead to any other",
     "VLLM_MODEL_REDIRECT_PATH": "set spec.model.uri",
     "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a server whose engine has ended is started again",
 }
@@ -93,6 +94,11 @@ REFUSED_VARIABLES = {
 
 def refused_argument(engine: Engine) -> str | None:
     """What is wrong with the engine's arguments: the first that would override one of ours, and what to do instead."""
+    if engine.args and not engine.args[0].startswith("-"):
+        return (
+            f"engine.args begins with {engine.args[0]!r}, which is no option, and which vLLM would take for one more "
+            "value of an option that the operator sets: begin with an option"
+        )
     for argument in engine.args:
         flag = argument.split("=", 1)[0].split(".", 1)[0].replace("_", "-")
         if (meant := _meant(flag)) is not None:

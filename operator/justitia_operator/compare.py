@@ -1,8 +1,8 @@
 """Whether an object must be applied: nothing is written when nothing changes.
 
 What is applied carries a hash of itself in an annotation. An object is left alone when it has the wanted hash (so
-nothing was wanted differently, and nothing is to be taken away) and still holds every wanted value (so nobody changed
-it). What others added is theirs.
+nothing was wanted differently, and nothing is to be taken away), still holds every wanted value (so nobody changed
+it), and nobody added what is ours to decide (`ownership.py`).
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from justitia_operator.objects import APPLIED_HASH_ANNOTATION, Json
+from justitia_operator.ownership import is_overridden
 
 
 def content_hash(content: Json) -> str:
@@ -25,8 +26,13 @@ def sealed(desired: Json) -> Json:
 
 
 def needs_apply(desired: Json, observed: Json | None) -> bool:
-    """Whether a sealed object differs from what the cluster has."""
-    return observed is None or not covers(observed, desired)
+    """Whether a sealed object differs from what the cluster has, or others added to it."""
+    return observed is None or differs(desired, observed) or is_overridden(desired, observed)
+
+
+def differs(desired: Json, observed: Json | None) -> bool:
+    """Whether the cluster lacks something of a sealed object."""
+    return not covers(observed, desired)
 
 
 def covers(observed: Any, desired: Any) -> bool:

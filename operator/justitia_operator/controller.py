@@ -15,7 +15,8 @@ from structlog.contextvars import bound_contextvars
 from justitia_api.conditions import Reason
 from justitia_operator.adoption import Standing, foreign_message, standing_of
 from justitia_operator.catalog import refers_to
-from justitia_operator.compare import needs_apply
+from justitia_operator.compare import differs, needs_apply
+from justitia_operator.contests import Contests
 from justitia_operator.control import MOST_KEPT, Control
 from justitia_operator.engines import starting
 from justitia_operator.kube import Fenced, Kube, Outdated, Rejected, Unavailable
@@ -37,6 +38,7 @@ from justitia_operator.objects import (
     Ref,
     ref_of,
 )
+from justitia_operator.ownership import Addition, additions, contested_message, disowned, removed_message
 from justitia_operator.programming import concerned_by_figures, pods_behind, present_reports
 from justitia_operator.queue import KeyedQueue
 from justitia_operator.rechecks import Rechecks
@@ -76,6 +78,7 @@ class Controller:
         self._namespaces = namespaces
         self._metrics = metrics
         self._rechecks = Rechecks()
+        self._contests = Contests()
         metrics.queued.set_function(lambda: len(queue))
         metrics.pods_behind.set_function(lambda: pods_behind(store.snapshot()))
 
@@ -281,7 +284,13 @@ class Controller:
             if standing is Standing.FOREIGN:
                 self._refused(ref, Rejection(hash_, foreign_message(obj), reason=Reason.OBJECT_NOT_OURS), asking)
                 return
-            answer = await self._kube.apply(obj, before) if needs_apply(obj, before) else before
+            added = () if before is None else additions(obj, before)
+            contested = bool(added) and not self._contests.may_remove(ref, self._clock())
+            owned = before
+            if before is not None and not contested and (owners := disowned(obj, before)) is not None:
+                owned = await self._kube.set_owners(before, owners)
+            due = differs(obj, before) if contested else needs_apply(obj, before)
+            answer = await self._kube.apply(obj, owned) if due else before
         except Rejected as error:
             self._refused(ref, Rejection(hash_, str(error)), asking)
             return
@@ -291,6 +300,19 @@ class Controller:
         if before is None or version_of(answer) != version_of(before):
             self._wrote("apply", ref)
             log.info("applied", object=str(ref), version=version_of(answer))
+        if contested:
+            self._refused(ref, Rejection(hash_, contested_message(obj, added), reason=Reason.FIELDS_ADDED), asking)
+        elif added:
+            self._contests.removed(ref, self._clock())
+            await self._tell_of_additions(obj, added, asking)
+
+    async def _tell_of_additions(self, obj: Json, found: tuple[Addition, ...], asking: Ref) -> None:
+        message = removed_message(obj, found)
+        self._fault(ref_of(obj), Fault.OBJECT_OVERRIDDEN)
+        log.warning("fields taken out", object=str(ref_of(obj)), fields=[each.path for each in found])
+        if (about := self._store.snapshot().get(asking)) is not None:
+            with suppress(Unavailable):
+                await self._record(Note(about, EventType.WARNING, Reason.FIELDS_REMOVED, message))
 
     def _refused(self, ref: Ref, rejection: Rejection, asking: Ref) -> None:
         self._store.reject(ref, rejection)

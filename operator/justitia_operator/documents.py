@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from pydantic import ValidationError
 
 from justitia_api.config import (
+    AdapterConfig,
     ApplicationConfig,
     BoostConfig,
     KeyEntry,
@@ -23,6 +24,7 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
+from justitia_api.engine import Adapter
 from justitia_api.pool import Boost, Scheduling, ServingPool
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
@@ -61,6 +63,7 @@ def build_pool_config(
         namespace=pool.metadata.namespace,
         name=pool.metadata.name,
         model=pool.spec.model.served_name,
+        adapters=tuple(sorted(map(_adapter, pool.spec.model.adapters), key=lambda adapter: adapter.name)),
         scheduling=_scheduling(scheduling),
         queue=QueueConfig(
             maximum_requests=scheduling.queue.maximum_requests, timeout_seconds=scheduling.queue.timeout_seconds
@@ -87,6 +90,11 @@ def withdrawn(
     hashed = _hashed(_entries(pepper, names, keys))
     config = written.model_copy(update={"applications": applications, "tenants": tenants, "key_digests": hashed})
     return config if config == written else config.model_copy(update={"generation": written.generation + 1})
+
+
+def _adapter(adapter: Adapter) -> AdapterConfig:
+    tenants = None if adapter.tenants is None else tuple(sorted(adapter.tenants))
+    return AdapterConfig(name=adapter.name, tenants=tenants)
 
 
 def _scheduling(scheduling: Scheduling) -> SchedulingConfig:

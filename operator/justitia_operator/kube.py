@@ -10,7 +10,7 @@ for nothing that it has sent, once another operator may lead.
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
@@ -119,6 +119,14 @@ class Kube:
         changed = obj | {"metadata": obj["metadata"] | _identity(before)}
         return await self._request("PATCH", path, {"fieldManager": MANAGER, "force": "true"}, changed, APPLY)
 
+    async def set_owners(self, before: Json, managed_fields: Sequence[Json]) -> Json:
+        """Changes who owns which fields of the object as it was seen, and nothing else. Raises Outdated."""
+        ref = ref_of(before)
+        changes = {"managedFields": managed_fields, "resourceVersion": before["metadata"]["resourceVersion"]}
+        body = [{"op": "replace", "path": f"/metadata/{name}", "value": value} for name, value in changes.items()]
+        path = _path(ref.kind, ref.namespace, ref.name)
+        return await self._request("PATCH", path, {"fieldManager": MANAGER}, body, "application/json-patch+json")
+
     async def apply_status(self, patch: StatusPatch, before: Json) -> Json | None:
         """Makes the status of the object, as it was seen `before`, ours and as given. None if the object is gone.
         Raises Outdated.
@@ -169,7 +177,12 @@ class Kube:
         await self._request("POST", _path(Kind.EVENT, namespace), {"fieldManager": MANAGER}, event)
 
     async def _request(
-        self, method: str, path: str, query: dict[str, str], body: Json | None = None, content: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: Json | Sequence[Json] | None = None,
+        content: str = "application/json",
     ) -> Json:
         return _checked(*await self._exchange(method, path, query, body, content))
 
@@ -178,7 +191,7 @@ class Kube:
         method: str,
         path: str,
         query: dict[str, str] | None = None,
-        body: Json | None = None,
+        body: Json | Sequence[Json] | None = None,
         content: str = "application/json",
     ) -> tuple[int, Json]:
         headers = {"Accept": "application/json", "Content-Type": content}

@@ -18,6 +18,8 @@ class Fault(StrEnum):
     """The API server refused an object: told in a condition, and left until something changes."""
     FAILED = "Failed"
     """The operator itself failed at the resource: told in its condition Reconciled and in the log, tried again."""
+    OBJECT_OVERRIDDEN = "ObjectOverridden"
+    """Somebody added fields to an object of a pool: they were taken out."""
     POD_NOT_REACHED = "PodNotReached"
     """A pod did not take its configuration from the operator."""
     POD_OVERRIDDEN = "PodOverridden"

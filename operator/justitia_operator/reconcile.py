@@ -17,7 +17,7 @@ from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.arguments import refused_argument, refused_variable
 from justitia_operator.builders import build_children, build_inline_pool
 from justitia_operator.catalog import Catalog, key_secret, refers_to
-from justitia_operator.compare import needs_apply
+from justitia_operator.compare import differs, needs_apply
 from justitia_operator.credentials import make_credentials, period_at, pool_pepper
 from justitia_operator.documents import build_key_table, build_pool_config, read_pool_config, withdrawn
 from justitia_operator.engines import Engines, count_engines, engines_verdict, observe_engines
@@ -43,6 +43,7 @@ from justitia_operator.objects import (
     is_controlled_by,
     ref_of,
 )
+from justitia_operator.ownership import additions
 from justitia_operator.predictors import plan_prediction
 from justitia_operator.programming import Reporting, policy_verdict, present_reports, programmed_verdict, pushes
 from justitia_operator.resolve import (
@@ -59,7 +60,7 @@ from justitia_operator.resolve import (
 )
 from justitia_operator.serving import application_ready, fairness_verdict, tenant_ready
 from justitia_operator.sidecars import installation_of
-from justitia_operator.snapshot import Installation, Snapshot
+from justitia_operator.snapshot import Installation, Rejection, Snapshot
 from justitia_operator.status import Verdict, accepted, not_installed, plan_status, resolved, verdict_of
 
 
@@ -182,8 +183,18 @@ def _plan_own_pool(world: Snapshot, application: LLMApplication, obj: Json) -> t
 
 
 def _is_due(world: Snapshot, desired: Json) -> bool:
-    rejected = world.rejection(desired)
-    return (rejected is None or rejected.retry) and needs_apply(desired, world.get(ref_of(desired)))
+    rejected, observed = _rejection(world, desired), world.get(ref_of(desired))
+    if rejected is None or rejected.retry:
+        return needs_apply(desired, observed)
+    return rejected.reason is Reason.FIELDS_ADDED and differs(desired, observed)
+
+
+def _rejection(world: Snapshot, desired: Json) -> Rejection | None:
+    """Why an object is not as it should be. None once nothing is left of what others added."""
+    rejected, observed = world.rejection(desired), world.get(ref_of(desired))
+    if rejected is None or rejected.reason is not Reason.FIELDS_ADDED or observed is None:
+        return rejected
+    return rejected if additions(desired, observed) else None
 
 
 def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
@@ -242,7 +253,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     verdicts = (
         verdict,
         not_installed(missing) if missing else resolved(),
-        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict),
+        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict, policy_verdict(reports)),
         *_told_verdicts(reports, config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
@@ -270,7 +281,7 @@ def _plan_children(
             if ref.kind not in still_needed or _replaced(world, pool, withheld)
         ),
     )
-    rejected = [found for child in children if (found := world.rejection(child))]
+    rejected = [found for child in children if (found := _rejection(world, child))]
     if not rejected:
         return plan, None
     message = "; ".join(each.message for each in rejected)
@@ -300,9 +311,11 @@ def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | 
     return None
 
 
-def _pool_verdicts(pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
+def _pool_verdicts(
+    pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict, policy: Verdict | None
+) -> Iterator[Verdict]:
     yield available
-    yield fairness_verdict(pool, engines)
+    yield fairness_verdict(pool, engines, policy)
     if available.holds:
         yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
     elif not accepted_.holds:

@@ -91,8 +91,8 @@ def _obstacle(pools: Pools, found: Admission | Refused) -> tuple[Reason, str] | 
     return None if obstacle is None else (Reason.POOL_NOT_READY, obstacle)
 
 
-def fairness_verdict(pool: ServingPool, engines: Engines) -> Verdict:
-    """The condition PoolFairness."""
+def fairness_verdict(pool: ServingPool, engines: Engines, in_force: Verdict | None = None) -> Verdict:
+    """The condition PoolFairness. `in_force` is the condition PolicyInForce, None where no pod has one."""
     policy = pool.spec.scheduling.policy
     several = max(pool.spec.replicas, engines.ready)
     if policy in WITHOUT_WEIGHTS:
@@ -104,4 +104,7 @@ def fairness_verdict(pool: ServingPool, engines: Engines) -> Verdict:
     if not engines.ready:
         message = "no engine serves the pool: see the condition EnginesAvailable"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NONE_AVAILABLE, message)
+    if in_force is not None and in_force.reason is Reason.POLICY_FAILED:
+        message = "the policy failed and requests are served as they arrive: see the condition PolicyInForce"
+        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED, message)
     return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, "one engine serves the pool")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from justitia_operator.catalog import Catalog
 from justitia_operator.intake import readable
 from justitia_operator.objects import Json, Kind, Ref, ref_of
+from justitia_operator.ownership import is_guarded
 from justitia_operator.snapshot import Installation, Rejection, Report, Snapshot
 
 
@@ -46,7 +47,8 @@ class Store:
         known = self._objects.get(ref)
         if known is not None and version_of(known) >= version_of(obj):
             return False
-        obj["metadata"].pop("managedFields", None)
+        if not is_guarded(obj):
+            obj["metadata"].pop("managedFields", None)
         self._objects.put(readable(obj))
         return True
 

@@ -30,7 +30,7 @@ from justitia_sidecar.forwarding import Accepted, Forwarding
 from justitia_sidecar.learning import Noticed
 from justitia_sidecar.pacing import Pace
 from justitia_sidecar.reading import Body
-from justitia_sidecar.refusals import RefusalError, shown
+from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.salt import salted
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.ticket import Ticket
@@ -106,13 +106,7 @@ class Proxy:
         in_force = sidecar.configured()
         headers = dict(scope["headers"])
         parsed = parse_body(endpoint, body.content, several=sidecar.in_engine)
-        model = in_force.config.model
-        if parsed.model != model:
-            raise RefusalError(
-                Refusal.MODEL_NOT_FOUND,
-                f"This pool serves the model {model!r}, not {shown(parsed.model)}.",
-                param="model",
-            )
+        in_force.models.check(tenant, parsed.model)
         application = in_force.directory.application(tenant, path, headers)
         run = recognition.run_id(headers, parsed.run)
         now = sidecar.clock()

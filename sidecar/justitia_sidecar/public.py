@@ -91,13 +91,14 @@ def build_api(sidecar: Sidecar) -> FastAPI:
         content = msgspec.json.encode({"error": {**body, "param": None, "code": None}})
         return Response(content, error.status_code, error.headers, "application/json")
 
-    @api.get("/v1/models", summary="The pool's model")
+    @api.get("/v1/models", summary="The pool's model, and the adapters that the caller may use")
     @api.get("/applications/{namespace}/{name}/v1/models", include_in_schema=False)
     async def models(request: Request) -> Response:
-        sidecar.tenant(_authorization(request))
+        tenant = sidecar.tenant(_authorization(request))
+        models = sidecar.configured().models
         try:
-            return Response(await sidecar.engine.models(), media_type="application/json")
-        except EngineError:
+            return Response(models.listed(tenant, await sidecar.engine.models()), media_type="application/json")
+        except (EngineError, msgspec.DecodeError):
             raise engine_unavailable() from None
 
     @api.delete("/v1/runs/{run}", status_code=204, summary="End a run")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from justitia_api.config import WITHOUT_WEIGHTS
 from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
 from justitia_scheduling.model import TenantId
 from justitia_sidecar.admission import TenantLoad
@@ -22,7 +23,7 @@ def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
     in_force = sidecar.configured()
     config, admission = in_force.config, in_force.admission
     policy, service = admission.policy, admission.service
-    shares, entitled = sidecar.shares.shares(), sidecar.shares.entitled()
+    shares, entitled = sidecar.shares.shares(), _entitled(sidecar, in_force)
     tenants = []
     for name in _tenants(in_force):
         load = admission.load.get(name, TenantLoad())
@@ -70,6 +71,15 @@ def _tenants(in_force: InForce) -> list[TenantId]:
     return [*declared, *(t for t in load if t not in declared and (load[t].queued or load[t].running))]
 
 
+def _has_weights(in_force: InForce) -> bool:
+    return in_force.config.scheduling.policy not in WITHOUT_WEIGHTS
+
+
+def _entitled(sidecar: Sidecar, in_force: InForce) -> dict[TenantId, float]:
+    """What each tenant is entitled to; nobody to anything under a policy that knows no weights."""
+    return sidecar.shares.entitled() if _has_weights(in_force) else {}
+
+
 def _set_objectives(m: Metrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
     gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
     for gauge in gauges:
@@ -102,14 +112,18 @@ def set_gauges(sidecar: Sidecar) -> Iterator[None]:
     m = sidecar.metrics
     shares = sidecar.shares.shares()
     yield
-    entitled = sidecar.shares.entitled()
+    entitled = _entitled(sidecar, in_force)
+    weighted = _has_weights(in_force)
+    if not weighted:
+        m.entitled.clear()
     yield
     service = admission.service
     for number, name in enumerate(_tenants(in_force)):
         load = admission.load.get(name, TenantLoad())
         m.service.labels(name).set(service.get(name, 0.0))
         m.share.labels(name).set(shares.get(name, 0.0))
-        m.entitled.labels(name).set(entitled.get(name, 0.0))
+        if weighted:
+            m.entitled.labels(name).set(entitled.get(name, 0.0))
         m.queued.labels(name).set(load.queued)
         m.running.labels(name).set(load.running)
         if number % TENANTS_OF_A_PIECE == 0:

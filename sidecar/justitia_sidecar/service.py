@@ -48,6 +48,7 @@ from justitia_sidecar.recognition import Directory, application_id
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument, understood
 from justitia_sidecar.runs import MAXIMUM_OPEN_RUNS, TrackedRun
+from justitia_sidecar.served_models import ServedModels
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
 
@@ -102,6 +103,7 @@ class InForce:
 
     config: PoolConfig
     directory: Directory
+    models: ServedModels
     admission: Admission
 
 
@@ -202,7 +204,7 @@ class Sidecar:
         self.learning.configure(config)
         if self.engine_channel is not None:
             self.engine_channel.configure(engine_configuration(config, self.objectives.bounds))
-        self.in_force = InForce(config, directory, admission)
+        self.in_force = InForce(config, directory, ServedModels(config), admission)
         self._given[PoolConfig] = given
         self.not_understood = ""
         self._put_limits(config, now)

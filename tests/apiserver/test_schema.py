@@ -61,6 +61,8 @@ GOOD: dict[str, Json] = {
 }
 
 GONE = object()
+ADAPTER: Json = {"name": "a", "uri": "hf://a/b"}
+TAKEN: Json = {"uri": "hf://acme/model", "name": "a", "adapters": [ADAPTER]}
 
 
 def bounds(minimum: str, maximum: str) -> Json:
@@ -259,6 +261,9 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("a model in an image without a name", "pool", "spec.model.uri", "oci://acme/model", "name must be set"),
     ("a claim that is no name", "pool", "spec.model.uri", "pvc://Models/a", "should match"),
     ("an adapter from an image", "pool", "spec.model.adapters", [{"name": "a", "uri": "oci://a/b"}], "should match"),
+    ("an adapter for nobody", "pool", "spec.model.adapters", [ADAPTER | {"tenants": []}], "at least 1 items"),
+    ("an adapter for a tenant twice", "pool", "spec.model.adapters", [ADAPTER | {"tenants": ["a", "a"]}], "Duplicate"),
+    ("an adapter with the model's name", "pool", "spec.model", TAKEN, "an adapter must not have the model's name"),
     ("an adapter twice", "pool", "spec.model.adapters", [{"name": "a", "uri": "hf://a/b"}] * 2, "Duplicate value"),
     ("a variable without a value", "pool", "spec.engine.env", [{"name": "A"}], "exactly one of value and secretRef"),
     (

@@ -5,6 +5,7 @@ told to.
 from datetime import datetime
 
 from justitia_operator.objects import Json, Note, Ref, StatusPatch, ref_of
+from support.owners import owned_by_us
 
 
 class MisbehavingKube:
@@ -13,6 +14,7 @@ class MisbehavingKube:
     def __init__(self) -> None:
         self.errors: dict[Ref, Exception] = {}
         self.applied: list[Ref] = []
+        self.disowned: list[Ref] = []
         self.statuses: list[StatusPatch] = []
         self.notes: list[Note] = []
         self._version = 1000
@@ -31,9 +33,14 @@ class MisbehavingKube:
         return None
 
     async def apply(self, obj: Json, before: Json | None) -> Json:
-        answer = self._answer(obj)
+        entries = () if before is None else before["metadata"].get("managedFields", ())
+        answer = owned_by_us(self._answer(obj), *(each for each in entries if each["operation"] != "Apply"))
         self.applied.append(ref_of(obj))
         return answer
+
+    async def set_owners(self, before: Json, managed_fields: list[Json]) -> Json:
+        self.disowned.append(ref_of(before))
+        return self._answer(before | {"metadata": before["metadata"] | {"managedFields": managed_fields}})
 
     async def apply_status(self, patch: StatusPatch, before: Json) -> Json | None:
         if (error := self.errors.get(patch.ref)) is not None:

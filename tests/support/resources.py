@@ -13,6 +13,7 @@ from justitia_operator.names import children_name
 from justitia_operator.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
 from justitia_operator.reconcile import reconcile
 from justitia_operator.snapshot import Installation, Snapshot, build_snapshot
+from support.owners import owned_by_us
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC)
@@ -97,7 +98,7 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
     for obj in plan.applies:
         before = objects.get(ref_of(obj), {})
         kept = {field: before[field] for field in ("status",) if field in before}
-        objects[ref_of(obj)] = deepcopy(obj) | kept
+        objects[ref_of(obj)] = owned_by_us(deepcopy(obj)) | kept
     for ref in plan.deletes:
         del objects[ref]
     for patch in plan.statuses:

@@ -4,8 +4,9 @@ import io
 
 from rich.console import Console
 
-from justitia_api.status import ObjectiveStatus
-from justitia_cli.live_table import objectives_table
+from justitia_api.config import PolicyName
+from justitia_api.status import ObjectiveStatus, TenantStatus
+from justitia_cli.live_table import live_table, objectives_table
 from support.objectives import FIRST_TOKEN, pool_status, some, told
 
 
@@ -46,3 +47,16 @@ def test_a_row_tells_what_is_wanted_and_what_came_of_it() -> None:
 
 def test_before_anything_is_known_there_are_no_figures() -> None:
     assert shown(objective(0, 0)).split()[-6:] == ["800", "ms", "-", "-", "-", "-"]
+
+
+def test_a_weight_is_shown_where_the_policy_knows_weights() -> None:
+    tenant = TenantStatus(name="gold", weight=4, service=1, share=0.5, entitled_share=None, queued=0, running=0)
+
+    def row(policy: PolicyName) -> list[str]:
+        page = io.StringIO()
+        status = pool_status(()).model_copy(update={"policy": policy, "tenants": (tenant,)})
+        Console(file=page, width=160).print(live_table("", status))
+        return next(line for line in page.getvalue().splitlines() if "gold" in line).split()
+
+    assert row(PolicyName.VTC)[:4] == ["gold", "4", "50%", "-"]
+    assert row(PolicyName.FCFS)[:4] == ["gold", "-", "50%", "-"]

@@ -350,7 +350,15 @@ def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:
     "argument", ["--max-model-len=8192", "--model-impl=auto", "-tp=2", "8192", "--", "--hf-config-path=/x", "--dtype"]
 )
 def test_other_arguments_are_the_users(argument: str) -> None:
-    assert refused_argument(Engine(args=(argument,))) is None
+    assert refused_argument(Engine(args=("--dtype=float32", argument))) is None
+
+
+@pytest.mark.parametrize("value", ["example.com", "more=hf://acme/lora"])
+def test_a_value_without_an_option_is_refused_since_it_would_add_to_an_option_of_ours(value: str) -> None:
+    message = refused_argument(Engine(args=(value, "--max-model-len=1")))
+    assert message is not None
+    assert "begin with an option" in message
+    assert refused_argument(Engine(args=("--max-model-len", "1"))) is None
 
 
 @pytest.mark.parametrize("name", REFUSED_VARIABLES)
@@ -377,10 +385,11 @@ def test_an_object_with_defaults_and_additions_covers_what_was_applied() -> None
 
 
 def test_an_object_is_applied_when_missing_changed_or_wanted_differently() -> None:
-    desired = sealed({"metadata": {"name": "x"}, "spec": {"a": 1, "b": 2}})
+    job = {"kind": "Job", "metadata": {"name": "x"}}
+    desired = sealed(job | {"spec": {"a": 1, "b": 2}})
     assert needs_apply(desired, None)
     assert not needs_apply(desired, desired | {"status": {}})
     assert needs_apply(desired, desired | {"spec": {"a": 1, "b": 3}})
-    less = sealed({"metadata": {"name": "x"}, "spec": {"a": 1}})
+    less = sealed(job | {"spec": {"a": 1}})
     assert covers(desired["spec"], less["spec"])
     assert needs_apply(less, desired)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from justitia_operator.queue import KeyedQueue
 from justitia_operator.reconcile import reconcile
 from justitia_operator.store import Store
 from support.misbehaving_kube import MisbehavingKube
+from support.owners import set_by
 from support.resources import INSTALLATION, NOW, application, key, pool, tenant
 
 POISONED = Ref(Kind.LLM_APPLICATION, "apps", "poisoned")
@@ -129,3 +131,94 @@ async def test_a_failure_that_is_over_leaves_no_condition() -> None:
     await room.work()
     last = room.told(Ref(Kind.LLM_APPLICATION, "apps", "chat"))[-1]
     assert "Reconciled" not in {condition["type"] for condition in last["conditions"]}
+
+
+DEPLOYMENT = Ref(Kind.DEPLOYMENT, "apps", "justitia-shared")
+
+
+class Contest(Room):
+    """A settled pool, to whose Deployment somebody adds a variable. The time is the test's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.controller._clock = lambda: self.now
+        self.version = 5000
+
+    async def begin(self) -> None:
+        self.see(tenant(), key(), pool(), application())
+        await self.work()
+        self.kube.applied.clear()
+
+    def add(self, *path: str) -> None:
+        self.version += 1
+        known = self.controller._store.snapshot().objects[DEPLOYMENT]
+        ours = known["metadata"]["managedFields"][0]
+        theirs = [set_by("kubectl-set", *path)] if path else []
+        metadata = known["metadata"] | {"managedFields": [ours, *theirs], "resourceVersion": str(self.version)}
+        self.kube._version = self.version
+        self.controller.seen(known | {"metadata": metadata})
+        self.version = self.kube._version + 10
+
+    def accepted(self) -> str:
+        conditions = self.told(Ref(Kind.SERVING_POOL, "apps", "shared"))[-1]["conditions"]
+        return str(next(each["reason"] for each in conditions if each["type"] == "Accepted"))
+
+
+ADDED = ("f:spec", "f:template", "f:spec", "f:hostNetwork")
+
+
+async def test_what_somebody_adds_is_taken_out_and_told_in_an_event() -> None:
+    room = Contest()
+    await room.begin()
+    room.add(*ADDED)
+    await room.work()
+    assert (room.kube.disowned, room.kube.applied) == ([DEPLOYMENT], [DEPLOYMENT])
+    (note,) = [note for note in room.kube.notes if note.reason == "FieldsRemoved"]
+    assert note.type == "Warning"
+    assert ref_of(note.about) == Ref(Kind.SERVING_POOL, "apps", "shared")
+    assert "Deployment apps/justitia-shared: spec.template.spec.hostNetwork (by kubectl-set)" in note.message
+    assert room.faults(DEPLOYMENT, "ObjectOverridden") == 1
+
+
+async def test_who_puts_it_back_again_and_again_is_not_fought_without_end_and_told_in_a_condition() -> None:
+    room = Contest()
+    await room.begin()
+    for _ in range(20):
+        room.add(*ADDED)
+        await room.work()
+    assert len(room.kube.applied) == 3
+    assert room.accepted() == "FieldsAdded"
+    room.now += timedelta(hours=1)
+    room.controller._store.retry_rejections()
+    room.queue.add(Ref(Kind.SERVING_POOL, "apps", "shared"))
+    await room.work()
+    assert len(room.kube.applied) == 4, "later it is tried again"
+    assert room.accepted() == "Accepted"
+
+
+async def test_what_is_wanted_anew_is_applied_though_somebody_adds_to_it() -> None:
+    room = Contest()
+    await room.begin()
+    for _ in range(4):
+        room.add(*ADDED)
+        await room.work()
+    changed = pool(replicas=3)
+    changed["metadata"]["resourceVersion"] = "9999"
+    room.controller.seen(changed)
+    await room.work()
+    assert len(room.kube.applied) == 4
+    assert room.accepted() == "FieldsAdded"
+
+
+async def test_nothing_is_wrong_any_more_once_they_took_it_back_themselves() -> None:
+    room = Contest()
+    await room.begin()
+    for _ in range(4):
+        room.add(*ADDED)
+        await room.work()
+    assert room.accepted() == "FieldsAdded"
+    room.add()
+    await room.work()
+    assert room.accepted() == "Accepted"
+    assert len(room.kube.applied) == 3

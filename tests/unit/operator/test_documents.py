@@ -7,7 +7,7 @@ import pytest
 from justitia_operator.objects import Json, Kind, Ref
 from justitia_operator.snapshot import Snapshot
 from support.objectives import COMPLETION, FIRST_TOKEN
-from support.resources import application, child, config, key, pool, put, settled, tenant, world
+from support.resources import application, child, condition, config, key, pool, put, settled, tenant, world
 
 CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
 
@@ -78,3 +78,21 @@ def test_tenants_that_leave_their_group_are_told_and_no_pod_restarts() -> None:
     assert {each.prefix_group for each in config(changed).tenants} == {None}
     assert config(changed).generation == config(before).generation + 1
     assert child(changed, Kind.DEPLOYMENT) == child(before, Kind.DEPLOYMENT)
+
+
+def test_adapters_come_to_the_pods_with_whom_they_are_for() -> None:
+    adapters = [
+        {"name": "sql", "uri": "hf://acme/sql"},
+        {"name": "law", "uri": "hf://acme/law", "tenants": ["bob", "alice"]},
+    ]
+    made = pool(model={"uri": "hf://acme/model", "adapters": adapters})
+    told = config(settled(world(tenant(), key(), made, application()))).adapters
+    assert [(each.name, each.tenants) for each in told] == [("law", ("alice", "bob")), ("sql", None)]
+
+
+def test_an_adapter_with_the_models_name_is_refused() -> None:
+    made = pool(model={"uri": "hf://acme/model", "adapters": [{"name": "acme/model", "uri": "hf://acme/sql"}]})
+    refused = settled(world(tenant(), key(), made, application()))
+    status, reason, message = condition(refused, Kind.SERVING_POOL, "shared", "Accepted")
+    assert (status, reason) == ("False", "InvalidSpec")
+    assert "an adapter must not have the model's name" in message

@@ -4,9 +4,24 @@ from itertools import product
 
 import pytest
 
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.pool import ServingPool
+from justitia_operator.engines import Engines
 from justitia_operator.objects import Kind, Ref
+from justitia_operator.serving import fairness_verdict
 from justitia_operator.snapshot import Snapshot
-from support.resources import application, condition, key, pool, settled, tenant, with_ready_engines, without, world
+from justitia_operator.status import Verdict
+from support.resources import (
+    application,
+    condition,
+    key,
+    pool,
+    settled,
+    tenant,
+    with_ready_engines,
+    without,
+    world,
+)
 
 CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
 KEY = Ref(Kind.SECRET, "justitia-system", "alice-key")
@@ -77,6 +92,14 @@ def test_a_policy_without_weights_is_not_fair_and_shows_no_weight_in_effect(poli
     warm = settled(with_ready_engines(settled(world(tenant(weight="3"), key(), made, application()))))
     assert condition(warm, Kind.SERVING_POOL, "shared", "PoolFairness")[:2] == ("False", "PolicyWithoutShares")
     assert warm.objects[Ref(Kind.TENANT, "", "alice")]["status"].get("weights", []) == []
+
+
+def test_a_policy_that_failed_gives_nobody_a_share() -> None:
+    made = ServingPool.model_validate(pool(scheduling={"policy": "VTC", "enforcement": "Engine"}))
+    failed = Verdict(ConditionType.POLICY_IN_FORCE, False, Reason.POLICY_FAILED, "it raised")
+    found = fairness_verdict(made, Engines(existing=1, ready=1), failed)
+    assert (found.holds, found.reason) == (False, Reason.POLICY_FAILED)
+    assert fairness_verdict(made, Engines(existing=1, ready=1)).holds
 
 
 @pytest.mark.parametrize("policy", ["VTC", "Justitia", "TieredJustitia"])

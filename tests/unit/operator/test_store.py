@@ -74,10 +74,14 @@ def test_what_is_doubted_twice_without_being_seen_is_forgotten() -> None:
     assert store.put(obj(10))
 
 
-def test_managed_fields_are_not_kept() -> None:
+def test_who_owns_which_fields_is_kept_of_what_pools_consist_of_alone() -> None:
     store = Store(INSTALLATION)
     store.put(obj(10))
     assert "managedFields" not in (known(store) or {})["metadata"]
+    ours = obj(11)
+    ours["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "justitia-operator"}
+    store.put(ours)
+    assert "managedFields" in (known(store) or {})["metadata"]
 
 
 def test_a_rejection_holds_until_the_object_is_taken() -> None:
