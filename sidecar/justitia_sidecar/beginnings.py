@@ -2,9 +2,9 @@
 
 A streamed request has begun at its first chunk, another one when its prefill should be over by the fitted step time. At
 most `UNSTARTED` that have not begun keep others waiting, so the engine's own queue stays short. A streamed request that
-takes longer than it should, for a grammar or media, is overdue: others wait for it no more. A tenant with `UNSTARTED`
-overdue requests is stuck: it gives the engine no further one until it begins with one of them. So a tenant holds up
-others for `UNSTARTED` times the patience at a time, and then its own requests alone.
+takes longer than it should, for a grammar or media, is overdue: others wait for it no more. A tenant of which one is
+overdue, and `UNSTARTED` have not begun, is stuck: it gives the engine no further one until one has begun. So a tenant
+holds up others for the patience at a time, and then its own requests alone.
 """
 
 from collections import defaultdict
@@ -37,7 +37,8 @@ class Beginnings:
         return min((due for _, due in self._given.values()), default=None)
 
     def stuck(self, tenant: TenantId) -> bool:
-        return self._overdue_of.get(tenant, 0) >= UNSTARTED
+        overdue = self._overdue_of.get(tenant, 0)
+        return overdue > 0 and overdue + sum(t.tenant == tenant for t, _ in self._given.values()) >= UNSTARTED
 
     def given(self, ticket: Ticket, now: Seconds, prefill: Seconds) -> None:
         """The engine has it, and should take so long to read its prompt."""

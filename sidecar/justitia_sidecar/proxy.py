@@ -91,8 +91,6 @@ class Proxy:
         if sidecar.draining:
             raise draining_refusal()
         admission = sidecar.configured().admission
-        if not admission.engine.ready:
-            raise engine_unavailable()
         if (bucket := sidecar.buckets.get(tenant)) is not None and (wait := bucket.wait(sidecar.clock())) > 0:
             raise RefusalError(
                 Refusal.RATE_LIMITED,
@@ -111,6 +109,8 @@ class Proxy:
         run = recognition.run_id(headers, parsed.run)
         now = sidecar.clock()
         admission = in_force.admission
+        if not admission.engine.ready:
+            raise engine_unavailable()
         if parsed.longest_prompt is not None:
             admission.check_fits(parsed.longest_prompt, parsed.max_tokens or 0)
         self._check_open(tenant, parsed.sequences)
