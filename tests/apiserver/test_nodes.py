@@ -100,7 +100,7 @@ def test_a_changed_group_serves_before_the_last_one_goes(stage: Stage) -> None:
     eventually(lambda: ready_engines(stage) == 1)
     before = pod(stage, LEADER)["metadata"]["uid"]
 
-    stored = stage.kubectl.get("leaderworkerset", "justitia--shared", stage.namespace)
+    stored = stage.kubectl.get_owned("leaderworkerset", "justitia--shared", stage.namespace)
     assert not needs_apply(as_built(stage, stored), stored), "what the webhooks make of it is taken for drift"
 
     stage.set(pool={"engine": {"nodes": 2, "args": ["--max-model-len=512"]}})

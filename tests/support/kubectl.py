@@ -65,6 +65,11 @@ class Kubectl:
         found: Json = json.loads(self("get", what, name, *_in(namespace), "-o", "json"))
         return found
 
+    def get_owned(self, what: str, name: str, namespace: str) -> Json:
+        """With who owns which field, which kubectl does not show by itself: as the operator sees it."""
+        found: Json = json.loads(self("get", what, name, *_in(namespace), "-o", "json", "--show-managed-fields"))
+        return found
+
     def items(self, what: str) -> list[Json]:
         """All of some kinds, in all namespaces."""
         listed: list[Json] = json.loads(self("get", what, "-A", "-o", "json"))["items"]
