@@ -57,7 +57,7 @@ class Client:
     async def run(self) -> "Client":
         headers = {b"authorization": b"Bearer " + KEY, **self.headers}
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await PublicApp(self.sidecar)(scope, self._receive, self._send)
         return self
 
