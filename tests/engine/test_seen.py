@@ -193,7 +193,7 @@ def test_an_engine_that_was_killed_is_missed_and_what_was_counted_does_not_fall(
     pool.stop_engine()
     eventually("it is missed", lambda: pool.condition() == ("False", "NotConnected"))
     assert pool.metric("justitia_engine_scheduler_connected") == 0
-    assert {name: pool.metric(name) for name in names} == before
+    assert all(pool.metric(name) >= before[name] for name in names)  # it may have told more before it went
     pool.start_engine()
     eventually("it takes requests", lambda: pool.sidecar.status()["engineReady"])
     eventually("the engine orders as configured", pool.orders)
