@@ -147,9 +147,10 @@ class Scheduling(Document):
         Literal["Engine", "Sidecar"],
         Field(
             description="Where the order is kept. Engine: inside vLLM, by a scheduler that it loads, token for token. "
-            "Sidecar: in front of an unchanged vLLM, which has at most two requests waiting."
+            "In a vLLM that the scheduler is not made for it is kept as with Sidecar, and condition PolicyInForce "
+            "says so. Sidecar: in front of an unchanged vLLM, which has at most two requests waiting."
         ),
-    ] = "Sidecar"
+    ] = "Engine"
     cost_model: Annotated[
         CostModelName,
         Field(

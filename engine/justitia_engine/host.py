@@ -83,11 +83,12 @@ class Counters:
 
 @dataclass(slots=True)
 class _Known:
-    """A sequence; it had `produced` so many tokens when it came to the policy, or to its run."""
+    """A sequence; it had `read` and `produced` so many tokens when it came to the policy, or to its run."""
 
     name: SequenceName
     prompt_tokens: Tokens
     produced: Tokens = 0
+    read: Tokens = 0
 
 
 @dataclass(slots=True)
@@ -285,6 +286,7 @@ class EngineHost:
             produced,
             request.preemptions,
             request.charged,
+            known.read + request.prefilled,
         )
 
     # How.
@@ -301,6 +303,7 @@ class EngineHost:
         if before.status is Status.RUNNING:
             self._tell_of(sequence, self._new(sequence), now)
         self._known[sequence].produced += before.produced
+        self._known[sequence].read += before.prefilled
         self.policy.aborted(sequence, now)
         self._left(before.run.id, now)
         self._enter(sequence, ticket, before.request.prompt_tokens + before.produced, before.arrival)

@@ -22,7 +22,10 @@ except Exception as error:
     unsupported = f"the scheduler cannot be imported in vLLM {vllm.__version__}: {error!r}"
 
 if unsupported is not None:
-    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    try:
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler as Own
+    except ImportError:
+        from vllm.v1.core.sched.scheduler import Scheduler as Own
 
     from justitia_engine.link import Link
 
@@ -32,7 +35,7 @@ if unsupported is not None:
         unsupported,
     )
 
-    class JustitiaScheduler(AsyncScheduler):  # type: ignore[no-redef]
+    class JustitiaScheduler(Own):  # type: ignore[no-redef]
         """vLLM's own. The link's thread says to each sidecar that it is, and throws away what it hears."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -111,7 +111,9 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A sequence is over, finished or aborted: what the engine did for it, and what its tenant was charged."""
+    """A sequence is over, finished or aborted: what the engine did for it, and what its tenant was charged. `read` are
+    the prompt's tokens that it computed, fewer than all where it was aborted meanwhile.
+    """
 
     key: str
     sequence: int
@@ -121,6 +123,7 @@ class Closed:
     produced: Tokens
     preemptions: int
     charge: float
+    read: Tokens = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,12 @@ keeps the others here. Service, gate and order are the engine's, as it last told
 are recognised, and their cost is counted for their own limits.
 
 Tokens are counted by what an answer shows and by what the engine says of each sequence as soon as it is over
-(`accounts.py`). What it says is exact, and comes for aborted requests too, so nothing is estimated. Both are
-cumulative: the larger counts. A run's cost is what the engine says of its sequences; where it says nothing, what the
-answers show.
+(`accounts.py`). What it says is exact, and comes for aborted requests too. Both are cumulative: the larger counts.
+A run's cost is what the engine says of its sequences; where it says nothing, what the answers show.
+
+Where a request showed nothing and the engine cannot say what it did, because its scheduler is not connected, has no
+policy, was another process, or says nothing for `SAID_WITHIN`, what it should have done is counted. If it says more or
+less afterwards, that holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +19,18 @@ from collections.abc import Callable, Mapping
 from justitia_api.config import PoolConfig
 from justitia_api.status import GateStatus, WaitingReason
 from justitia_scheduling import channel
-from justitia_scheduling.cost import KVTokenTimeCost
+from justitia_scheduling.cost import KVTokenTimeCost, StepTime
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens, kv_token_time
 from justitia_scheduling.policy import OpenRun
-from justitia_sidecar.accounts import Account, Accounts
+from justitia_sidecar.accounts import Account, Accounts, Estimate
 from justitia_sidecar.admission import Admission
 from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.estimate import presumed
 from justitia_sidecar.ticket import Stage, Ticket
+
+SAID_WITHIN: Seconds = 10.0
+"""After the end of a request. It takes a step and the 50 ms for which the engine collects messages."""
 
 
 class PassedOn(FCFS):
@@ -81,34 +88,58 @@ class EngineAdmission(Admission):
             self._started(ticket, now)
 
     def abandoned(self, ticket: Ticket, now: Seconds) -> Tokens:
-        """The engine will say."""
-        return 0
+        """The engine will say. Where it cannot, it is estimated; returns the estimate of the output then."""
+        account = self._accounts.get(ticket.id)
+        if account is None or account.complete or self.waits(ticket) or self._presumed_to_wait(ticket):
+            return 0
+        since = ticket.sent if account.begun is None else account.begun
+        running, resident = len(self.policy.running), self._resident
+        prompt, produced = presumed(ticket, since, now, self._step_time, running=running, resident=resident)
+        account.estimate = Estimate(prompt, produced, now + SAID_WITHIN)
+        return 0 if self._says(account) else self._count_estimate(account)
 
     def leave(self, ticket: Ticket, now: Seconds, *, completed: bool, ends_run: bool = False) -> None:
         if ticket.stage is Stage.SENT:
             self._count_as_running(ticket)
-        if self._accounts.get(ticket.id) is None:
-            self._count_cost(ticket, _cost_as_shown(ticket))
-        self._accounts.left(ticket.id)
+        account = self._accounts.get(ticket.id)
+        if account is not None and not self._says(account):
+            self._cost_is(account, _cost_as_shown(ticket))
+        if (forgotten := self._accounts.left(ticket.id)) is not None:
+            self._nothing_more_is_said(forgotten)
         super().leave(ticket, now, completed=completed, ends_run=ends_run)
 
     def tick(self, now: Seconds) -> None:
         super().tick(now)
         for account in self._accounts.forget_all_but(self._channel.peer):
-            said = sum(map(_cost, account.closed.values()))
-            self._count_cost(account.ticket, max(0.0, _cost_as_shown(account.ticket) - said))
+            self._nothing_more_is_said(account)
+        for account in self._accounts.over:
+            estimate = account.estimate
+            if estimate and not estimate.counted and (now >= estimate.due or not self._says(account)):
+                self._nothing_more_is_said(account)
+        if self._channel.connected:
+            self._tell_late()
 
     def _obstacle(self, ticket: Ticket, now: Seconds) -> WaitingReason | None:
         return None if self.engine.ready else WaitingReason.ENGINE_UNAVAILABLE
 
     def _admit(self, ticket: Ticket, now: Seconds) -> None:
+        self._tell(ticket)
+        told = self._channel.connected
+        self._accounts.opened(Account(ticket, self._channel.peer, self._channel.gaps if told else None, told))
+        self._send(ticket, now)
+
+    def _tell(self, ticket: Ticket) -> None:
         run = self.policy.runs[ticket.run.id].run
         told = (run.predicted_cost, run.predicted_prompt, run.predicted_output)
         name = self._passed_on.name(run.id)
         self._channel.send(channel.Ticket(ticket.id, run.tenant, run.application, name, ticket.sequences, *told))
-        if self._channel.connected:
-            self._accounts.opened(Account(ticket, self._channel.peer, self._channel.gaps))
-        self._send(ticket, now)
+
+    def _tell_late(self) -> None:
+        """Of what was sent while the engine's scheduler was away: it is of its tenant from now on."""
+        for account in self._accounts.open:
+            if not account.told and account.instance == self._channel.peer:
+                account.told = True
+                self._tell(account.ticket)
 
     def _started(self, ticket: Ticket, now: Seconds) -> None:
         if ticket.stage is Stage.SENT:
@@ -120,7 +151,11 @@ class EngineAdmission(Admission):
         if isinstance(message, channel.Closed):
             self._close(message)
         elif (ticket := self.tickets.get(RequestId(message.key))) is not None:
-            self._started(ticket, self._clock())
+            now = self._clock()
+            account = self._accounts.get(ticket.id)
+            if account is not None and account.begun is None:
+                account.begun = now
+            self._started(ticket, now)
 
     def _close(self, message: channel.Closed) -> None:
         """A sequence is over in the engine; its request may have been over before."""
@@ -128,25 +163,73 @@ class EngineAdmission(Admission):
         if account is None:
             return
         ticket = account.ticket
-        self._count(ticket, account.prompt_tokens, account.produced)
-        self._count_cost(ticket, _cost(message))
+        if account.complete and account.estimate is not None and account.estimate.counted:
+            ticket.prompt_tokens, ticket.produced = account.prompt_tokens, account.produced
+        else:
+            self._count(ticket, account.prompt_tokens, account.produced)
+        self._cost_is(account, sum(map(_cost, account.closed.values())))
         if ticket.stage is Stage.OVER:
             ticket.on_counted()
 
     @staticmethod
     def _count(ticket: Ticket, prompt_tokens: Tokens, produced: Tokens) -> None:
-        """What was known of the prompt before anything was produced is not the engine's count."""
-        before = ticket.prompt_tokens if ticket.produced else 0
-        if produced:
+        """What was known of the prompt before anything was counted is not the engine's count."""
+        before = ticket.prompt_tokens if ticket.counted else 0
+        if prompt_tokens or produced:
             ticket.prompt_tokens, ticket.prompt_exact = max(before, prompt_tokens), True
             ticket.produced = max(ticket.produced, produced)
+            ticket.counted = True
 
-    def _count_cost(self, ticket: Ticket, cost: KVTokenTime) -> None:
-        run = self.policy.runs.get(ticket.run.id)
+    def _cost_is(self, account: Account, cost: KVTokenTime) -> None:
+        """Its run is charged so much for the request in all, or what it has been charged already."""
+        more = max(0.0, cost - account.cost)
+        account.cost += more
+        run = self.policy.runs.get(account.ticket.run.id)
         if run is None:
-            ticket.run.cost += cost
+            account.ticket.run.cost += more
         else:
-            run.kv_token_time += cost
+            run.kv_token_time += more
+
+    # What the engine cannot say.
+
+    def _says(self, account: Account) -> bool:
+        """Whether the engine is there that is to say what it did."""
+        return self._channel.telling and account.instance == self._channel.peer
+
+    @property
+    def _step_time(self) -> StepTime:
+        """As the engine's scheduler last told it."""
+        told = self._channel.state.get("stepTime")
+        return StepTime(**told) if told else self.fit.step_time
+
+    def _presumed_to_wait(self, ticket: Ticket) -> bool:
+        """By vLLM's own count of what waits: without tickets it serves by arrival."""
+        newer = 0
+        for account in self._accounts.newest_first:
+            if newer >= self.engine.waiting:
+                break
+            if account.ticket is ticket:
+                return True
+            if account.ticket.stage is Stage.SENT:
+                newer += account.ticket.sequences
+        return False
+
+    def _count_estimate(self, account: Account) -> Tokens:
+        """Returns its output tokens, as far as they are more than what was known."""
+        estimate, ticket = account.estimate, account.ticket
+        if estimate is None or estimate.counted:
+            return 0
+        estimate.counted, before = True, ticket.produced
+        self._count(ticket, estimate.prompt_tokens, estimate.produced)
+        return ticket.produced - before
+
+    def _nothing_more_is_said(self, account: Account) -> None:
+        """Of a request that is over."""
+        ticket = account.ticket
+        if account.estimate is not None and not account.estimate.counted:
+            ticket.on_estimated(self._count_estimate(account))
+            ticket.on_counted()
+        self._cost_is(account, _cost_as_shown(ticket))
 
 
 def _cost(closed: channel.Closed) -> KVTokenTime:

@@ -81,6 +81,7 @@ class Forwarding:
         self._outcome = Outcome.ABORTED
         self._counted: Tokens = 0
         self._answered = False
+        self._refused = False
         self._measured = False
 
     async def run(self) -> None:
@@ -103,7 +104,7 @@ class Forwarding:
             log.warning("engine unavailable", reason=str(error))
             self._sidecar.engine_lost()
             if isinstance(error, EngineAbsentError):
-                self._admission.refused_by_engine(self._ticket, self._sidecar.clock())
+                self._refused_by_engine()
             raise engine_unavailable() from None
         async with response:
             if response.status == 200 and self._ticket.streamed:
@@ -180,13 +181,17 @@ class Forwarding:
             self._outcome = Outcome.COMPLETED
         else:
             if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                self._admission.refused_by_engine(self._ticket, self._sidecar.clock())
+                self._refused_by_engine()
             self._outcome = Outcome.REFUSED_BY_ENGINE
         self.close()
         length = (b"content-length", b"%d" % len(body))
         await outbox.begin(response.status, [*self._head(response), length])
         outbox.release()
         return b""
+
+    def _refused_by_engine(self) -> None:
+        self._refused = True
+        self._admission.refused_by_engine(self._ticket, self._sidecar.clock())
 
     def _head(self, response: aiohttp.ClientResponse) -> Headers:
         kind = response.headers.get("content-type", "application/json")
@@ -220,7 +225,7 @@ class Forwarding:
         labels = (ticket.tenant, ticket.application)
         if self._outcome is Outcome.ABORTED and self._connection.given_up:
             self._outcome = Outcome.STALLED
-        if ticket.stage is Stage.SENT:
+        if ticket.stage in (Stage.SENT, Stage.STARTED) and not (ticket.produced or self._refused):
             metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(ticket, now))
         completed = self._outcome is Outcome.COMPLETED
         self._sidecar.objectives.ended(ticket, now, completed=completed, engine=self._sidecar.engine_state)

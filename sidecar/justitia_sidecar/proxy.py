@@ -221,4 +221,6 @@ class Proxy:
             sequences=parsed.sequences,
         )
         ticket.on_counted = lambda: self._sidecar.meter(ticket)
+        estimated = self._sidecar.metrics.estimated_tokens.labels(ticket.tenant, ticket.application)
+        ticket.on_estimated = estimated.inc
         return ticket

@@ -302,14 +302,16 @@ class Sidecar:
         return self._open
 
     def meter(self, ticket: Ticket) -> None:
-        """Count the tokens that have been counted for the request since the last time."""
-        if not ticket.produced:
+        """Count the tokens that have been counted for the request since the last time. Where an estimate was too high,
+        the tenant gets back what was taken of its tokens per minute; the metrics' counters do not fall.
+        """
+        if not (ticket.produced or ticket.counted):
             return
         prompt, output = ticket.prompt_tokens - ticket.metered_prompt, ticket.produced - ticket.metered_output
         ticket.metered_prompt, ticket.metered_output = ticket.prompt_tokens, ticket.produced
         labels = (ticket.tenant, ticket.application)
-        self.metrics.prompt_tokens.labels(*labels).inc(prompt)
-        self.metrics.output_tokens.labels(*labels).inc(output)
+        self.metrics.prompt_tokens.labels(*labels).inc(max(0, prompt))
+        self.metrics.output_tokens.labels(*labels).inc(max(0, output))
         if (bucket := self.buckets.get(ticket.tenant)) is not None:
             bucket.take(prompt + output, self.clock())
 

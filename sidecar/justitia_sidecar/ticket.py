@@ -21,11 +21,13 @@ class Stage(Enum):
 @dataclass(slots=True, eq=False)
 class Ticket:
     """A request in the sidecar, of so many `sequences`; tokens are those of all of them, of each prompt once.
-    `prompt_tokens` may be an estimate until `prompt_exact`. `max_tokens` is of each sequence.
+    `prompt_tokens` may be an estimate until `prompt_exact`. `max_tokens` is of each sequence. `counted`: the engine has
+    read so much of the prompt, though it may have produced nothing.
 
     `rank` is its place in the order of admissions, and its priority in the engine. `on_admitted` is called once, as it
     goes to the engine; `on_begun` once, as it waits for nothing more, here or there; `on_displaced` as it gives
-    way to another tenant's request while it waits; `on_counted` when more has been counted of a request that is over.
+    way to another tenant's request while it waits; `on_counted` when something else has been counted of a request that
+    is over, and before it `on_estimated` with the output tokens that are an estimate.
     """
 
     id: RequestId
@@ -42,6 +44,7 @@ class Ticket:
     on_begun: Callable[[], None] = lambda: None
     on_displaced: Callable[[], None] = lambda: None
     on_counted: Callable[[], None] = lambda: None
+    on_estimated: Callable[[Tokens], None] = lambda tokens: None
     prompts: int = 1
     sequences: int = 1
     stage: Stage = Stage.HELD
@@ -49,6 +52,7 @@ class Ticket:
     reserved: Tokens = 0
     resident: Tokens = 0
     produced: Tokens = 0
+    counted: bool = False
     first_token: Seconds | None = None
     metered_prompt: Tokens = 0
     metered_output: Tokens = 0

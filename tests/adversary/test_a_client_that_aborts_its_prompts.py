@@ -1,6 +1,7 @@
 """A client that aborts each prompt before its first token pays for what the engine has read of it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -69,13 +70,36 @@ async def test_each_aborted_prompt_is_charged(
     assert all(before < after for before, after in pairwise(charged)), charged
 
 
+@pytest.mark.parametrize("stream", [True, False])
 async def test_aborted_prompts_count_in_the_tokens_per_minute(
-    engine: MisbehavingEngine, sidecar: RunningSidecar
+    engine: MisbehavingEngine, sidecar: RunningSidecar, stream: bool
 ) -> None:
     await asyncio.to_thread(limit, sidecar, 1)
     async with aiohttp.ClientSession() as client:
-        await abort(client, sidecar, engine, stream=True)
+        await abort(client, sidecar, engine, stream=stream)
         assert await ask(client, sidecar) == (429, "rate_limited")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_they_count_where_the_order_is_the_engine_s_and_its_scheduler_is_not_there(
+    tmp_path: Path, engine: MisbehavingEngine, stream: bool
+) -> None:
+    """Nobody says then what the engine did."""
+    starting = running_sidecar(tmp_path / "sidecar", engine.url, engine_socket=tmp_path / "engine.sock")
+    sidecar = await asyncio.to_thread(starting.__enter__)
+    try:
+        await asyncio.to_thread(limit, sidecar, 1)
+        async with aiohttp.ClientSession() as client:
+            await abort(client, sidecar, engine, stream=stream)
+            assert await ask(client, sidecar) == (429, "rate_limited")
+        metrics = await asyncio.to_thread(sidecar.metrics)
+        counted = {
+            name: float(v) for name, v in re.findall(r"^justitia_(\w+)_total\{.*silver.*\} (\S+)$", metrics, re.M)
+        }
+        assert counted["prompt_tokens"] > 0
+        assert counted["estimated_output_tokens"] == counted["output_tokens"] > 0
+    finally:
+        await asyncio.to_thread(starting.__exit__, None, None, None)
 
 
 async def test_tokens_per_minute_see_what_is_under_way(engine: MisbehavingEngine, sidecar: RunningSidecar) -> None:

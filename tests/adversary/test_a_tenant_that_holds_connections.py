@@ -29,10 +29,10 @@ def _status(connection: socket.socket, request: bytes) -> int:
 @pytest.mark.parametrize("request_line", [IDLE, UNDER_WAY], ids=["idle", "under way"])
 def test_another_tenant_is_served_and_keeps_its_connection(tmp_path: Path, request_line: bytes) -> None:
     with serving(tmp_path, {KEY: "gold", OTHER: "silver"}) as running, ExitStack() as stack:
-        kept = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
+        kept = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=60))
         assert _status(kept, IDLE.replace(KEY, OTHER)) == 404
         for _ in range(CONNECTIONS):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=60))
             if request_line is IDLE:
                 assert _status(one, IDLE) == 404
             else:

@@ -55,7 +55,7 @@ def test_the_example_becomes_a_pool_of_three_tenants_and_five_applications(
     assert not any(token.encode() in table for token in tokens.values())
 
     pod = kubectl.get("deployment", "justitia-shared", "demo")["spec"]["template"]["spec"]
-    (scheduler,), (engine,) = pod["initContainers"], pod["containers"]
+    (*_, scheduler), (engine,) = pod["initContainers"], pod["containers"]
     assert (scheduler["restartPolicy"], scheduler["image"]) == ("Always", "justitia:test")
     assert engine["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     assert "--model=Qwen/Qwen2.5-0.5B-Instruct" in engine["args"]

@@ -80,6 +80,11 @@ def sharing(*tenants: tuple[str, str]) -> Json:
     return {"tenants": [{"name": name, "group": group} for name, group in tenants]}
 
 
+def in_front(policy: str) -> Json:
+    """The same in front of an unchanged vLLM."""
+    return {"policy": policy, "enforcement": "Sidecar"}
+
+
 def objective(**changes: Any) -> list[Json]:
     """One objective of an application, changed."""
     return [{"metric": "TimeToFirstToken", "percentile": 99, "boundMilliseconds": 800} | changes]
@@ -118,12 +123,12 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     (
         "UniBoost in front of vLLM",
         "pool",
-        "spec.scheduling.policy",
-        "UniBoost",
+        "spec.scheduling",
+        in_front("UniBoost"),
         "UniBoost works inside the engine only",
     ),
-    ("SRPT in front of vLLM", "pool", "spec.scheduling.policy", "SRPT", "set enforcement to Engine, or choose"),
-    ("SJF in front of vLLM", "pool", "spec.scheduling.policy", "SJF", "SJF works inside the engine only"),
+    ("SRPT in front of vLLM", "pool", "spec.scheduling", in_front("SRPT"), "set enforcement to Engine, or choose"),
+    ("SJF in front of vLLM", "pool", "spec.scheduling", in_front("SJF"), "SJF works inside the engine only"),
     ("gamma for a policy without", "pool", "spec.scheduling.boost", bounds("1", "2"), "for policy UniBoost only"),
     (
         "crossed bounds of gamma",
@@ -199,7 +204,7 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
         "UniBoost of an inline pool in front of vLLM",
         "bundle",
         "spec.pool.scheduling",
-        {"policy": "UniBoost", "enforcement": "Sidecar"},
+        in_front("UniBoost"),
         "UniBoost works inside the engine only",
     ),
     ("an unknown cost model", "pool", "spec.scheduling.costModel", "Guess", "supported values"),

@@ -13,8 +13,8 @@ import httpx2 as httpx
 import pytest
 
 from justitia_cli.tiny_model import make_tiny_model
-from support.plugged_engine import ROOT
 from support.serving import KEYS, MODEL, RunningSidecar, Vllm, at_rest, eventually, http, running_sidecar, running_vllm
+from support.stalled_reader import stalled_readers
 
 BLOCK, BLOCKS = 32, 33  # one of them is vLLM's null block: 1024 tokens
 FIXED: dict[str, Any] = {"model": MODEL, "ignore_eos": True, "seed": 7, "temperature": 1.0}
@@ -85,11 +85,9 @@ def running_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
             max_length=1024,
             block_size=BLOCK,
             blocks=BLOCKS,
-            arguments=["--scheduler-cls", "justitia_engine.scheduler.JustitiaScheduler", "--no-enable-prefix-caching"],
-            environment={
-                "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling")),
-                "JUSTITIA_SOCKET": str(socket),
-            },
+            arguments=["--no-enable-prefix-caching"],
+            environment={"JUSTITIA_SOCKET": str(socket)},
+            scheduler="support.braked_scheduler.JustitiaScheduler",
         ) as vllm,
         running_sidecar(directory / "sidecar", vllm.url, engine_socket=socket) as sidecar,
     ):
@@ -128,7 +126,8 @@ def test_each_sequence_is_charged_and_counted_as_the_engine_counts(
     service, read, made = pool.service(), pool.counted("prompt_tokens"), pool.counted("output_tokens")
     before = engine_counts()
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    answer = pool.post({**body, "max_tokens": 9, **options})
+    with pool.vllm.braked():  # a step begins after the ticket was read, which a thread of the engine's does
+        answer = pool.post({**body, "max_tokens": 9, **options})
     assert answer.status_code == 200, answer.text
     if stream:
         assert answer.text.endswith("data: [DONE]\n\n")
@@ -178,30 +177,23 @@ def test_a_stream_of_several_choices_is_the_engines_less_unasked_usage(pool: Poo
 
 def test_an_aborted_request_that_shows_nothing_is_counted_exactly(pool: Pool) -> None:
     service, made = pool.service(), pool.counted("output_tokens")
-    begun = pool.vllm.metric("vllm:generation_tokens_total")
-    with httpx.Client() as client:
-        request = client.build_request(
-            "POST",
-            f"{pool.sidecar.public}/v1/completions",
-            json={**FIXED, "prompt": [5, 6, 7], "n": 2, "max_tokens": 450},
-            headers={"authorization": f"Bearer {KEYS['gold']}"},
-            timeout=1,
-        )
-        with pytest.raises(httpx.ReadTimeout):
-            client.send(request)
-    eventually("the engine is free", lambda: pool.in_engine() == 0)
-    assert pool.vllm.metric("vllm:generation_tokens_total") > begun
+    before = pool.vllm.metric("vllm:generation_tokens_total")
+    body = {**FIXED, "prompt": [5, 6, 7], "n": 2, "max_tokens": 450}
+    with pool.vllm.braked():
+        with stalled_readers(pool.sidecar.public, KEYS["gold"], body, 1):
+            eventually("it has begun", lambda: pool.vllm.metric("vllm:generation_tokens_total") > before)
+        eventually("the engine is free", lambda: pool.in_engine() == 0)
 
     charged = pool.service() - service
     output = pool.counted("output_tokens") - made
-    assert output > 0
+    assert 0 < output < 2 * 450
     assert charged == 2 * 3 + 2 * output
     assert pool.counted("estimated_output_tokens") == 0
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_a_request_that_waits_in_the_engine_too_long_is_refused_and_leaves_it(pool: Pool, stream: bool) -> None:
-    with pool.streaming({"prompt": LARGE, "max_tokens": 400}):
+    with pool.vllm.braked(), pool.streaming({"prompt": LARGE, "max_tokens": 400}):
         pool.sidecar.reconfigure(queue={"timeoutSeconds": 0.3})
         refused = pool.post({"prompt": LARGE, "max_tokens": 5, "stream": stream})
         assert refused.status_code == 503, refused.text
@@ -211,40 +203,40 @@ def test_a_request_that_waits_in_the_engine_too_long_is_refused_and_leaves_it(po
 
 
 def test_order_is_not_changed_by_what_clients_send(pool: Pool) -> None:
-    finished: list[str] = []
     spoofed = {"priority": -1000, "request_id": "first", "session_id": "s", "vllm_xargs": {"priority": -1}}
     headers = {"x-vllm-priority": "-1000", "x-request-id": "0" * 32, "x-session-id": "s"}
-
-    def ask(name: str, **more: Any) -> None:
-        body = {"prompt": LARGE, "max_tokens": 200, **more.pop("body", {})}
-        assert pool.post(body, **more).status_code == 200
-        finished.append(name)
-
-    with ThreadPoolExecutor(2) as others, pool.streaming({"prompt": LARGE, "max_tokens": 400}) as lines:
-        asked = [others.submit(ask, "second")]
-        pool.listed(1)
-        asked.append(others.submit(ask, "spoofing", body=spoofed, headers=headers))
-        pool.listed(2)
-        assert list(lines)
-        for each in asked:
-            each.result()
-    assert finished == ["second", "spoofing"]
+    honest, spoofing = LARGE, [*LARGE, 7]
+    with ThreadPoolExecutor(2) as others:
+        with pool.vllm.braked():
+            with pool.streaming({"prompt": LARGE, "max_tokens": 400}):
+                asked = [others.submit(pool.post, {"prompt": honest, "max_tokens": 200})]
+                pool.listed(1)
+                body = {"prompt": spoofing, "max_tokens": 5, **spoofed}
+                asked.append(others.submit(pool.post, body, headers=headers))
+                assert [row["promptTokens"] for row in pool.listed(2)] == [len(honest), len(spoofing)]
+            assert [row["promptTokens"] for row in pool.listed(1)] == [len(spoofing)]
+        assert [each.result().status_code for each in asked] == [200, 200]
 
 
 def test_a_tenant_at_its_running_limit_is_held_in_the_sidecar(pool: Pool) -> None:
     limits = {"runningRequests": 2}
     pool.sidecar.reconfigure(tenants=[{"name": "gold", "weight": 4, "limits": limits}, {"name": "silver", "weight": 1}])
     assert pool.post({"prompt": [5], "max_tokens": 1, "n": 3}).json()["error"]["code"] == "unsupported"
-    with ThreadPoolExecutor(1) as others, pool.streaming({"prompt": [5], "max_tokens": 300, "n": 2}):
-        held = others.submit(pool.post, {"prompt": [5], "max_tokens": 1})
-        (row,) = pool.listed(1)
-        assert row["reason"] == "TenantLimit"
-        assert pool.in_engine() == 2
-    assert held.result().status_code == 200
+    with ThreadPoolExecutor(1) as others:
+        with pool.vllm.braked(), pool.streaming({"prompt": [5], "max_tokens": 300, "n": 2}):
+            held = others.submit(pool.post, {"prompt": [5], "max_tokens": 1})
+            (row,) = pool.listed(1)
+            assert row["reason"] == "TenantLimit"
+            assert pool.in_engine() == 2
+        assert held.result().status_code == 200
 
 
 def test_draining_refuses_what_waits_in_the_engine_and_finishes_what_it_has_begun(pool: Pool) -> None:
-    with ThreadPoolExecutor(1) as others, pool.streaming({"prompt": LARGE, "max_tokens": 400}) as lines:
+    with (
+        ThreadPoolExecutor(1) as others,
+        pool.vllm.braked() as release,
+        pool.streaming({"prompt": LARGE, "max_tokens": 400}) as lines,
+    ):
         waiting = others.submit(pool.post, {"prompt": LARGE, "max_tokens": 5})
         pool.listed(1)
         drained = threading.Thread(target=http.post, args=(f"{pool.sidecar.admin}/internal/drain",))
@@ -252,5 +244,6 @@ def test_draining_refuses_what_waits_in_the_engine_and_finishes_what_it_has_begu
         refused = waiting.result()
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
         eventually("the engine is rid of it", lambda: pool.vllm.metric("vllm:num_requests_waiting") == 0)
+        release()
         assert [line for line in lines if line][-1] == "data: [DONE]"
     drained.join()

@@ -55,13 +55,15 @@ class RunningLocal:
         edited.replace(self.file)
 
 
-@pytest.fixture(scope="module", params=["Sidecar", "Engine"])
+@pytest.fixture(scope="module", params=["the example", "in front of the engine"])
 def local(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLocal]:
     directory = tmp_path_factory.mktemp("local")
     file, log = directory / "llmapp.yaml", directory / "log"
     text = EXAMPLE.read_text()
     assert "scheduling:\n" in text
-    file.write_text(text.replace("scheduling:\n", f"scheduling:\n    enforcement: {request.param}\n"))
+    if request.param == "in front of the engine":
+        text = text.replace("scheduling:\n", "scheduling:\n    enforcement: Sidecar\n")
+    file.write_text(text)
     ports = dict(zip(("--port", "--admin-port", "--engine-port"), free_ports(3), strict=True))
     options = [f"{option}={port}" for option, port in ports.items()]
     with log.open("wb") as output:

@@ -181,8 +181,9 @@ def test_a_client_that_goes_away_is_charged_for_what_was_produced(engine: Plugge
     engine.configure("tiered-justitia", "kv-token-time", gold=1.0)
     call = Call("gold", prompt(random.Random(7), 50), 900)
     engine.ticket(call)
-    engine.leave_after_first_chunk(call)
-    at_rest(engine, [call])
+    with engine.vllm.braked():
+        engine.leave_after_first_chunk(call)
+        at_rest(engine, [call])
     closed = next(c for c in engine.peer.closed() if c.key == call.key)
     assert not closed.finished
     assert 0 < closed.produced < 900
@@ -204,8 +205,9 @@ def test_a_ticket_that_comes_late_corrects_the_order(engine: PluggedEngine) -> N
     engine.configure("vtc", "kv-token-time", gold=1.0)
     before = engine.state()
     call = Call("gold", prompt(random.Random(11), 50), 900, ticketed=False)
-    engine.leave_after_first_chunk(call, then=lambda: engine.ticket(call), chunks=20)
-    at_rest(engine, [call])
+    with engine.vllm.braked():
+        engine.leave_after_first_chunk(call, then=lambda: engine.ticket(call), chunks=20)
+        at_rest(engine, [call])
     after = engine.state()
     assert after["lateTickets"] - before["lateTickets"] == 1
     assert after["service"]["gold"] > before["service"].get("gold", 0.0)
@@ -243,7 +245,13 @@ def test_weights_change_between_two_steps(engine: PluggedEngine) -> None:
     engine.configure("vtc", "kv-token-time", gold=1.0, silver=1.0)
     rng = random.Random(17)
     calls = [Call(tenant, prompt(rng, 200), 60) for _ in range(12) for tenant in ("gold", "silver")]
-    engine.send_all(calls, when=(8, lambda: engine.configure("vtc", "kv-token-time", gold=1.0, silver=7.0)))
+
+    def change() -> None:
+        assert engine.queue().waiting
+        engine.configure("vtc", "kv-token-time", gold=1.0, silver=7.0)
+
+    with engine.vllm.braked(0.005):
+        engine.send_all(calls, when=(8, change))
     at_rest(engine, calls)
     assert any(e == "set_weight" and a[:2] == ("silver", 7.0) for _, e, a, _ in engine.recorded())
     assert engine.state()["generation"] == engine.generation
@@ -271,11 +279,13 @@ def test_the_policy_changes_while_requests_run_and_wait_and_nothing_is_lost_or_c
     calls = [Call(rng.choice(["gold", "silver"]), prompt(rng, 150), 150, cost=1e4) for _ in range(30)]
 
     def change() -> None:
+        assert engine.queue().waiting
         for policy in ("uniboost", "srpt", "sjf", "fcfs", "tiered-justitia"):
             engine.configure(policy, "kv-token-time", gold=2.0, silver=1.0)
             engine.queue()
 
-    answers = engine.send_all(calls, when=(3, change))
+    with engine.vllm.braked(0.005):
+        answers = engine.send_all(calls, when=(3, change))
     at_rest(engine, calls)
     closed = {each.key: each for each in engine.peer.closed()}
     assert len([c for c in engine.peer.admitted() if c.key in {call.key for call in calls}]) == len(calls)

@@ -16,6 +16,7 @@ from support.serving import (
     KEYS,
     MODEL,
     RunningSidecar,
+    Vllm,
     at_rest,
     eventually,
     http,
@@ -23,7 +24,6 @@ from support.serving import (
     running_vllm,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
 BLOCK, BLOCKS = 32, 33
 LONG = 1024
 TENANTS = [{"name": "gold", "weight": 1}, {"name": "silver", "weight": 4}]
@@ -39,22 +39,19 @@ class Pool:
     _engine: ExitStack = field(default_factory=ExitStack)
     _first: Iterator[int] = field(default_factory=lambda: cycle(range(3, 100)))
     sidecar: RunningSidecar = field(init=False)
+    vllm: Vllm = field(init=False)
 
     def start_engine(self) -> None:
-        environment = {
-            "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
-            "JUSTITIA_SOCKET": str(self.socket),
-        }
-        self._engine.enter_context(
+        self.vllm = self._engine.enter_context(
             running_vllm(
                 self.directory,
                 self.model,
                 max_length=LONG,
                 block_size=BLOCK,
                 blocks=BLOCKS,
-                arguments=["--scheduler-cls", "support.misbehaving_scheduler.JustitiaScheduler"],
-                environment=environment,
+                environment={"JUSTITIA_SOCKET": str(self.socket)},
                 port=self.port,
+                scheduler="support.misbehaving_scheduler.JustitiaScheduler",
             )
         )
 
@@ -127,10 +124,11 @@ def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool)
         gated = [row["reason"] for row in rows if row["tenant"] == "gold"] == ["TenantGated"] * 2
         return rows if gated and len(rows) == 4 else []
 
-    threads = [pool.begin("gold", 300, 700)]
-    eventually("it runs", lambda: pool.sidecar.tenant("gold")["running"] == 1)
-    threads += [pool.begin(tenant, 800, 1) for tenant in ("gold", "gold", "silver", "silver")]
-    rows = eventually("gold is ahead of its share", seen)
+    with pool.vllm.braked(0.01):
+        threads = [pool.begin("gold", 300, 700)]
+        eventually("it runs", lambda: pool.sidecar.tenant("gold")["running"] == 1)
+        threads += [pool.begin(tenant, 800, 1) for tenant in ("gold", "gold", "silver", "silver")]
+        rows = eventually("gold is ahead of its share", seen)
     assert [(row["tenant"], row["reason"]) for row in rows] == [
         ("silver", "NoKVSpace"),
         ("silver", "BehindOthers"),
@@ -195,7 +193,7 @@ def test_an_engine_that_was_killed_is_missed_and_what_was_counted_does_not_fall(
     pool.stop_engine()
     eventually("it is missed", lambda: pool.condition() == ("False", "NotConnected"))
     assert pool.metric("justitia_engine_scheduler_connected") == 0
-    assert {name: pool.metric(name) for name in names} == before
+    assert all(pool.metric(name) >= before[name] for name in names)  # it may have told more before it went
     pool.start_engine()
     eventually("it takes requests", lambda: pool.sidecar.status()["engineReady"])
     eventually("the engine orders as configured", pool.orders)

@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from support.serving import KEYS, KV_TOKENS, MODEL, RunningSidecar, Vllm, at_rest, eventually, http
+from support.stalled_reader import stalled_readers
 
 FIXED: dict[str, Any] = {"ignore_eos": True, "temperature": 0}
 IDS = list(range(5, 25))
@@ -101,9 +102,7 @@ def test_every_token_is_charged_once(sidecar: RunningSidecar, vllm: Vllm) -> Non
         list(pool.map(ask, range(24)))
     eventually("all are over", lambda: at_rest(sidecar))
     assert charged() - charged_before > 0
-    eventually(
-        "charges equal the engine's count", lambda: charged() - charged_before == counted() - engine_before, within=5
-    )
+    eventually("charges equal the engine's count", lambda: charged() - charged_before == counted() - engine_before)
 
 
 def normalised(stream: bytes) -> bytes:
@@ -139,33 +138,34 @@ def test_bytes_of_a_stream_are_the_engines_less_unasked_usage(
 
 def test_a_client_that_goes_away_frees_the_engine_and_is_charged(sidecar: RunningSidecar, vllm: Vllm) -> None:
     before = sidecar.tenant("gold")["service"]
-    with http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as response:
-        lines = response.iter_lines()  # kept: its end would close the connection
-        next(lines)
-        eventually("the engine works on it", lambda: vllm.metric("vllm:num_requests_running") == 1, within=5)
-    eventually("the engine is free", lambda: vllm.metric("vllm:num_requests_running") == 0, within=5)
-    eventually("the sidecar is at rest", lambda: at_rest(sidecar), within=5)
+    with vllm.braked():
+        with http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as response:
+            lines = response.iter_lines()  # kept: its end would close the connection
+            next(lines)
+            eventually("the engine works on it", lambda: vllm.metric("vllm:num_requests_running") == 1)
+        eventually("the engine is free", lambda: vllm.metric("vllm:num_requests_running") == 0)
+        eventually("the sidecar is at rest", lambda: at_rest(sidecar))
     charged = sidecar.tenant("gold")["service"] - before
     assert len(IDS) + 2 <= charged < len(IDS) + 2 * 4000
 
 
-def test_a_queued_client_that_goes_away_leaves_the_queue(sidecar: RunningSidecar) -> None:
+def test_a_queued_client_that_goes_away_leaves_the_queue(sidecar: RunningSidecar, vllm: Vllm) -> None:
+    def queued() -> int:
+        return int(sidecar.tenant("gold")["queued"])
+
     with (
+        vllm.braked(),
         http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as first,
-        httpx.Client() as second,
     ):
         lines = first.iter_lines()  # kept: its end would close the connection
         next(lines)
-        request = second.build_request(
-            "POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers(), timeout=0.5
-        )
-        with pytest.raises(httpx.ReadTimeout):
-            second.send(request)
-        eventually("the queue is empty", lambda: sidecar.tenant("gold")["queued"] == 0, within=5)
+        with stalled_readers(sidecar.public, KEYS["gold"], long_body(), 1):
+            eventually("the second waits", lambda: queued() == 1)
+        eventually("the queue is empty", lambda: queued() == 0)
         assert sidecar.tenant("gold")["running"] == 1
 
 
-def test_order_is_not_changed_by_what_clients_send(sidecar: RunningSidecar) -> None:
+def test_order_is_not_changed_by_what_clients_send(sidecar: RunningSidecar, vllm: Vllm) -> None:
     """Requests so large that one runs at a time; the last one claims every precedence it can."""
     finished: list[str] = []
     spoof_body = {"priority": -1000, "request_id": "first", "session_id": "s", "vllm_xargs": {"priority": -1}}
@@ -177,18 +177,18 @@ def test_order_is_not_changed_by_what_clients_send(sidecar: RunningSidecar) -> N
         finished.append(name)
 
     threads = []
-    for place, name in enumerate(["first", "second", "spoofing"]):
-        body = long_body(2100) | (spoof_body if name == "spoofing" else {})
-        threads.append(
-            threading.Thread(target=ask, args=(name, body), kwargs=spoof_headers if name == "spoofing" else {})
-        )
-        threads[-1].start()
-        eventually(
-            "it is there",
-            lambda: finished or (sidecar.tenant("gold")["running"] == 1 and len(sidecar.queue()) == place),  # noqa: B023
-        )
-        if place:
-            assert sidecar.queue()[-1]["reason"] in {"NoKVSpace", "BehindOthers"}
+    with vllm.braked():
+        for place, name in enumerate(["first", "second", "spoofing"]):
+            body = long_body(2100) | (spoof_body if name == "spoofing" else {})
+            more = spoof_headers if name == "spoofing" else {}
+            threads.append(threading.Thread(target=ask, args=(name, body), kwargs=more))
+            threads[-1].start()
+            eventually(
+                "it is there",
+                lambda: sidecar.tenant("gold")["running"] == 1 and len(sidecar.queue()) == place,  # noqa: B023
+            )
+            if place:
+                assert sidecar.queue()[-1]["reason"] in {"NoKVSpace", "BehindOthers"}
     for thread in threads:
         thread.join()
     assert finished == ["first", "second", "spoofing"]
@@ -216,9 +216,12 @@ def test_the_openai_client_raises_its_own_errors(sidecar: RunningSidecar) -> Non
         client.models.list()
 
 
-def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar) -> None:
+def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar, vllm: Vllm) -> None:
     sidecar.reconfigure(queue={"maximumRequests": 1})
-    with http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as running:
+    with (
+        vllm.braked(),
+        http.stream("POST", f"{sidecar.public}/v1/completions", json=long_body(), headers=headers()) as running,
+    ):
         lines = running.iter_lines()  # kept: its end would close the connection
         next(lines)
         waiting = threading.Thread(target=post, args=(sidecar, long_body()))
@@ -230,8 +233,8 @@ def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar) -> None:
     waiting.join()
 
 
-def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningSidecar) -> None:
-    with ThreadPoolExecutor(4) as pool:
+def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningSidecar, vllm: Vllm) -> None:
+    with ThreadPoolExecutor(4) as pool, vllm.braked() as release:
         asked = [pool.submit(post, sidecar, long_body(2100 + i)) for i in range(3)]
         eventually("some wait and some run", lambda: sidecar.tenant("gold")["queued"] >= 1)
         before = sidecar.tenant("gold")["service"]
@@ -242,6 +245,7 @@ def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningS
         assert status["policy"] == "TieredJustitia"
         assert sidecar.tenant("gold")["weight"] == 2
         assert sidecar.tenant("gold")["service"] >= before
+        release()
         assert [answer.result().status_code for answer in asked] == [200] * 3
     eventually("all is over", lambda: at_rest(sidecar))
     assert sidecar.status()["kvReservedTokens"] == 0

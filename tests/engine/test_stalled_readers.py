@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from justitia_cli.tiny_model import make_tiny_model
-from support.plugged_engine import ROOT
 from support.serving import KEYS, MODEL, RunningSidecar, Vllm, at_rest, eventually, http, running_sidecar, running_vllm
 from support.stalled_reader import stalled_readers
 
@@ -25,17 +24,22 @@ BODY = {"model": MODEL, "prompt": [7] * 16, "max_tokens": 1800, "ignore_eos": Tr
 @contextmanager
 def serving(folder: Path, enforcement: str) -> Iterator[tuple[Vllm, RunningSidecar]]:
     """Engine core in a process of its own, as in a pod."""
-    arguments, environment = [], {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    environment = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     plug = folder / "engine.sock" if enforcement == "Engine" else None
     if plug is not None:
-        arguments = ["--scheduler-cls", "justitia_engine.scheduler.JustitiaScheduler"]
-        environment["PYTHONPATH"] = ":".join(str(ROOT / part) for part in ("engine", "scheduling"))
         environment["JUSTITIA_SOCKET"] = str(plug)
+    scheduler = "StockScheduler" if plug is None else "JustitiaScheduler"
     settings = {"HANG_SECONDS": str(HANG_SECONDS), "HANG_FILE": str(folder / "hangs")}
     model = make_tiny_model(folder / "model")
     with (
         running_vllm(
-            folder, model, max_length=2048, block_size=32, blocks=257, arguments=arguments, environment=environment
+            folder,
+            model,
+            max_length=2048,
+            block_size=32,
+            blocks=257,
+            environment=environment,
+            scheduler=f"support.braked_scheduler.{scheduler}",
         ) as vllm,
         running_sidecar(folder / "sidecar", vllm.url, engine_socket=plug, settings=settings) as sidecar,
     ):
@@ -61,11 +65,12 @@ def core_of(vllm: Vllm) -> int:
 @pytest.mark.parametrize("enforcement", ["Sidecar", "Engine"])
 def test_readers_that_stop_hold_nothing_and_an_engine_that_hangs_is_noticed(tmp_path: Path, enforcement: str) -> None:
     with serving(tmp_path, enforcement) as (vllm, sidecar):
-        with stalled_readers(sidecar.public, KEYS["silver"], BODY, READERS):
+        with vllm.braked() as release, stalled_readers(sidecar.public, KEYS["silver"], BODY, READERS):
             eventually("they are there", lambda: vllm.metric("vllm:num_requests_running") == READERS)
+            release()
             assert ask(sidecar) == 200
             eventually("the engine has finished", lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
-            eventually("all is released", lambda: at_rest(sidecar), 5)
+            eventually("all is released", lambda: at_rest(sidecar))
             assert sidecar.status()["kvReservedTokens"] == 0
             for _ in range(PROBES):
                 assert ask(sidecar) == 200

@@ -3,8 +3,8 @@
 Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`.
 """
 
-from justitia_engine.scheduler import JustitiaScheduler
 from justitia_scheduling import registry
+from support.braked_scheduler import JustitiaScheduler
 from support.raising_policy import RaisesAtTheThirdStep
 
 __all__ = ["JustitiaScheduler"]

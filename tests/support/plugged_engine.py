@@ -29,9 +29,9 @@ from justitia_scheduling.channel import (
     encode,
 )
 from justitia_scheduling.model import ApplicationId, RunId, TenantId
-from support.serving import MODEL, eventually, running_vllm
+from support.serving import MODEL, Vllm, eventually, running_vllm
 
-ROOT = Path(__file__).resolve().parents[2]
+OPEN = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
 class TestPeer:
@@ -127,11 +127,15 @@ class Call:
 
 @dataclass
 class PluggedEngine:
-    url: str
+    vllm: Vllm
     peer: TestPeer
     events: Path
     log: Path
     generation: int = 0
+
+    @property
+    def url(self) -> str:
+        return self.vllm.url
 
     def configure(
         self, policy: str, cost_model: str = "kv-token-time", gamma: list[float] | None = None, **weights: float
@@ -186,8 +190,8 @@ class PluggedEngine:
     def send_all(
         self, calls: Sequence[Call], when: tuple[int, Callable[[], None]] | None = None
     ) -> list[dict[str, Any]]:
-        """All at once, when the engine has their tickets; the answers in the order of the calls. `when` that many are
-        closed, something is done.
+        """All at once, when the engine has their tickets; the answers in the order of the calls. The engine is braked
+        until they have all arrived. `when` that many are closed, something is done.
         """
         ticketed = [call for call in calls if call.ticketed]
         for call in ticketed:
@@ -206,15 +210,22 @@ class PluggedEngine:
                     answers[i] = error
 
             threads = [threading.Thread(target=one, args=(i,)) for i in range(len(calls))]
-            begun = len(self.peer.closed())
-            for thread in threads:
-                thread.start()
+            eventually("nothing is open", lambda: self.vllm.metric(*OPEN) == 0)
+            begun, all_arrived = len(self.peer.closed()), self._arrived() + sum(call.sequences for call in calls)
+            with self.vllm.braked():
+                for thread in threads:
+                    thread.start()
+                eventually("all have arrived", lambda: self._arrived() == all_arrived)
             if when is not None:
                 eventually("enough are closed", lambda: len(self.peer.closed()) - begun >= when[0])
                 when[1]()
             for thread in threads:
                 thread.join()
         return answers
+
+    def _arrived(self) -> float:
+        """Sequences, by vLLM's own count as of its last step: those that are open and those that have ended."""
+        return self.vllm.metric(*OPEN, "vllm:request_success_total")
 
     def recorded(self) -> Iterator[tuple[int, str, tuple[Any, ...], Any]]:
         """Number of the policy, event, arguments and answer, in order."""
@@ -232,12 +243,7 @@ def plugged_engine(
 ) -> Iterator[PluggedEngine]:
     path, events = directory / "engine.sock", directory / "events"
     peer = TestPeer(path)
-    loaded = ["--scheduler-cls", "support.recorded_scheduler.JustitiaScheduler", *arguments]
-    environment = {
-        "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
-        "JUSTITIA_SOCKET": str(path),
-        "JUSTITIA_TEST_LOG": str(events),
-    }
+    environment = {"JUSTITIA_SOCKET": str(path), "JUSTITIA_TEST_LOG": str(events)}
     try:
         with running_vllm(
             directory,
@@ -245,10 +251,11 @@ def plugged_engine(
             max_length=max_length,
             block_size=block_size,
             blocks=blocks,
-            arguments=loaded,
+            arguments=arguments,
             environment=environment,
+            scheduler="support.recorded_scheduler.JustitiaScheduler",
         ) as vllm:
             eventually("the scheduler has connected", lambda: peer.connected)
-            yield PluggedEngine(vllm.url, peer, events, directory / "log")
+            yield PluggedEngine(vllm, peer, events, directory / "log")
     finally:
         peer.close()

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from justitia_engine.scheduler import JustitiaScheduler
 from justitia_scheduling import registry
 from justitia_scheduling.boost import Boosted
 from justitia_scheduling.cost import CostModel, EngineTime
 from justitia_scheduling.policy import Policy
+from support.braked_scheduler import JustitiaScheduler
 from support.raising_policy import RaisesAtTheThirdStep
 
 __all__ = ["JustitiaScheduler"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -29,12 +30,16 @@ PEPPER = "5e" * 32
 KEYS = {"gold": "sk-gold-0123456789abcdef", "silver": "sk-silver-0123456789abcdef"}
 
 
+ROOT = Path(__file__).resolve().parents[2]
+STEP = 0.04
+"""Seconds that a step of a braked engine takes at least: 400 tokens take 16 s on any machine."""
+
 # One client for all: making one takes longer than the tiny model takes for a short answer.
 http = httpx.Client(timeout=120)
 
 
-def eventually(what: str, condition: Callable[[], Any], within: float = 30.0) -> Any:
-    """The first truthy result of `condition`."""
+def eventually(what: str, condition: Callable[[], Any], within: float = 120.0) -> Any:
+    """The first truthy result of `condition`. A machine may be busy: the time is for what never comes."""
     deadline = time.monotonic() + within
     while True:
         if result := condition():
@@ -62,13 +67,42 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 @dataclass
 class Vllm:
-    url: str
+    """`brake` is the file that slows the engine down while it exists (`support.braked_scheduler`)."""
 
-    def metric(self, name: str) -> float:
+    url: str
+    brake: Path
+
+    def metric(self, *names: str) -> float:
+        """The sum of these, as of one moment."""
         text = http.get(f"{self.url}/metrics").text
-        lines = [line for line in text.splitlines() if line.startswith((name + "{", name + " "))]
-        assert lines, f"the engine has no metric {name}"
+        lines = [line for line in text.splitlines() if re.split("[{ ]", line, maxsplit=1)[0] in names]
+        assert lines, f"the engine has no metric {' or '.join(names)}"
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+    @contextmanager
+    def braked(self, step: float = STEP) -> Iterator[Callable[[], None]]:
+        """Until the block ends or calls what it is given, each step takes at least so many seconds: what runs does not
+        end before something else has happened.
+        """
+        before = self.brake.read_text() if self.brake.exists() else None
+
+        def release() -> None:
+            if before is None:
+                self.brake.unlink(missing_ok=True)
+            else:
+                self._hold(before)
+
+        self._hold(str(step))
+        try:
+            yield release
+        finally:
+            release()
+
+    def _hold(self, seconds: str) -> None:
+        """Written at once: the engine reads the file at each step."""
+        new = self.brake.with_suffix(".new")
+        new.write_text(seconds)
+        new.replace(self.brake)
 
 
 @contextmanager
@@ -82,16 +116,26 @@ def running_vllm(
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
     port: int | None = None,
+    scheduler: str = "support.braked_scheduler.StockScheduler",
 ) -> Iterator[Vllm]:
-    """vLLM with a model without weights, one process on CPU, and what every test here relies on."""
+    """vLLM with a model without weights, one process on CPU, and what every test here relies on. The `scheduler` has a
+    brake.
+    """
     runtime, port, log = ensure_engine(print, "cpu"), port or free_ports(1)[0], directory / "log"
+    brake = directory / "brake"
     command = [str(runtime.python), "-m", "vllm.entrypoints.openai.api_server"]
     command += ["--model", str(model), "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--load-format", "dummy", "--dtype", "float32", "--enforce-eager", "--scheduling-policy", "priority"]
     command += ["--max-model-len", str(max_length), "--block-size", str(block_size)]
     command += ["--num-gpu-blocks-override", str(blocks)]
-    command += ["--enable-force-include-usage", "--enable-prompt-tokens-details", *arguments]
-    settings = {"HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    command += ["--enable-force-include-usage", "--enable-prompt-tokens-details", "--scheduler-cls", scheduler]
+    command += arguments
+    settings = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
+        "JUSTITIA_TEST_BRAKE": str(brake),
+    }
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -103,7 +147,7 @@ def running_vllm(
     try:
         eventually("vLLM answers", lambda: process.poll() is not None or answers(f"{url}/health"), 300)
         assert process.poll() is None, log.read_text()[-3000:]
-        yield Vllm(url)
+        yield Vllm(url, brake)
     finally:
         stop(process)
 

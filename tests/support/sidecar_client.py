@@ -59,7 +59,7 @@ class Client:
         length = {} if self.chunked else {b"content-length": b"%d" % len(self.body)}
         headers = {b"authorization": b"Bearer " + KEY, **length, **self.headers}
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await PublicApp(self.sidecar)(scope, self._receive, self._send)
         return self
 

@@ -32,7 +32,7 @@ class Running:
         headers = {} if key is None else {"authorization": f"Bearer {key.decode()}"}
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             with error:

@@ -133,11 +133,12 @@ class Demo:
         return steady_rate(results.requests)
 
     def _measure(self, live: Live, label: str, runs: Sequence[WorkloadRun], phase: str | None = None) -> PolicyResults:
-        """A replay under the policy, by a sidecar that remembers nothing."""
+        """A replay under the policy, by a sidecar that remembers nothing, and an engine that orders by it."""
         name = phase or POLICIES[label].value
         self._pool.stop_scheduler()
         self._pool.apply(with_policy(self._documents, POLICIES[label]))
         self._pool.start_scheduler()
+        self._pool.await_policy()
 
         def show(status: dict[str, Any] | None, done: str) -> None:
             live.update(live_table(f"{name}   {done}", PoolStatus.model_validate(status) if status else None))

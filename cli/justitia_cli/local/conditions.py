@@ -2,10 +2,17 @@
 
 import json
 import urllib.error
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from justitia_api.conditions import Reason
+
 Status = Callable[[], dict[str, Any]]
+
+
+def in_effect(condition: Mapping[str, str]) -> bool:
+    """Whether requests are ordered as configured: in front of the engine where the engine cannot."""
+    return condition["status"] == "True" or condition["reason"] == Reason.ENGINE_NOT_SUPPORTED.value
 
 
 class ConditionTeller:

@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from justitia_api.config import PoolConfig
+from justitia_cli.local.conditions import in_effect
 from justitia_cli.local.converge import PoolObjects, converge
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, plugged, scheduler_launch
@@ -146,6 +147,15 @@ class LocalPool:
         with urllib.request.urlopen(f"{self.admin_url}/internal/status", timeout=5) as answer:
             status: dict[str, Any] = json.load(answer)
         return status
+
+    def await_policy(self) -> None:
+        """Wait until requests are ordered by the configuration: in front of the engine where the engine cannot."""
+        began = time.monotonic()
+        while found := [c for c in self.status()["conditions"] if not in_effect(c)]:
+            self.check()
+            if time.monotonic() - began > SCHEDULER_START_SECONDS:
+                raise LocalError(f"{found[0]['type']} is {found[0]['reason']}: {found[0]['message']}")
+            time.sleep(POLL_SECONDS)
 
     def _engine_launch(self) -> Launch:
         deployment = self._objects.deployment

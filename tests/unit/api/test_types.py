@@ -33,6 +33,11 @@ def sharing(*tenants: tuple[str, str]) -> dict[str, Any]:
     return POOL | {"engine": {"prefixCache": {"tenants": listed}}}
 
 
+def in_front(policy: str) -> dict[str, Any]:
+    """A pool with this policy in front of the engine."""
+    return POOL | {"scheduling": {"policy": policy, "enforcement": "Sidecar"}}
+
+
 def bursting(seconds: int, **scheduling: str) -> dict[str, Any]:
     """A pool with this ceiling of the burst."""
     return POOL | {"scheduling": scheduling | {"burstSeconds": seconds}}
@@ -54,9 +59,9 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         (ServingPoolSpec, {"model": {"uri": "s3://x"}}, "uri"),
         (ServingPoolSpec, POOL | {"scheduling": {"tiers": [{"name": "a", "weight": "0"}]}}, "greater than 0"),
         (ServingPoolSpec, POOL | {"scheduling": {"tiers": [{"name": "a", "weight": "1"}] * 2}}, "different names"),
-        (ServingPoolSpec, POOL | {"scheduling": {"policy": "UniBoost"}}, "UniBoost works inside the engine only: set"),
-        (ServingPoolSpec, POOL | {"scheduling": {"policy": "SRPT", "enforcement": "Sidecar"}}, "SRPT works inside"),
-        (ServingPoolSpec, POOL | {"scheduling": {"policy": "SJF"}}, "SJF works inside the engine only"),
+        (ServingPoolSpec, in_front("UniBoost"), "UniBoost works inside the engine only: set"),
+        (ServingPoolSpec, in_front("SRPT"), "SRPT works inside"),
+        (ServingPoolSpec, in_front("SJF"), "SJF works inside the engine only"),
         (ServingPoolSpec, POOL | {"scheduling": {"boost": BOOST}}, "boost is for policy UniBoost only"),
         (ServingPoolSpec, bursting(-1), "greater than or equal to 0"),
         (ServingPoolSpec, bursting(5, policy="VTC"), "burstSeconds is for policy TieredJustitia with cost model"),
@@ -204,3 +209,8 @@ def test_an_objective_is_over_an_hour_unless_told() -> None:
     spec = LLMApplicationSpec.model_validate(aiming({}, {"percentile": 50, "windowSeconds": 600}))
     assert [each.window_seconds for each in spec.slo] == [3600, 600]
     assert LLMApplicationSpec.model_validate({"tenantRef": {"name": "t"}, "poolRef": {"name": "p"}}).slo == ()
+
+
+def test_the_order_is_kept_in_the_engine_where_nothing_is_said() -> None:
+    for scheduling in ({}, {"policy": "UniBoost"}):
+        assert ServingPoolSpec.model_validate(POOL | {"scheduling": scheduling}).scheduling.enforcement == "Engine"

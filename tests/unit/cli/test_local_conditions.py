@@ -1,6 +1,8 @@
 from typing import Any
 
-from justitia_cli.local.conditions import ConditionTeller
+import pytest
+
+from justitia_cli.local.conditions import ConditionTeller, in_effect
 
 
 def condition(status: str, reason: str, kind: str = "PolicyInForce") -> dict[str, Any]:
@@ -36,3 +38,20 @@ def test_a_change_is_told_once_and_what_is_not_known_is_not() -> None:
         "PolicyInForce is False, PolicyFailed: because PolicyFailed",
         "PolicyInForce is True, Configured: because Configured",
     ]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "ordered"),
+    [
+        ("True", "Configured", True),
+        ("False", "EngineNotSupported", True),
+        ("False", "NotConnected", False),
+        ("False", "Outdated", False),
+        ("Unknown", "Outdated", False),
+        ("False", "PolicyFailed", False),
+    ],
+)
+def test_requests_are_ordered_as_configured_in_the_engine_or_in_front_of_it(
+    status: str, reason: str, ordered: bool
+) -> None:
+    assert in_effect({"status": status, "reason": reason}) is ordered

@@ -296,6 +296,22 @@ def test_when_the_sidecar_is_another_one_its_predecessors_runs_end_as_their_sequ
     assert not on.policy.runs
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["with its ticket", "with a ticket that comes late"])
+def test_what_was_read_of_a_prompt_that_is_aborted_is_told_though_nothing_was_produced(late: bool) -> None:
+    on, sequence = host(), name("a").id
+    if not late:
+        on.ticket(ticket("a"), 0.0)
+    on.queued(name("a"), 50, 0.0)
+    on.admitted(sequence, 0, 0.0)
+    step(on, sequence, 0, prefilled=20)
+    if late:
+        on.ticket(ticket("a"), 0.0)
+    step(on, sequence, 0, prefilled=10)
+    closed = on.closed(sequence, 0, False, 1.0)
+    assert closed is not None
+    assert (closed.prompt_tokens, closed.read, closed.produced) == (50, 30, 0)
+
+
 def test_tokens_that_came_after_a_preemption_are_charged_when_it_runs_again() -> None:
     on = preempted_after(3)
     step(on, name("a").id, 4)

@@ -57,6 +57,14 @@ def test_a_vllm_whose_module_fails_when_it_is_imported_serves_with_its_own_sched
     assert "cannot be imported in vLLM 0.32.0: RuntimeError('no such device')" in loaded.stderr
 
 
+def test_a_vllm_that_has_no_asynchronous_scheduler_serves_with_the_one_it_has(tmp_path: Path) -> None:
+    env = environment(tmp_path, "0.9.0")
+    (tmp_path / "vllm/v1/core/sched/async_scheduler.py").unlink()
+    (tmp_path / "vllm/v1/core/sched/scheduler.py").write_text("class Scheduler: ...")
+    loaded = subprocess.run([sys.executable, "-c", LOADED], env=env, capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == ["vllm.v1.core.sched.scheduler", "Scheduler"]
+
+
 async def test_it_tells_the_sidecar_why(tmp_path: Path) -> None:
     channel, said = EngineChannel(), asyncio.Event()
     channel.on_hello = said.set

@@ -35,8 +35,11 @@ def pod(**spec: Any) -> Json:
     return found
 
 
+IN_FRONT = {"enforcement": "Sidecar"}
+
+
 def test_the_scheduler_starts_first_and_ends_last() -> None:
-    (scheduler,) = pod()["initContainers"]
+    (scheduler,) = pod(scheduling=IN_FRONT)["initContainers"]
     assert (scheduler["name"], scheduler["restartPolicy"]) == ("scheduler", "Always")
     assert scheduler["command"] == ["python", "-m", "justitia_sidecar"]
     assert {e["name"]: e["value"] for e in scheduler["env"]} == {
@@ -54,7 +57,8 @@ def test_the_scheduler_starts_first_and_ends_last() -> None:
 
 
 def test_the_engine_listens_on_loopback_and_takes_priorities() -> None:
-    (engine,) = pod(model={"uri": "hf://acme/model", "name": "m"}, engine={"args": ["--max-model-len=9"]})["containers"]
+    model, arguments = {"uri": "hf://acme/model", "name": "m"}, {"args": ["--max-model-len=9"]}
+    (engine,) = pod(model=model, engine=arguments, scheduling=IN_FRONT)["containers"]
     assert engine["args"] == [
         "-m",
         "vllm.entrypoints.openai.api_server",
@@ -70,8 +74,9 @@ def test_the_engine_listens_on_loopback_and_takes_priorities() -> None:
     ]
 
 
-def test_under_engine_enforcement_vllm_loads_our_scheduler_which_a_first_container_brings() -> None:
-    spec = pod(scheduling={"enforcement": "Engine"})
+@pytest.mark.parametrize("scheduling", [{}, {"enforcement": "Engine"}], ids=["by default", "by name"])
+def test_vllm_loads_our_scheduler_which_a_first_container_brings(scheduling: dict[str, str]) -> None:
+    spec = pod(scheduling=scheduling)
     deliver, scheduler = spec["initContainers"]
     (engine,) = spec["containers"]
     mount = {"name": "plugin", "mountPath": "/plugin"}
@@ -168,7 +173,7 @@ def test_weights_from_a_hub_are_kept_where_the_pool_says(cache: Json | None, vol
 def test_the_engine_fetches_media_from_the_domains_that_the_pool_names_alone(
     domains: list[str], allowed: list[str]
 ) -> None:
-    (engine,) = pod(engine={"mediaDomains": domains, "args": ["--x=1"]})["containers"]
+    (engine,) = pod(engine={"mediaDomains": domains, "args": ["--x=1"]}, scheduling=IN_FRONT)["containers"]
     begin = engine["args"].index("--allowed-media-domains") + 1
     assert engine["args"][begin:-1] == allowed
     assert {"name": "VLLM_MEDIA_URL_ALLOW_REDIRECTS", "value": "0"} in engine["env"]
@@ -263,7 +268,7 @@ def test_pods_satisfy_the_restricted_security_level_and_hold_no_credentials() ->
 
 def test_probes_ask_the_scheduler_because_the_engine_cannot_be_reached() -> None:
     spec = pod()
-    (scheduler,), (engine,) = spec["initContainers"], spec["containers"]
+    (*_, scheduler), (engine,) = spec["initContainers"], spec["containers"]
     assert scheduler["startupProbe"]["httpGet"] == {"path": "/healthz", "port": 8002}
     assert scheduler["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
     assert engine["startupProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
@@ -271,7 +276,7 @@ def test_probes_ask_the_scheduler_because_the_engine_cannot_be_reached() -> None
 
 def test_an_engine_that_hangs_is_ended_by_a_file_that_the_scheduler_makes_where_both_see_it() -> None:
     spec = pod(engine={"hangSeconds": 33})
-    (scheduler,), (engine,) = spec["initContainers"], spec["containers"]
+    (*_, scheduler), (engine,) = spec["initContainers"], spec["containers"]
     told = {v["name"]: v["value"] for v in scheduler["env"]}
     assert told["JUSTITIA_HANG_SECONDS"] == "33"
     file = told["JUSTITIA_HANG_FILE"]

@@ -65,9 +65,9 @@ def test_a_group_has_the_scheduler_in_its_leader_and_vllm_in_all_its_pods() -> N
     leader, worker = pods_of(spec)
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 3)
     assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
-    assert [c["name"] for c in leader["initContainers"] + leader["containers"]] == ["scheduler", "engine"]
+    assert [c["name"] for c in leader["initContainers"] + leader["containers"]] == ["deliver", "scheduler", "engine"]
     assert [c["name"] for c in worker["containers"]] == ["worker"]
-    assert "initContainers" not in worker
+    assert [c["name"] for c in worker["initContainers"]] == ["deliver"]
     at_leader = ["--nnodes=3", "--master-addr=$(LWS_LEADER_ADDRESS)"]
     assert {"--node-rank=0", *at_leader} <= set(leader["containers"][0]["args"])
     (container,) = worker["containers"]

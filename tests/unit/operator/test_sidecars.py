@@ -37,7 +37,7 @@ def test_the_number_of_engines_is_no_change_of_an_engine() -> None:
 
 
 def test_a_changed_engine_comes_with_the_new_image_and_stays_with_it() -> None:
-    changed = {"scheduling": {"enforcement": "Engine"}}
+    changed = {"scheduling": {"enforcement": "Sidecar"}}
     after = settled(put(upgraded(settled(small_world())), pool(**changed)))
     assert images(after) == {NEXT}
     assert images(settled(put(after, pool(**changed, replicas=2)))) == {NEXT}
@@ -51,7 +51,7 @@ def test_an_image_that_somebody_else_wrote_is_not_kept() -> None:
     before = settled(small_world())
     deployment = child(before, Kind.DEPLOYMENT)
     template = deployment["spec"]["template"]
-    scheduler = pod(before)["initContainers"][0] | {"image": "theirs:1"}
+    scheduler = pod(before)["initContainers"][-1] | {"image": "theirs:1"}
     theirs = template | {"spec": template["spec"] | {"initContainers": [scheduler]}}
     spoilt = put(before, deployment | {"spec": deployment["spec"] | {"template": theirs}})
     assert images(settled(spoilt)) == {"justitia:test"}

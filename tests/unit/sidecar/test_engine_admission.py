@@ -63,8 +63,10 @@ def ask(
     return ticket
 
 
-def closes(engine: Listening, ticket: Ticket, produced: int, *, sequence: int = 0, cached: int = 0) -> None:
-    engine.hear(channel.Closed(ticket.id, sequence, True, 50, cached, produced, 0, 1.0))
+def closes(
+    engine: Listening, ticket: Ticket, produced: int, *, sequence: int = 0, cached: int = 0, read: int = 0
+) -> None:
+    engine.hear(channel.Closed(ticket.id, sequence, True, 50, cached, produced, 0, 1.0, read))
 
 
 def cost(admission: EngineAdmission, ticket: Ticket) -> float:
@@ -265,6 +267,131 @@ def test_a_refused_wait_is_no_beginning() -> None:
     ticket.on_begun = lambda: begun.append("a")
     admission.leave(ticket, 1, completed=False)
     assert (begun, admission.queued, admission.load[GOLD].running) == ([], 0, 0)
+
+
+STEP, TOKEN = 0.01, 0.001
+
+
+def abandoned(admission: EngineAdmission, ticket: Ticket, now: float) -> list[tuple[int, int]]:
+    """Leaves before anything of its answer was seen. What is counted from then on, first at once."""
+    counted: list[tuple[int, int]] = []
+    ticket.on_counted = lambda: counted.append((ticket.prompt_tokens, ticket.produced))
+    admission.abandoned(ticket, now)
+    if ticket.counted:
+        ticket.on_counted()
+    admission.leave(ticket, now, completed=False)
+    return counted
+
+
+def away(admission: EngineAdmission, engine: Listening) -> None:
+    """The engine's scheduler is not connected; its steps are as it told."""
+    engine.there = False
+    engine.gaps += 1
+    engine.state = {"stepTime": {"per_step": STEP, "per_token": TOKEN, "per_kv_token": 0.0}}
+
+
+@pytest.mark.parametrize(("after", "read"), [(0.0, 1), (0.02, 21), (0.049, 50), (60.0, 50)])
+def test_what_is_abandoned_while_the_engine_cannot_say_is_estimated_by_its_steps(after: float, read: int) -> None:
+    admission, engine = room()
+    away(admission, engine)
+    ticket = ask(admission, "a", run="r")
+    assert abandoned(admission, ticket, after) == [(read, 1)]
+    assert cost(admission, ticket) == read + 1
+
+
+def test_an_answer_that_shows_nothing_before_its_end_is_estimated_as_a_whole() -> None:
+    admission, engine = room()
+    away(admission, engine)
+    ticket = ask(admission, "a", run="r", sequences=2)
+    ticket.streamed = False
+    assert abandoned(admission, ticket, 60.0) == [(50, 80)]
+
+
+@pytest.mark.parametrize("why", ["it is away afterwards", "its policy fails", "it is another", "it says nothing"])
+def test_what_the_engine_could_say_and_does_not_is_estimated_after_all(why: str) -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a", run="r")
+    begins(engine, ticket)
+    counted = abandoned(admission, ticket, 60.0)
+    admission.tick(61.0)
+    assert counted == []
+    match why:
+        case "it is away afterwards":
+            engine.there = False
+        case "its policy fails":
+            engine.state = {"dismissed": True}
+        case "it is another":
+            engine.peer = "another"
+    admission.tick(61.0 if why != "it says nothing" else 70.0)
+    admission.tick(80.0)
+    assert counted == [(50, 1)]
+    assert cost(admission, ticket) == 51
+
+
+def test_what_the_engine_has_not_begun_with_is_not_estimated() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a", run="r")
+    counted = abandoned(admission, ticket, 60.0)
+    engine.there = False
+    admission.tick(80.0)
+    assert counted == []
+
+
+def test_the_newest_as_many_as_wait_by_the_engine_s_count_are_not_estimated() -> None:
+    admission, engine = room()
+    away(admission, engine)
+    first, *others = [ask(admission, name, run="r") for name in "abc"]
+    admission.engine_told(EngineView(ready=True, kv_tokens=100, block_size=10, longest=90, waiting=2), 1)
+    assert [abandoned(admission, ticket, 2.0) for ticket in others] == [[], []]
+    admission.engine_told(READY, 3)
+    assert abandoned(admission, first, 4.0) == [(50, 1)]
+
+
+def test_what_the_engine_refused_is_not_estimated() -> None:
+    admission, engine = room()
+    away(admission, engine)
+    ticket = ask(admission, "a", run="r")
+    admission.refused_by_engine(ticket, 1.0)
+    admission.leave(ticket, 1.0, completed=False)
+    admission.tick(60.0)
+    assert (ticket.counted, cost(admission, ticket)) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("produced", "read", "settled"), [(9, 50, (50, 9)), (0, 3, (3, 0)), (0, 0, (0, 0))], ids=["more", "less", "nothing"]
+)
+def test_an_estimate_is_settled_when_the_engine_says_what_it_was(
+    produced: int, read: int, settled: tuple[int, int]
+) -> None:
+    admission, engine = room()
+    away(admission, engine)
+    counted = abandoned(admission, ask(admission, "a", run="r"), 60.0)
+    engine.there = True
+    engine.hear(channel.Closed("a", 0, False, 50, 0, produced, 0, 1.0, read))
+    admission.tick(80.0)
+    assert counted == [(50, 1), settled]
+
+
+def test_a_prompt_that_was_read_in_part_is_counted_as_the_engine_says() -> None:
+    admission, engine = room()
+    ticket = ask(admission, "a", run="r")
+    begins(engine, ticket)
+    counted = abandoned(admission, ticket, 1.0)
+    closes(engine, ticket, 0, read=20)
+    assert counted == [(20, 0)]
+
+
+def test_the_engine_is_told_late_of_what_came_while_its_scheduler_was_away() -> None:
+    admission, engine = room()
+    engine.there = False
+    ask(admission, "a")
+    engine.told.clear()
+    admission.tick(1.0)
+    assert engine.tickets() == []
+    engine.there = True
+    admission.tick(2.0)
+    admission.tick(3.0)
+    assert [t.key for t in engine.tickets()] == ["a"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "begin", "count", "leave"]), st.integers(0, 5)), max_size=40))

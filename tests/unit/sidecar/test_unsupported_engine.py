@@ -88,7 +88,7 @@ async def test_no_more_than_two_requests_wait_in_an_engine_that_keeps_no_order(
     clients = [Client(sidecar) for _ in range(5)]
     requests = [asyncio.create_task(client.run()) for client in clients]
     await engine.silent.wait()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while sidecar.configured().admission.queued != 3:  # noqa: ASYNC110
             await asyncio.sleep(0)
     engine.go_on.set()
@@ -150,7 +150,7 @@ async def test_what_is_open_when_it_is_said_ends_well_and_what_waits_is_refused(
     first = asyncio.create_task(open_before.run())
     await engine.silent.wait()
     second = asyncio.create_task(waiting.run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(sidecar.waiters) != 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
     before = sidecar.configured().admission
