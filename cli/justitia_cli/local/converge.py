@@ -14,7 +14,7 @@ from justitia_cli.local.errors import LocalError
 from justitia_operator.builders import build_config_map
 from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.names import children_name
-from justitia_operator.objects import Json, Kind, Ref, ref_of
+from justitia_operator.objects import MANAGER, Json, Kind, Ref, ref_of
 from justitia_operator.reconcile import mistakes, reconcile_all
 from justitia_operator.resolve import secret_value
 from justitia_operator.snapshot import Installation, build_snapshot
@@ -49,7 +49,7 @@ def converge(documents: Iterable[Json], previous: PoolConfig | None, root: str) 
         for mistake in mistakes(plan):
             raise LocalError(f"{mistake.ref}: {mistake.reason}: {mistake.message}")
         for applied in plan.applies:
-            objects.put(_with_identity(applied))
+            objects.put(_with_identity(_ours(applied)))
         if previous is not None:
             objects.put(build_config_map(_only_pool(objects), previous))
             previous = None
@@ -70,6 +70,12 @@ def read_keys(documents: Iterable[Json]) -> dict[str, str]:
             if value:
                 keys.setdefault(document["metadata"]["name"], value.decode())
     return keys
+
+
+def _ours(applied: Json) -> Json:
+    """The object with what an API server would have noted of who applied it; nobody else owns anything of it here."""
+    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {}}
+    return {**applied, "metadata": {**applied["metadata"], "managedFields": [entry]}}
 
 
 def _with_identity(document: Json) -> Json:
