@@ -227,7 +227,7 @@ def test_a_tenant_at_its_running_limit_is_held_in_the_sidecar(pool: Pool) -> Non
             held = others.submit(pool.post, {"prompt": [5], "max_tokens": 1})
             (row,) = pool.listed(1)
             assert row["reason"] == "TenantLimit"
-            assert pool.in_engine() == 2
+            eventually("the engine has the others alone", lambda: pool.in_engine() == 2)
         assert held.result().status_code == 200
 
 
