@@ -11,7 +11,6 @@ from justitia_api.engine import Adapter, Engine, Model
 from justitia_api.pool import ServingPoolSpec
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_operator.arguments import engine_command
-from support.plugged_engine import ROOT
 from support.serving import KEYS, MODEL, RunningSidecar, Vllm, eventually, http, running_sidecar, running_vllm
 from support.tiny_adapter import make_tiny_adapter
 
@@ -39,14 +38,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningSide
             max_length=1024,
             block_size=32,
             blocks=65,
-            arguments=[
-                "--scheduler-cls=justitia_engine.scheduler.JustitiaScheduler",
-                *lora_arguments(*(Adapter(name=path.name, uri=f"file://{path}") for path in made)),
-            ],
-            environment={
-                "PYTHONPATH": ":".join(str(ROOT / part) for part in ("engine", "scheduling")),
-                "JUSTITIA_SOCKET": str(socket),
-            },
+            arguments=lora_arguments(*(Adapter(name=path.name, uri=f"file://{path}") for path in made)),
+            environment={"JUSTITIA_SOCKET": str(socket)},
+            scheduler="support.braked_scheduler.JustitiaScheduler",
         ) as vllm,
         running_sidecar(directory / "sidecar", vllm.url, engine_socket=socket) as sidecar,
     ):

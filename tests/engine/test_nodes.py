@@ -14,9 +14,9 @@ from justitia_cli.runtime import ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_operator.arguments import LEADER_VARIABLE, RANK_VARIABLE
 from justitia_operator.objects import Kind
-from support.plugged_engine import ROOT, TestPeer
+from support.plugged_engine import TestPeer
 from support.resources import child, pool, put, settled, small_world
-from support.serving import MODEL, answers, eventually, http, stop
+from support.serving import MODEL, ROOT, answers, eventually, http, stop
 
 ARGUMENTS = ["--dtype=float32", "--enforce-eager", "--load-format=dummy", "--max-model-len=256"]
 ENGINE = {"nodes": 2, "args": [*ARGUMENTS, "--num-gpu-blocks-override=64", "--tensor-parallel-size=2"]}
