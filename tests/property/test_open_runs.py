@@ -31,7 +31,7 @@ class WhoeverWasIdleLongest(RunTable):
 
     def _keep_bound(self, now: float) -> None:
         idle = [run for share in self._shares.values() for run in share.idle.values()]
-        if len(self) > self._maximum and idle:
+        if len(self) > self.maximum and idle:
             self._close(min(idle, key=lambda run: run.last_activity), now)
 
 
