@@ -53,7 +53,8 @@ def command_of(folder: Path, port: int) -> tuple[list[str], dict[str, str]]:
     """As the pod has it, with another model, port and interpreter."""
     runtime, model = ensure_engine(print, "cpu"), make_tiny_model(folder / "model")
     args = ["--load-format=dummy", "--dtype=float32", "--enforce-eager", "--max-model-len=256"]
-    container = build_engine_container(ServingPool.model_validate(pool(engine={"args": args})))
+    in_front = {"enforcement": "Sidecar"}  # the scheduler is not brought here
+    container = build_engine_container(ServingPool.model_validate(pool(engine={"args": args}, scheduling=in_front)))
     found = [*container["command"], *container["args"]]
     found = [str(runtime.python), *(part.replace(str(ENGINE_PORT), str(port)) for part in found[1:])]
     found = [f"--model={model}" if part.startswith("--model=") else part for part in found]
