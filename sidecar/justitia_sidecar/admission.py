@@ -23,7 +23,6 @@ from bisect import insort
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import ceil
 
 from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus, WaitingReason
@@ -35,6 +34,7 @@ from justitia_scheduling.takeover import carry_over
 from justitia_scheduling.tiered import TieredJustitia
 from justitia_sidecar.beginnings import UNSTARTED, Beginnings
 from justitia_sidecar.bounds import Queue, check_fits, check_room, queue_full
+from justitia_sidecar.estimate import presumed
 from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.room import Room
 from justitia_sidecar.runs import RunTable
@@ -261,14 +261,8 @@ class Admission:
         At most that is its prompt and, where the answer is not streamed, its output; at least a token of each.
         Returns the estimate of its output.
         """
-        t = self.fit.step_time
-        step = t.per_step + t.per_token * len(self.policy.running) + t.per_kv_token * self._resident
-        reading = now - ticket.sent + step - t.per_step
-        prefilled, produced = ticket.prompt_tokens, 1
-        if reading < t.per_token * ticket.prompt_tokens:
-            prefilled = ceil(reading / t.per_token)
-        elif not ticket.streamed:
-            produced = min(ticket.max_tokens, max(1, int((now - ticket.presumed_start) / step)))
+        running, resident = len(self.policy.running), self._resident
+        prefilled, produced = presumed(ticket, ticket.sent, now, self.fit.step_time, running=running, resident=resident)
         if not ticket.prompt_exact:
             self.policy.prompt_known(ticket.id, prefilled, now)
         self.policy.stepped(Step((Progress(ticket.id, prefilled=prefilled, produced=produced),)), now)
@@ -379,7 +373,6 @@ class Admission:
         ticket.reserved = self.reservation(ticket)
         t = self.fit.step_time
         prefill = t.per_step + t.per_token * ticket.prompt_tokens
-        ticket.presumed_start = now + prefill
         self.reserved += ticket.reserved
         self._beginnings.given(ticket, now, prefill)
         self._send(ticket, now)

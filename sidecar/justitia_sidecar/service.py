@@ -37,7 +37,6 @@ from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics
 from justitia_sidecar.hang import HangWatch, has_work
-from justitia_sidecar.held import HeldBytes
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.memory import memory_limit, most_runs
 from justitia_sidecar.metrics import Metrics
@@ -118,7 +117,6 @@ class Sidecar:
         *,
         learning: Learning | None = None,
         objectives: Objectives | None = None,
-        held: HeldBytes | None = None,
     ) -> None:
         self.engine = engine
         self.objectives = objectives or Objectives(time.time() - clock())
@@ -143,7 +141,7 @@ class Sidecar:
         self.buckets: dict[TenantId, TokenBucket] = {}
         self.draining = False
         self.waiters: set[Waiting] = set()
-        self.held = held or self.learning.held
+        self.held = self.learning.held
         self.heard = 0
         self._idle = asyncio.Event()
         self._idle.set()

@@ -57,7 +57,6 @@ class Ticket:
     metered_prompt: Tokens = 0
     metered_output: Tokens = 0
     sent: Seconds = 0.0
-    presumed_start: Seconds = 0.0
     last_chunk: Seconds = 0.0
     processed_then: Tokens = 0
 

@@ -13,7 +13,6 @@ import pytest
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, TenantConfig, key_digest
 from justitia_scheduling.model import TenantId
 from justitia_sidecar.engine import Engine
-from justitia_sidecar.held import HeldBytes
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
@@ -38,7 +37,8 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic, held=HeldBytes(CAPACITY))
+        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic)
+        sidecar.held.capacity = CAPACITY
         entries = tuple(KeyEntry(digest=key_digest(PEPPER, key), tenant=tenant) for tenant, key in KEYS.items())
         sidecar.put_keys(KeyTable(pepper=PEPPER, keys=entries))
         applications = tuple(ApplicationConfig(namespace="ns", name=name, tenant=name) for name in KEYS)
