@@ -19,7 +19,17 @@ from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName
 from justitia_engine.link import Link
 from justitia_engine.untold import StepDone
-from justitia_scheduling.channel import Admitted, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
+from justitia_scheduling.channel import (
+    Admitted,
+    Arrived,
+    AskQueue,
+    Closed,
+    Configure,
+    Hello,
+    RunEnded,
+    Snapshot,
+    Ticket,
+)
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import RequestId, Seconds, Tokens
@@ -97,7 +107,7 @@ class Desk:
         return self.host is not None and type(self.host.policy).gives_way is not Policy.gives_way
 
     def gives_way(self) -> RequestId | None:
-        return self._guarded(lambda host: host.policy.gives_way())
+        return self._guarded(lambda host: host.gives_way(self.now()))
 
     # What the engine tells.
 
@@ -107,7 +117,8 @@ class Desk:
             now = self._heard = self.now()
             self._hear_told(len(self._link.inbox), now)
             for name, prompt_tokens in arrived:
-                self._guarded(lambda host, n=name, p=prompt_tokens: host.queued(n, p, now))  # type: ignore[misc]
+                arrived_now = self._guarded(lambda host, n=name, p=prompt_tokens: host.queued(n, p, now))  # type: ignore[misc]
+                self._send(arrived_now)
             self._guarded(lambda host: host.policy.time_passed(now))
             self._show(now)
 
@@ -251,6 +262,6 @@ class Desk:
         except Exception as error:
             self._log.warning("the queue cannot be explained: %r", error)
 
-    def _send(self, message: Admitted | Closed | None) -> None:
+    def _send(self, message: Arrived | Admitted | Closed | None) -> None:
         if message is not None:
             self._link.send(message)

@@ -14,7 +14,7 @@ from typing import Any
 
 from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.boost import Boosted
-from justitia_scheduling.channel import Admitted, Closed, Configure, Ticket
+from justitia_scheduling.channel import Admitted, Arrived, Closed, Configure, Ticket
 from justitia_scheduling.cost import EngineTime
 from justitia_scheduling.justitia import Justitia
 from justitia_scheduling.model import (
@@ -37,6 +37,8 @@ from justitia_scheduling.tiered import TieredJustitia
 from justitia_scheduling.uniboost import DELTA, UniBoost
 
 UNTICKETED = TenantId("")
+FEWEST_BEFORE_ASKING = 4
+"""Steps that the policy need not have been told of where it is asked who gives way."""
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
 
@@ -200,8 +202,10 @@ class EngineHost:
 
     # What the engine tells.
 
-    def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds, produced: Tokens = 0) -> None:
-        """The engine has a sequence; what it has `produced` is charged to nobody and held like its prompt."""
+    def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds, produced: Tokens = 0) -> Arrived | None:
+        """The engine has a sequence; what it has `produced` is charged to nobody and held like its prompt. Returns what
+        to tell the sidecar: of a request's first sequence only.
+        """
         self._known[name.id] = _Known(name, prompt_tokens, produced)
         self._wait(name.key, 1)
         prompt_tokens += produced
@@ -213,11 +217,12 @@ class EngineHost:
             self._ending.add(run.id)
             self.policy.run_arrived(run, now)
             self.policy.request_arrived(Request(name.id, run.id, prompt_tokens), now)
-            return
-        awaited.left -= 1
-        if not awaited.left:
-            del self._awaited[name.key]
-        self._enter(name.id, awaited.ticket, prompt_tokens, now)
+        else:
+            awaited.left -= 1
+            if not awaited.left:
+                del self._awaited[name.key]
+            self._enter(name.id, awaited.ticket, prompt_tokens, now)
+        return Arrived(name.key) if name.number == 0 else None
 
     def admitted(self, sequence: RequestId, cached: Tokens, now: Seconds) -> Admitted | None:
         """The sequence joins the batch. Returns what to tell the sidecar: the first time only."""
@@ -237,6 +242,17 @@ class EngineHost:
     def tell_if_due(self, now: Seconds) -> None:
         if self._untold.due(len(self.policy.running)):
             self.tell(now)
+
+    def gives_way(self, now: Seconds) -> RequestId | None:
+        """Who makes room for the head, which does not fit. It depends on what other tenants that run have been given,
+        so the policy is told of all but the last few steps first.
+        """
+        head = self.policy.head()
+        if head is not None and self._untold.steps >= FEWEST_BEFORE_ASKING:
+            asks = self.policy.requests[head].tenant
+            if any(request.tenant != asks for request in self.policy.running.values()):
+                self.tell(now)
+        return self.policy.gives_way()
 
     def tell(self, now: Seconds) -> None:
         """Tell the policy all that has been done for what runs."""

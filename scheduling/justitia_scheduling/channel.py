@@ -1,8 +1,8 @@
 """What a sidecar and a scheduler inside the engine tell each other, as bytes. Version 1.
 
 A message is a line of JSON, `{"kind": "ticket", ...}`. To the engine: `Hello`, `Configure`, `Ticket` (before the
-request that it is for), `RunEnded`, `AskQueue`. From it: `Hello`, `Admitted`, `Closed`, `Snapshot`, `Queue`. Each side
-sends `Hello` first; another version ends the connection.
+request that it is for), `RunEnded`, `AskQueue`. From it: `Hello`, `Arrived`, `Admitted`, `Closed`, `Snapshot`, `Queue`.
+Each side sends `Hello` first; another version ends the connection.
 
 A request's key is the id that the sidecar gives to the engine's server, 32 hexadecimal digits; the engine makes one or
 more sequences of it, told apart by their number: `SEQUENCES_PER_PROMPT` times the prompt's index, plus the choice's.
@@ -102,6 +102,13 @@ class Waits(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Arrived:
+    """The first sequence of a request has come to the scheduler."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     """A sequence joined the batch for the first time."""
 
@@ -141,7 +148,7 @@ class Queue:
     requests: list[dict[str, Any]]
 
 
-Message = Hello | Configure | Ticket | RunEnded | AskQueue | Admitted | Closed | Snapshot | Queue
+Message = Hello | Configure | Ticket | RunEnded | AskQueue | Arrived | Admitted | Closed | Snapshot | Queue
 _KINDS: dict[str, type[Message]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
 _FIELDS = {kind: get_type_hints(kind) for kind in get_args(Message)}
 _to_json = json.JSONEncoder(separators=(",", ":")).encode

@@ -24,13 +24,16 @@ Two decisions, one above the other.
 V is the virtual time of GPS over runs, in the unit of E; E without the stretch is the cost there. Preempted requests
 go back to their tenant's queue and pass the gate again.
 
+Where the host can preempt, a head that does not fit takes the place of a running request of a tenant that the gate
+holds back and that holds more than `MUCH_MORE` times as many KV tokens for its weight.
+
 Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request and one estimate: weighted VTC.
 Derivation and proofs: docs/design/tiered-justitia.md.
 """
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from justitia_scheduling.cost import CostModel, Work
 from justitia_scheduling.estimate import Ratio
@@ -47,6 +50,9 @@ THETA = 2.0
 THETA_LEARNED = 3.0
 BETA = 3.0
 RECENT_REQUESTS = 1000
+MUCH_MORE = 2.0
+LEAST_RUN: Tokens = 32
+"""What a request that came back has to produce before it gives way again, at least."""
 
 
 class TieredJustitia(Policy):
@@ -81,6 +87,7 @@ class TieredJustitia(Policy):
         self._charge_per_cost = Ratio()
         self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED)
         self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
+        self._returned_with: dict[RequestId, Tokens] = {}
 
     @property
     def burst(self) -> float:
@@ -122,8 +129,40 @@ class TieredJustitia(Policy):
         gated = self.counters[tenant] > limit
         return ((gated, key, request) for key, request in self._queues[tenant].in_order())
 
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        return (self.key(request.run.id), request.sequence)
+    def victim(self) -> RequestId | None:
+        return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
+
+    def gives_way(self) -> RequestId | None:
+        """One of a tenant that the gate holds back, if it holds much more for its weight than the head's tenant."""
+        counter, limit = self.counters.by_tenant, self.gate.limit(self.burst)
+        ahead = [r for r in self.running.values() if counter[r.tenant] > limit and self._has_run(r)]
+        head = self.head() if ahead else None
+        if head is None:
+            return None
+        request, held = self.requests[head], self._held_for_weight()
+        most = MUCH_MORE * (held[request.tenant] + self._holds(request))
+        losers = [r for r in ahead if held[r.tenant] > most]
+        return self._first_to_go(losers, held) if losers else None
+
+    def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
+        """Of the tenant that holds most for its weight, the last in order."""
+        return max(requests, key=lambda r: (held[r.tenant], self.key(r.run.id), r.sequence)).id
+
+    def _held_for_weight(self) -> Mapping[TenantId, float]:
+        """KV tokens that the tenants' running requests hold, per unit of weight."""
+        held: defaultdict[TenantId, float] = defaultdict(float)
+        for request in self.running.values():
+            held[request.tenant] += self._holds(request)
+        return held
+
+    def _holds(self, request: OpenRequest) -> float:
+        """KV tokens per unit of its tenant's weight."""
+        return (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
+
+    def _has_run(self, request: OpenRequest) -> bool:
+        """Whether, if it was preempted before, it has been given since what reading it again took from others."""
+        before = self._returned_with.get(request.id)
+        return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
 
     def key(self, run: RunId) -> float:
         """K_j of an open run."""
@@ -160,6 +199,7 @@ class TieredJustitia(Policy):
         self._queues[request.tenant].remove(request)
         self._update_gate(request.tenant)
         if request.preemptions:
+            self._returned_with[request.id] = request.produced
             return
         self._costs.left(request)
         if self._longest_output.count():
@@ -185,6 +225,7 @@ class TieredJustitia(Policy):
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)
+        self._returned_with.pop(request.id, None)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         self._costs.ended(run)

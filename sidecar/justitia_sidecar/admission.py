@@ -72,6 +72,8 @@ class TenantLoad:
 
 
 class Admission:
+    _held_up_by = WaitingReason.TENANT_NOT_BEGUN
+
     def __init__(self, config: PoolConfig, policy: Policy, step_time: StepTimeFit | None = None) -> None:
         self.policy = policy
         self.runs = RunTable(policy)
@@ -316,8 +318,7 @@ class Admission:
             else:
                 yield ticket, WaitingReason.BEHIND_OTHERS
         for tenant, load in self.load.items():
-            stuck = self._beginnings.stuck(tenant)
-            reason = WaitingReason.TENANT_NOT_BEGUN if stuck else WaitingReason.TENANT_LIMIT
+            reason = self._held_up_by if self._held_up(tenant) else WaitingReason.TENANT_LIMIT
             for ticket in load.held:
                 yield ticket, reason
 
@@ -342,7 +343,7 @@ class Admission:
         limits = self._limits.get(tenant)
         most = limits.running_requests if limits else None
         released = 0
-        while load.held and not self._beginnings.stuck(tenant):
+        while load.held and not self._held_up(tenant):
             ticket = load.held[0]
             if most is not None and load.released and load.released + ticket.sequences > most:
                 return
@@ -353,8 +354,16 @@ class Admission:
             load.held.popleft()
             load.released += ticket.sequences
             ticket.stage = Stage.QUEUED
+            self._released(ticket)
             known = ticket.prompt_tokens if ticket.prompt_exact else 0
             self.policy.request_arrived(Request(ticket.id, ticket.run.id, known), now)
+
+    def _held_up(self, tenant: TenantId) -> bool:
+        """Whether the tenant's requests stay here because of those that it gave the engine before."""
+        return self._beginnings.stuck(tenant)
+
+    def _released(self, ticket: Ticket) -> None:
+        """Nothing holds the request back."""
 
     def _obstacle(self, ticket: Ticket, now: Seconds) -> WaitingReason | None:
         capacity = self.engine.kv_tokens

@@ -1,4 +1,6 @@
-"""Where the order is kept inside the engine: every request goes on at once, with a ticket, and waits there.
+"""Where the order is kept inside the engine: requests go on with a ticket, and wait there.
+
+Of each tenant a few at a time are on their way (`crossing.py`).
 
 The engine's scheduler says when it has begun with a request, at its first sequence. Until then the request counts as
 queued, so that the bounds of the pool's and the tenants' queues hold, and a tenant at its limit of running requests
@@ -25,6 +27,7 @@ from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, Te
 from justitia_scheduling.policy import OpenRun
 from justitia_sidecar.accounts import Account, Accounts, Estimate
 from justitia_sidecar.admission import Admission
+from justitia_sidecar.crossing import Crossing
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.estimate import presumed
 from justitia_sidecar.ticket import Stage, Ticket
@@ -52,8 +55,11 @@ class PassedOn(FCFS):
 class EngineAdmission(Admission):
     """Bounds and books in front of an engine that keeps the order itself."""
 
+    _held_up_by = WaitingReason.BEHIND_OTHERS
+
     def __init__(self, config: PoolConfig, engine: EngineChannel, clock: Callable[[], Seconds]) -> None:
         self._passed_on = PassedOn(engine)
+        self._crossing = Crossing()
         super().__init__(config, self._passed_on)
         self._channel = engine
         self._clock = clock
@@ -99,6 +105,7 @@ class EngineAdmission(Admission):
         return 0 if self._says(account) else self._count_estimate(account)
 
     def leave(self, ticket: Ticket, now: Seconds, *, completed: bool, ends_run: bool = False) -> None:
+        self._crossing.over(ticket)
         if ticket.stage is Stage.SENT:
             self._count_as_running(ticket)
         account = self._accounts.get(ticket.id)
@@ -109,6 +116,8 @@ class EngineAdmission(Admission):
         super().leave(ticket, now, completed=completed, ends_run=ends_run)
 
     def tick(self, now: Seconds) -> None:
+        for tenant in self._crossing.look(now):
+            self._release(tenant, now)
         super().tick(now)
         for account in self._accounts.forget_all_but(self._channel.peer):
             self._nothing_more_is_said(account)
@@ -119,6 +128,13 @@ class EngineAdmission(Admission):
         if self._channel.connected:
             self._tell_late()
 
+    def _held_up(self, tenant: TenantId) -> bool:
+        """Where the engine does not say what has arrived, nothing is kept back."""
+        return self._channel.telling and self._crossing.full(tenant)
+
+    def _released(self, ticket: Ticket) -> None:
+        self._crossing.begins(ticket)
+
     def _obstacle(self, ticket: Ticket, now: Seconds) -> WaitingReason | None:
         return None if self.engine.ready else WaitingReason.ENGINE_UNAVAILABLE
 
@@ -126,6 +142,7 @@ class EngineAdmission(Admission):
         self._tell(ticket)
         told = self._channel.connected
         self._accounts.opened(Account(ticket, self._channel.peer, self._channel.gaps if told else None, told))
+        self._crossing.sent(ticket, now)
         self._send(ticket, now)
 
     def _tell(self, ticket: Ticket) -> None:
@@ -142,20 +159,29 @@ class EngineAdmission(Admission):
                 self._tell(account.ticket)
 
     def _started(self, ticket: Ticket, now: Seconds) -> None:
+        self._crossed(ticket, now)
         if ticket.stage is Stage.SENT:
             self._count_as_running(ticket)
             ticket.on_begun()
         super()._started(ticket, now)
 
-    def _heard(self, message: channel.Admitted | channel.Closed) -> None:
+    def _heard(self, message: channel.Arrived | channel.Admitted | channel.Closed) -> None:
         if isinstance(message, channel.Closed):
             self._close(message)
         elif (ticket := self.tickets.get(RequestId(message.key))) is not None:
             now = self._clock()
-            account = self._accounts.get(ticket.id)
-            if account is not None and account.begun is None:
-                account.begun = now
-            self._started(ticket, now)
+            self._crossed(ticket, now)
+            if isinstance(message, channel.Admitted):
+                account = self._accounts.get(ticket.id)
+                if account is not None and account.begun is None:
+                    account.begun = now
+                self._started(ticket, now)
+
+    def _crossed(self, ticket: Ticket, now: Seconds) -> None:
+        """It is in the engine's queue, or past it."""
+        if self._crossing.over(ticket):
+            self._release(ticket.tenant, now)
+            self.pump(now)
 
     def _close(self, message: channel.Closed) -> None:
         """A sequence is over in the engine; its request may have been over before."""

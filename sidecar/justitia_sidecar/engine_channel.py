@@ -20,6 +20,7 @@ from justitia_api.status import EngineSchedulerStatus
 from justitia_scheduling.channel import (
     VERSION,
     Admitted,
+    Arrived,
     AskQueue,
     ChannelError,
     Closed,
@@ -63,7 +64,7 @@ class EngineChannel:
     policy failed or came back, messages were dropped.
     """
 
-    def __init__(self, hear: Callable[[Admitted | Closed], None] = lambda message: None) -> None:
+    def __init__(self, hear: Callable[[Arrived | Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
         self.on_snapshot: Callable[[str, dict[str, Any]], None] = lambda instance, state: None
         self.on_hello: Callable[[], None] = lambda: None
@@ -170,7 +171,7 @@ class EngineChannel:
             log.warning("the engine's scheduler sent no message", reason=str(error))
             return
         match message:
-            case Admitted() | Closed():
+            case Arrived() | Admitted() | Closed():
                 self.hear(message)
             case Snapshot(state):
                 self.gaps += any(state.get(name, 0) != self.state.get(name, 0) for name in _LOSSES)

@@ -220,3 +220,42 @@ def test_a_tenant_that_lies_neither_gains_nor_harms_beyond_twofold(engine: Plugg
     assert liar > other / 2
     believed, _ = work_before_the_honest_are_done(engine, "justitia", 1000.0)
     assert believed > 2 * honest, "the paper's rule believes it"
+
+
+def ended_before_the_light_one(engine: PluggedEngine, policy: str) -> int:
+    """How many of two requests that hold all seats are over when another tenant's small one is. None loses a token."""
+    engine.configure(policy, "engine-time", heavy=1.0, light=1.0)
+    rng = random.Random(policy)
+
+    def call(tenant: str, prompt: int, output: int) -> Call:
+        tokens = [rng.randrange(10, 200) for _ in range(prompt)]
+        return Call(tenant, tokens, output, cost=kv_token_time(prompt, output))
+
+    heavy, light = [call("heavy", 20, 100) for _ in range(SEATS)], call("light", 20, 4)
+    outputs: list[int] = []
+
+    def send(sent: Call) -> None:
+        with httpx.Client() as own:
+            outputs.append(engine.send(sent, own)["usage"]["completion_tokens"])
+
+    threads = [threading.Thread(target=send, args=(each,)) for each in heavy]
+    with engine.vllm.braked(0.05):
+        for thread in threads:
+            thread.start()
+        keys = {each.key for each in heavy}
+        eventually("all seats are taken", lambda: {a.key for a in engine.peer.admitted()} >= keys)
+        send(light)
+    for thread in threads:
+        thread.join()
+    assert sorted(outputs) == [4, 100, 100]
+    eventually("all are closed", lambda: {c.key for c in engine.peer.closed()} >= {*keys, light.key})
+    engine.peer.send(*(RunEnded(RunId(each.key)) for each in (*heavy, light)))
+    over = [closed.key for closed in engine.peer.closed()]
+    return sum(over.index(each.key) < over.index(light.key) for each in heavy)
+
+
+def test_a_tenant_that_asks_for_little_does_not_wait_for_those_that_take_all(engine: PluggedEngine) -> None:
+    before = engine.state()["evictions"]
+    assert ended_before_the_light_one(engine, "tiered-justitia") == 0
+    assert engine.state()["evictions"] > before
+    assert ended_before_the_light_one(engine, "vtc") > 0, "VTC never takes back what it admitted"

@@ -75,6 +75,7 @@ class Witness:
         self.preemptions: Counter[RequestId] = Counter()
         self.done: set[RequestId] = set()
         self.running: set[RequestId] = set()
+        self.made_room_alone: RequestId | None = None
         self.busy = 0.0
         for event in ("request_arrived", "admitted", "stepped", "preempted", "finished"):
             self._listen(policy, event)
@@ -92,6 +93,9 @@ class Witness:
         self.prompt[request.id] = request.prompt_tokens
 
     def admitted(self, name: RequestId, now: float, cached: int = 0) -> None:
+        if name == self.made_room_alone:
+            self.faults.append(f"{name} preempted though it ran alone, and nobody took its place")
+        self.made_room_alone = None
         self.running.add(name)
         self.cached.setdefault(name, cached)
         self.held[name] = max(self.held[name], cached) if self.swaps else cached
@@ -100,7 +104,7 @@ class Witness:
         self.running.remove(name)
         self.preemptions[name] += 1
         if not self.running:
-            self.faults.append(f"{name} preempted though it ran alone")
+            self.made_room_alone = name
 
     def stepped(self, step: Step, now: float) -> None:
         self.busy += step.duration or 0.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from justitia_benchmarks.engine.overhead import PACKAGES, ROOT
 from justitia_benchmarks.engine.workload import NAMESPACE, WEIGHTS
 from justitia_cli.runtime import EngineRuntime
-from justitia_scheduling.channel import Admitted, Closed, Configure, RunEnded, Ticket
+from justitia_scheduling.channel import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
 from justitia_scheduling.model import ApplicationId, RunId, TenantId
 from justitia_sidecar.engine_channel import EngineChannel, listen
 
@@ -60,11 +60,11 @@ async def _tell(policy: str, folder: Path) -> None:
             Ticket(f"{number:032x}", tenant, ApplicationId(f"{NAMESPACE}/alike"), run, 1, 5e3, 60.0, 60.0, 60.0)
         )
 
-    def hear(message: Admitted | Closed) -> None:
+    def hear(message: Arrived | Admitted | Closed) -> None:
         number = int(message.key, 16)
         if isinstance(message, Admitted):
             send(number + AHEAD)
-        else:
+        elif isinstance(message, Closed):
             channel.send(RunEnded(RunId(f"r{number}")))
 
     channel.hear = hear

@@ -23,7 +23,7 @@ from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.objects import Json
-from justitia_scheduling.channel import Admitted, Closed, Configure, RunEnded, Ticket
+from justitia_scheduling.channel import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
 from justitia_scheduling.model import RunId, TenantId
 from justitia_sidecar.engine_channel import EngineChannel, listen
 from justitia_simulator.prediction import Told
@@ -197,7 +197,7 @@ class Teller:
         )
         return {"x-request-id": key}
 
-    def _heard(self, message: Admitted | Closed) -> None:
+    def _heard(self, message: Arrived | Admitted | Closed) -> None:
         if not isinstance(message, Closed):
             return
         run = self._run_of.pop(message.key, None)

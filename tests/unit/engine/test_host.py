@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_engine.host import UNTICKETED, EngineHost, SequenceName
+from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName
 from justitia_engine.untold import Reading, StepDone
 from justitia_scheduling.boost import Boosted
-from justitia_scheduling.channel import Configure, Ticket
+from justitia_scheduling.channel import Arrived, Configure, Ticket
 from justitia_scheduling.cost import KVTokenTimeCost
 from justitia_scheduling.fcfs import FCFS
 from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId, kv_token_time
@@ -415,3 +415,40 @@ def test_whatever_the_order_of_tickets_and_events_every_token_is_charged_once(ev
     assert sum(on.policy.service.values()) == pytest.approx(total)
     assert not on.policy.requests
     assert on.closed(RequestId("never queued"), 0, False, 0.0) is None
+
+
+def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_steps_ago() -> None:
+    on = host("tiered-justitia", gold=1.0, silver=1.0)
+    long = name("long").id
+    on.ticket(ticket("long", cost=1e4), 0.0)
+    on.queued(name("long"), 10, 0.0)
+    on.admitted(long, 0, 0.0)
+    on.ticket(ticket("small", SILVER, cost=1), 0.0)
+    on.queued(name("small"), 1, 0.0)
+    given_way = []
+    for produced in range(1, FEWEST_BEFORE_ASKING + 1):
+        on.output[long] = produced
+        on.stepped(StepDone(1, 1, 10, (), 0.01))
+        given_way.append(on.gives_way(0.1))
+    assert given_way == [None] * (FEWEST_BEFORE_ASKING - 1) + [long]
+
+
+def test_where_one_tenant_has_all_the_policy_is_not_told_for_it() -> None:
+    on = host("tiered-justitia", gold=1.0)
+    for key in ("long", "small"):
+        on.ticket(ticket(key), 0.0)
+        on.queued(name(key), 10, 0.0)
+    on.admitted(name("long").id, 0, 0.0)
+    for produced in range(1, 8):
+        on.output[name("long").id] = produced
+        on.stepped(StepDone(1, 1, 10, (), 0.01))
+        assert on.gives_way(0.1) is None
+    assert on.policy.service[GOLD] == 0
+
+
+def test_the_arrival_of_a_request_is_said_once_with_its_first_sequence() -> None:
+    on = host()
+    on.ticket(ticket("a", sequences=2), 0.0)
+    assert on.queued(name("a", 0), 10, 0.0) == Arrived("a")
+    assert on.queued(name("a", 1), 10, 0.0) is None
+    assert on.queued(name("unticketed"), 10, 0.0) == Arrived("unticketed")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from justitia_scheduling.channel import (
     LONGEST_LINE,
     Admitted,
+    Arrived,
     AskQueue,
     ChannelError,
     Closed,
@@ -51,6 +52,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(RunEnded, names.map(RunId)),
     st.builds(AskQueue, counts),
+    st.builds(Arrived, names),
     st.builds(Admitted, names, counts),
     st.builds(Closed, names, counts, st.booleans(), counts, counts, counts, counts, positive),
     st.builds(Snapshot, values),

@@ -7,6 +7,7 @@ import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_predictor.store import Store
+from justitia_sidecar import learning as module
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.learning import Learning
 from justitia_sidecar.metrics import Metrics
@@ -24,7 +25,9 @@ def no_loop_of_the_main_thread() -> None:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+    """Requests wait for what is predicted for them, however slow the machine is."""
+    monkeypatch.setattr(module, "DEADLINE", 60.0)
     with closing(Samples(tmp_path / "samples.db")) as samples:
         store, clock, metrics = Store(f"file://{tmp_path}/store"), Clock(), Metrics()
         learning = Learning(samples, store, metrics, clock, clock.time_of_day)

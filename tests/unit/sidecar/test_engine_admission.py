@@ -11,7 +11,7 @@ from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
 from justitia_scheduling import channel
 from justitia_scheduling.model import RequestId, TenantId
-from justitia_sidecar import accounts
+from justitia_sidecar import accounts, crossing
 from justitia_sidecar.admission import EngineView
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.recognition import application_id
@@ -40,14 +40,20 @@ def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[EngineAd
 
 
 def ask(
-    admission: EngineAdmission, name: str, run: str | None = None, *, prompts: int = 1, sequences: int = 1
+    admission: EngineAdmission,
+    name: str,
+    run: str | None = None,
+    *,
+    tenant: TenantId = GOLD,
+    prompts: int = 1,
+    sequences: int = 1,
 ) -> Ticket:
-    application = ApplicationConfig(namespace="ns", name="gold", tenant="gold")
+    application = ApplicationConfig(namespace="ns", name=tenant, tenant=tenant)
     ticket = Ticket(
         id=RequestId(name),
-        tenant=GOLD,
+        tenant=tenant,
         application=application_id(application),
-        run=admission.runs.enter(GOLD, application, run, 0),
+        run=admission.runs.enter(tenant, application, run, 0),
         prompt_tokens=50,
         prompt_exact=True,
         max_tokens=40,
@@ -106,6 +112,61 @@ def test_a_tenant_at_its_limit_of_running_requests_keeps_the_others_here() -> No
     begins(engine, second)
     admission.leave(first, 1, completed=True)
     assert third.stage is Stage.SENT
+
+
+def arrives(engine: Listening, ticket: Ticket) -> None:
+    engine.hear(channel.Arrived(ticket.id))
+
+
+def test_of_a_tenant_few_cross_at_a_time_and_others_pass_them() -> None:
+    admission, engine = room()
+    tickets = [ask(admission, f"gold-{i}") for i in range(crossing.MOST + 3)]
+    assert [t.key for t in engine.tickets()] == [t.id for t in tickets[: crossing.MOST]]
+    assert [(t.id, why) for t, why in admission.waiting(0)] == [
+        (t.id, WaitingReason.BEHIND_OTHERS) for t in tickets[crossing.MOST :]
+    ]
+    other = ask(admission, "silver", tenant=TenantId("silver"))
+    assert other.stage is Stage.SENT
+    arrives(engine, tickets[5])
+    assert [t.id for t in tickets if t.stage is Stage.HELD] == [t.id for t in tickets[crossing.MOST + 1 :]]
+    arrives(engine, tickets[5])
+    admission.leave(tickets[0], 0, completed=False)
+    assert [t.id for t in tickets if t.stage is Stage.HELD] == [t.id for t in tickets[crossing.MOST + 2 :]]
+    begins(engine, tickets[1])
+    assert tickets[-1].stage is Stage.SENT
+
+
+def test_what_takes_long_to_cross_keeps_no_other_back() -> None:
+    admission, _ = room()
+    tickets = [ask(admission, f"gold-{i}") for i in range(crossing.MOST + 3)]
+    admission.tick(crossing.PATIENCE - 0.1)
+    assert tickets[-1].stage is Stage.HELD
+    admission.tick(crossing.PATIENCE)
+    assert tickets[-1].stage is Stage.SENT
+
+
+def test_where_the_engine_does_not_say_what_has_arrived_all_go_on() -> None:
+    admission, engine = room()
+    engine.there = False
+    tickets = [ask(admission, f"gold-{i}") for i in range(crossing.MOST + 3)]
+    assert {t.stage for t in tickets} == {Stage.SENT}
+
+
+def test_what_was_kept_back_goes_on_when_the_scheduler_has_gone() -> None:
+    admission, engine = room()
+    tickets = [ask(admission, f"gold-{i}") for i in range(3 * crossing.MOST)]
+    engine.there = False
+    admission.tick(crossing.PATIENCE)
+    assert {t.stage for t in tickets} == {Stage.SENT}
+
+
+def test_requests_that_have_not_been_sent_do_not_become_late() -> None:
+    admission, engine = room(ready=False)
+    tickets = [ask(admission, f"gold-{i}") for i in range(crossing.MOST + 3)]
+    admission.tick(10 * crossing.PATIENCE)
+    admission.engine_told(READY, 20.0)
+    assert len(engine.tickets()) == crossing.MOST
+    assert tickets[-1].stage is Stage.HELD
 
 
 def test_nothing_goes_on_while_the_engine_does_not_answer() -> None:

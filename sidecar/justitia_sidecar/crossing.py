@@ -1,0 +1,49 @@
+"""What is between here and the scheduler inside the engine: of each tenant a few requests at a time.
+
+The engine's server takes requests in order of arrival, whosever they are, and needs milliseconds for each. What a
+tenant sends at once would keep the requests of all others waiting there, where no weight counts. So the others of a
+tenant stay here while `MOST` of its requests cross. One that takes longer than `PATIENCE`, for media or a long prompt,
+keeps none of them back any more.
+"""
+
+from collections import defaultdict
+
+from justitia_scheduling.model import RequestId, Seconds, TenantId
+from justitia_sidecar.ticket import Ticket
+
+MOST = 16
+PATIENCE: Seconds = 1.0
+
+
+class Crossing:
+    def __init__(self) -> None:
+        self._due: defaultdict[TenantId, dict[RequestId, Seconds]] = defaultdict(dict)
+        """Of each that crosses, when it will have taken too long; infinite before it is sent."""
+
+    def full(self, tenant: TenantId) -> bool:
+        """Whether the tenant's other requests stay here."""
+        return len(self._due.get(tenant, ())) >= MOST
+
+    def begins(self, ticket: Ticket) -> None:
+        self._due[ticket.tenant][ticket.id] = float("inf")
+
+    def sent(self, ticket: Ticket, now: Seconds) -> None:
+        if ticket.id in self._due.get(ticket.tenant, ()):
+            self._due[ticket.tenant][ticket.id] = now + PATIENCE
+
+    def over(self, ticket: Ticket) -> bool:
+        """It has arrived, or will not. Returns whether it was crossing."""
+        crossing = self._due.get(ticket.tenant, {})
+        was = crossing.pop(ticket.id, None) is not None
+        if was and not crossing:
+            del self._due[ticket.tenant]
+        return was
+
+    def look(self, now: Seconds) -> list[TenantId]:
+        """Tenants of which some took too long, and keep none back any more."""
+        late = [(t, r) for t, crossing in self._due.items() for r, due in crossing.items() if now >= due]
+        for tenant, request in late:
+            del self._due[tenant][request]
+            if not self._due[tenant]:
+                del self._due[tenant]
+        return list(dict.fromkeys(tenant for tenant, _ in late))
