@@ -73,6 +73,7 @@ class TenantLoad:
 
 class Admission:
     _held_up_by = WaitingReason.TENANT_NOT_BEGUN
+    """Why those wait that are held up because of others of their tenant."""
 
     def __init__(self, config: PoolConfig, policy: Policy, step_time: StepTimeFit | None = None) -> None:
         self.policy = policy
