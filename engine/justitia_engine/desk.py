@@ -117,8 +117,7 @@ class Desk:
             now = self._heard = self.now()
             self._hear_told(len(self._link.inbox), now)
             for name, prompt_tokens in arrived:
-                arrived_now = self._guarded(lambda host, n=name, p=prompt_tokens: host.queued(n, p, now))  # type: ignore[misc]
-                self._send(arrived_now)
+                self._queued(name, prompt_tokens, now)
             self._guarded(lambda host: host.policy.time_passed(now))
             self._show(now)
 
@@ -189,6 +188,9 @@ class Desk:
             except Exception as error:
                 self._dismiss(error)
                 return None
+
+    def _queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds) -> None:
+        self._send(self._guarded(lambda host: host.queued(name, prompt_tokens, now)))
 
     def _dismiss(self, error: Exception) -> None:
         self.host = None

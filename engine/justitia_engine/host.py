@@ -38,7 +38,7 @@ from justitia_scheduling.uniboost import DELTA, UniBoost
 
 UNTICKETED = TenantId("")
 FEWEST_BEFORE_ASKING = 4
-"""Steps that the policy need not have been told of where it is asked who gives way."""
+"""While fewer steps are untold, the policy is asked who gives way without being told of them."""
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
 
@@ -244,8 +244,8 @@ class EngineHost:
             self.tell(now)
 
     def gives_way(self, now: Seconds) -> RequestId | None:
-        """Who makes room for the head, which does not fit. It depends on what other tenants that run have been given,
-        so the policy is told of all but the last few steps first.
+        """Who makes room for the head, which does not fit. It depends on what other tenants that run were charged, so
+        the policy is told first of the steps since, unless they are few.
         """
         head = self.policy.head()
         if head is not None and self._untold.steps >= FEWEST_BEFORE_ASKING:

@@ -51,6 +51,7 @@ THETA_LEARNED = 3.0
 BETA = 3.0
 RECENT_REQUESTS = 1000
 MUCH_MORE = 2.0
+"""A tenant gives way if it holds more than this many times what the head's tenant would hold, each for its weight."""
 LEAST_RUN: Tokens = 32
 """What a request that came back has to produce before it gives way again, at least."""
 
@@ -145,7 +146,7 @@ class TieredJustitia(Policy):
         return self._first_to_go(losers, held) if losers else None
 
     def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
-        """Of the tenant that holds most for its weight, the last in order."""
+        """The last in the policy's order of the requests of that tenant which holds most for its weight."""
         return max(requests, key=lambda r: (held[r.tenant], self.key(r.run.id), r.sequence)).id
 
     def _held_for_weight(self) -> Mapping[TenantId, float]:

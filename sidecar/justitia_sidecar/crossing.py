@@ -6,8 +6,6 @@ tenant stay here while `MOST` of its requests cross. One that takes longer than 
 keeps none of them back any more.
 """
 
-from collections import defaultdict
-
 from justitia_scheduling.model import RequestId, Seconds, TenantId
 from justitia_sidecar.ticket import Ticket
 
@@ -17,15 +15,15 @@ PATIENCE: Seconds = 1.0
 
 class Crossing:
     def __init__(self) -> None:
-        self._due: defaultdict[TenantId, dict[RequestId, Seconds]] = defaultdict(dict)
-        """Of each that crosses, when it will have taken too long; infinite before it is sent."""
+        self._due: dict[TenantId, dict[RequestId, Seconds]] = {}
+        """When each request on its way counts as late; infinite until it is sent."""
 
     def full(self, tenant: TenantId) -> bool:
         """Whether the tenant's other requests stay here."""
         return len(self._due.get(tenant, ())) >= MOST
 
     def begins(self, ticket: Ticket) -> None:
-        self._due[ticket.tenant][ticket.id] = float("inf")
+        self._due.setdefault(ticket.tenant, {})[ticket.id] = float("inf")
 
     def sent(self, ticket: Ticket, now: Seconds) -> None:
         if ticket.id in self._due.get(ticket.tenant, ()):
@@ -33,17 +31,18 @@ class Crossing:
 
     def over(self, ticket: Ticket) -> bool:
         """It has arrived, or will not. Returns whether it was crossing."""
-        crossing = self._due.get(ticket.tenant, {})
-        was = crossing.pop(ticket.id, None) is not None
-        if was and not crossing:
-            del self._due[ticket.tenant]
-        return was
+        return self._remove(ticket.tenant, ticket.id)
 
     def look(self, now: Seconds) -> list[TenantId]:
         """Tenants of which some took too long, and keep none back any more."""
         late = [(t, r) for t, crossing in self._due.items() for r, due in crossing.items() if now >= due]
         for tenant, request in late:
-            del self._due[tenant][request]
-            if not self._due[tenant]:
-                del self._due[tenant]
+            self._remove(tenant, request)
         return list(dict.fromkeys(tenant for tenant, _ in late))
+
+    def _remove(self, tenant: TenantId, request: RequestId) -> bool:
+        crossing = self._due.get(tenant, {})
+        was = crossing.pop(request, None) is not None
+        if was and not crossing:
+            del self._due[tenant]
+        return was

@@ -159,8 +159,8 @@ class EngineAdmission(Admission):
                 self._tell(account.ticket)
 
     def _started(self, ticket: Ticket, now: Seconds) -> None:
-        self._crossed(ticket, now)
         if ticket.stage is Stage.SENT:
+            self._crossing.over(ticket)
             self._count_as_running(ticket)
             ticket.on_begun()
         super()._started(ticket, now)
@@ -170,18 +170,14 @@ class EngineAdmission(Admission):
             self._close(message)
         elif (ticket := self.tickets.get(RequestId(message.key))) is not None:
             now = self._clock()
-            self._crossed(ticket, now)
             if isinstance(message, channel.Admitted):
                 account = self._accounts.get(ticket.id)
                 if account is not None and account.begun is None:
                     account.begun = now
                 self._started(ticket, now)
-
-    def _crossed(self, ticket: Ticket, now: Seconds) -> None:
-        """It is in the engine's queue, or past it."""
-        if self._crossing.over(ticket):
-            self._release(ticket.tenant, now)
-            self.pump(now)
+            elif self._crossing.over(ticket):
+                self._release(ticket.tenant, now)
+                self.pump(now)
 
     def _close(self, message: channel.Closed) -> None:
         """A sequence is over in the engine; its request may have been over before."""

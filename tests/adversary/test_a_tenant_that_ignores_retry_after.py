@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from justitia_sidecar import proxy, public
+from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine
 from support.serving import KEYS, RunningSidecar, running_sidecar
 
@@ -24,14 +25,6 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[RunningSidecar]:
         starting = running_sidecar(tmp_path / "sidecar", engine.url)
         yield await asyncio.to_thread(starting.__enter__)
         await asyncio.to_thread(starting.__exit__, None, None, None)
-
-
-async def ask(client: aiohttp.ClientSession, sidecar: RunningSidecar, key: str) -> int:
-    body = {"model": "tiny", "prompt": [1, 2, 3], "max_tokens": 2, "stream": True}
-    headers = {"authorization": f"Bearer {key}"}
-    async with client.post(f"{sidecar.public}/v1/completions", json=body, headers=headers) as answer:
-        await answer.read()
-        return answer.status
 
 
 @pytest.mark.parametrize(

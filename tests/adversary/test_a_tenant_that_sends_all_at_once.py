@@ -8,14 +8,17 @@ from pathlib import Path
 import aiohttp
 
 from justitia_scheduling.channel import VERSION, Arrived, Hello, Ticket, decode, encode
+from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
-from support.serving import KEYS, RunningSidecar, eventually, running_sidecar
+from support.serving import KEYS, eventually, running_sidecar
 
 FLOOD = 90
 
 
 class SchedulersEnd:
-    """Of the channel: keeps the tickets, and says that requests have arrived when it is told to."""
+    """The scheduler's end of the channel. It keeps tickets, and says of each that comes while `arrives` is set that its
+    request has arrived.
+    """
 
     def __init__(self, socket: Path) -> None:
         self.tickets: list[Ticket] = []
@@ -37,14 +40,6 @@ class SchedulersEnd:
         return next((i for i, ticket in enumerate(self.tickets) if ticket.tenant == tenant), None)
 
 
-async def ask(client: aiohttp.ClientSession, sidecar: RunningSidecar, tenant: str) -> int:
-    body = {"model": "tiny", "prompt": [1, 2, 3], "max_tokens": 2, "stream": True}
-    headers = {"authorization": f"Bearer {KEYS[tenant]}"}
-    async with client.post(f"{sidecar.public}/v1/completions", json=body, headers=headers) as answer:
-        await answer.read()
-        return answer.status
-
-
 async def seen(what: str, check: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, what, check)
 
@@ -60,9 +55,9 @@ async def test_another_tenant_passes_a_flood_that_is_on_its_way(tmp_path: Path) 
         channel = asyncio.create_task(scheduler.serve())
         try:
             await seen("the scheduler is there", lambda: sidecar.status()["engineScheduler"]["connected"])
-            flood = [asyncio.create_task(ask(client, sidecar, "silver")) for _ in range(FLOOD)]
+            flood = [asyncio.create_task(ask(client, sidecar, KEYS["silver"])) for _ in range(FLOOD)]
             await seen("the flood is there", lambda: sidecar.tenant("silver")["queued"] == FLOOD)
-            other = asyncio.create_task(ask(client, sidecar, "gold"))
+            other = asyncio.create_task(ask(client, sidecar, KEYS["gold"]))
             await seen("the other one is sent", lambda: scheduler.place_of("gold") is not None)
             place = scheduler.place_of("gold")
             assert place is not None

@@ -5,20 +5,13 @@ from pathlib import Path
 
 import aiohttp
 
+from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
-from support.serving import KEYS, RunningSidecar, eventually, running_sidecar
+from support.serving import KEYS, eventually, running_sidecar
 
 SLOW = 20
 GIVEN = 2
 """At most so many wait in the engine."""
-
-
-async def ask(client: aiohttp.ClientSession, sidecar: RunningSidecar, tenant: str) -> int:
-    body = {"model": "tiny", "prompt": [1, 2, 3], "max_tokens": 2, "stream": True}
-    headers = {"authorization": f"Bearer {KEYS[tenant]}"}
-    async with client.post(f"{sidecar.public}/v1/completions", json=body, headers=headers) as answer:
-        await answer.read()
-        return answer.status
 
 
 async def test_others_are_served_beside_streams_that_do_not_begin(tmp_path: Path) -> None:
@@ -27,11 +20,11 @@ async def test_others_are_served_beside_streams_that_do_not_begin(tmp_path: Path
         starting = running_sidecar(tmp_path / "sidecar", engine.url)
         sidecar = await asyncio.to_thread(starting.__enter__)
         try:
-            slow = [asyncio.create_task(ask(client, sidecar, "silver")) for _ in range(SLOW)]
+            slow = [asyncio.create_task(ask(client, sidecar, KEYS["silver"])) for _ in range(SLOW)]
             await asyncio.to_thread(eventually, "the engine has some", lambda: engine.open == GIVEN)
             engine.behaviour = Misbehaviour.NONE
             for _ in range(5):
-                assert await ask(client, sidecar, "gold") == 200
+                assert await ask(client, sidecar, KEYS["gold"]) == 200
             waiting = await asyncio.to_thread(sidecar.queue)
             assert [row["reason"] for row in waiting] == ["TenantNotBegun"] * (SLOW - GIVEN)
             assert engine.open == GIVEN

@@ -27,7 +27,7 @@ from support.serving import (
 BLOCK, BLOCKS = 32, 33
 LONG = 1024
 TENANTS = [{"name": "gold", "weight": 1}, {"name": "silver", "weight": 1}]
-"""Of equal weight, so that none of a thousand tokens gives way to a head of eight hundred."""
+"""Equal weights: then a request of 800 tokens never takes the place of a running one, which has 1,000 at most."""
 
 
 @dataclass

@@ -37,7 +37,6 @@ class DisplacingEngine(PreemptingEngine):
         super().__init__(policy, capacity, jobs)
         self.displaced: list[int] = []
         self.returned_with: dict[RequestId, int] = {}
-        self.preempted: set[RequestId] = set()
         self.begun: dict[RequestId, int] = {}
 
     def _admit(self, now: float) -> None:
@@ -58,7 +57,6 @@ class DisplacingEngine(PreemptingEngine):
         self.policy.preempted(loser, now)
         self._waiting[self.jobs[loser].tenant] += 1
         self.displaced.append(self.iteration)
-        self.preempted.add(loser)
         assert self.policy.head() == head, "what was displaced does not take the place that it made"
         return True
 
@@ -79,11 +77,7 @@ class DisplacingEngine(PreemptingEngine):
             assert self._produced[loser] - self.returned_with[loser] >= LEAST_RUN, "tokens since its return"
 
 
-def cost_models() -> list[CostModel]:
-    return [KVTokenTimeCost(), EngineTime(READING_IS_DEAR)]
-
-
-@pytest.mark.parametrize("cost", cost_models(), ids=lambda cost: cost.unit)
+@pytest.mark.parametrize("cost", [KVTokenTimeCost(), EngineTime(READING_IS_DEAR)], ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights, burst=st.floats(0, 50), beta=st.sampled_from([0.0, 3.0, math.inf]))
 @settings(max_examples=60)
 def test_who_gives_way_holds_much_more_and_the_head_keeps_its_place(
