@@ -26,9 +26,9 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from justitia_channel.messages import Configure, Ticket
 from justitia_engine.scheduler import JustitiaScheduler
-from justitia_scheduling.channel import Configure, Ticket
-from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 WAITING = (0, 1000)
 RUNNING = (1, 16, 64, 256)

@@ -145,11 +145,11 @@ class ObjectiveStatus(Document):
     name: str
     objective: ObjectiveConfig
     counted: tuple[Counted, ...] = Field(
-        description="Over the parts of the window in `justitia_scheduling.attainment.PARTS`, the whole one first"
+        description="Over the parts of the window (`attainment.PARTS`), the whole one first"
     )
     values: tuple[tuple[Bucket, Count], ...] = Field(
         max_length=MOST_BUCKETS,
-        description="Of the whole window, in seconds: buckets of `justitia_scheduling.sketch.Sketch`, and counts",
+        description="Of the whole window, in seconds: buckets of a sketch, and counts",
     )
     unattainable: bool = Field(default=False, description="It misses, and no gamma that is allowed holds it")
     opposed: bool = Field(default=False, description="Because another objective asks for the opposite")

@@ -9,10 +9,10 @@ simulations only.
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 
-from justitia_scheduling.cost import CostModel
-from justitia_scheduling.counters import TenantCounters
-from justitia_scheduling.model import RequestId, RunId, Seconds, TenantId
-from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId
 
 
 class TwoLevelVTC(Policy):

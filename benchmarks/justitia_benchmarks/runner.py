@@ -23,7 +23,7 @@ from pathlib import Path
 from justitia_benchmarks.experiment import Cell, Experiment, Row
 from justitia_simulator.files import write_bytes
 
-WHOLE_PACKAGES = ("justitia_scheduling", "justitia_simulator")
+WHOLE_PACKAGES = ("justitia_vocabulary", "justitia_scheduling", "justitia_simulator")
 FOLLOWED_PACKAGES = ("justitia_benchmarks", "justitia_predictor")
 NOT_FOLLOWED = ("reports", "experiment")
 

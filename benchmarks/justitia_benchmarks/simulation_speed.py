@@ -21,8 +21,8 @@ from justitia_benchmarks.document import table
 from justitia_benchmarks.experiments.tiered.serving import PROFILE, agents, trace_shaped
 from justitia_benchmarks.speed import machine, publish
 from justitia_cli.console import errors, mistakes
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import vtc_workload
 from justitia_simulator.profiles import EngineProfile, find_profile

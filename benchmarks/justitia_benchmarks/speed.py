@@ -46,11 +46,12 @@ from rich.progress import track
 
 from justitia_benchmarks.document import table
 from justitia_cli.console import errors, mistakes, output
-from justitia_scheduling.cost import EngineTime, StepTime
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.baselines.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.core.cost import EngineTime, StepTime
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import OpenRequest, Policy
 from justitia_simulator.files import write_bytes
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 QUEUED = (10, 100, 1_000, 10_000, 100_000)
 RUNNING = 32

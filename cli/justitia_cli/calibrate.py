@@ -16,13 +16,13 @@ from justitia_cli.calibrate_engine import KVSpace, LiveEngine
 from justitia_cli.calibrate_measure import Limits, Measurements, Plan, measure, plan_measurements
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.printing import plain_table, print_json
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import Seconds, Tokens
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime
 from justitia_sidecar.beginnings import UNSTARTED
 from justitia_simulator.calibration import CalibrationError, StepFit, build_profile, fit_steps
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, write_profile
+from justitia_vocabulary.units import Seconds, Tokens
 
 UNTOLD_LONGEST: Tokens = 2048
 """Requests are measured up to this length where the endpoint does not say how long they may be."""

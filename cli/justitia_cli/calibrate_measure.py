@@ -21,9 +21,9 @@ from statistics import fmean
 import numpy as np
 
 from justitia_cli.calibrate_engine import LiveEngine, Timeline, all_of
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
 from justitia_simulator.calibration import ArrivalSample, CalibrationError, DecodeSample, PrefillSample
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 SHORT_PROMPT = 16
 WINDOW_STEPS = 40

@@ -25,9 +25,9 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from openai.resources.completions import AsyncCompletions
 
 from justitia_api.wire import APPLICATION_HEADER, RUN_END_HEADER, RUN_HEADER
-from justitia_scheduling.model import Seconds
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, run_result
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import Seconds
 
 CANCELLED = "cancelled"
 CONNECT_TIMEOUT: Seconds = 10.0

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from justitia_cli.console import errors, mistakes, output, parse_weights_of
 from justitia_cli.tables import print_json, print_summary
-from justitia_scheduling.registry import COST_MODELS, DEFAULT_POLICY, POLICIES, build_cost_model, build_policy
+from justitia_scheduling.baselines.registry import COST_MODELS, DEFAULT_POLICY, POLICIES, build_cost_model, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import FORMS, find_prediction
 from justitia_simulator.profiles import EngineProfile, find_profile, in_chunks

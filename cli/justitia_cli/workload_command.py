@@ -10,7 +10,6 @@ import msgspec
 import typer
 
 from justitia_cli.console import errors, mistakes, parse_weights
-from justitia_scheduling.model import Seconds
 from justitia_simulator.arrivals import azure_arrivals, full_engine_seconds, poisson_arrivals, scaled_to_load
 from justitia_simulator.mixes import (
     CODE,
@@ -29,6 +28,7 @@ from justitia_simulator.profiles import find_profile
 from justitia_simulator.suite import ONE_TENANT, agent_suite, per_run
 from justitia_simulator.traces import demo_workload, load_trace
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun, write_workload
+from justitia_vocabulary.units import Seconds
 
 app = typer.Typer(no_args_is_help=True, help="Make workload files.")
 

@@ -15,26 +15,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from justitia_channel.messages import Admitted, Arrived, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
 from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName
 from justitia_engine.link import Link
 from justitia_engine.untold import StepDone
-from justitia_scheduling.channel import (
-    Admitted,
-    Arrived,
-    AskQueue,
-    Closed,
-    Configure,
-    Hello,
-    RunEnded,
-    Snapshot,
-    Ticket,
-)
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import RequestId, Seconds, Tokens
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.step_time import PRIOR
+from justitia_scheduling.core.cost import EngineTime
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.step_time import PRIOR
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 SNAPSHOT_EVERY: Seconds = 1.0
 IDLE_AFTER: Seconds = 0.05

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from justitia_channel.messages import Queue, Waits
 from justitia_engine.host import EngineHost, OpenSequence
-from justitia_scheduling.channel import Queue, Waits
-from justitia_scheduling.model import Seconds
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_vocabulary.units import Seconds
 
 SEQUENCES_PER_ROW = 10
 """So many sequences are looked at for each row at most. Where requests have more, fewer rows come."""

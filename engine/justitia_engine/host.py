@@ -12,29 +12,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Ticket
 from justitia_engine.untold import StepDone, Untold
-from justitia_scheduling.boost import Boosted
-from justitia_scheduling.channel import Admitted, Arrived, Closed, Configure, Ticket
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.model import (
-    ApplicationId,
-    Request,
-    RequestId,
-    Run,
-    RunId,
-    Seconds,
-    Step,
-    TenantId,
-    Tokens,
-)
-from justitia_scheduling.policy import Policy, Status
-from justitia_scheduling.registry import build_cost_model, build_policy
-from justitia_scheduling.step_time import StepTimeFit
-from justitia_scheduling.tailslope import HIGHEST, LOWEST
-from justitia_scheduling.takeover import carry_over
-from justitia_scheduling.tiered import TieredJustitia
-from justitia_scheduling.uniboost import DELTA, UniBoost
+from justitia_scheduling.baselines.registry import build_cost_model, build_policy
+from justitia_scheduling.core.cost import EngineTime
+from justitia_scheduling.core.model import Request, Run, Step
+from justitia_scheduling.core.policy import Policy, Status
+from justitia_scheduling.core.step_time import StepTimeFit
+from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
+from justitia_scheduling.core.takeover import carry_over
+from justitia_scheduling.policies.boost import Boosted
+from justitia_scheduling.policies.justitia import Justitia
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.policies.uniboost import DELTA, UniBoost
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId, Tokens
 
 UNTICKETED = TenantId("")
 FEWEST_BEFORE_ASKING = 4

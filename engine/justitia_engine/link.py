@@ -13,16 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from justitia_scheduling.channel import (
-    VERSION,
-    ChannelError,
-    Hello,
-    Lines,
-    Message,
-    decode,
-    encode,
-)
-from justitia_scheduling.model import Seconds
+from justitia_channel.messages import VERSION, ChannelError, Hello, Lines, Message, decode, encode
+from justitia_vocabulary.units import Seconds
 
 MOST = 50_000
 PACE: Seconds = 0.05

@@ -24,14 +24,14 @@ from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
+from justitia_channel.messages import SEQUENCES_PER_PROMPT, Waits
 from justitia_engine.desk import Desk
 from justitia_engine.explain import QueueView
 from justitia_engine.host import OpenSequence, SequenceName
 from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
 from justitia_engine.untold import Reading, StepDone
-from justitia_scheduling.channel import SEQUENCES_PER_PROMPT, Waits
-from justitia_scheduling.model import RequestId, Seconds, Tokens
+from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 LAST, VICTIM = 0, 1
 _ID = re.compile(r"(?:(\d+)_)?(?:chat)?cmpl-([0-9a-f]{32})(?:-(\d+))?-[0-9a-f]{8}")

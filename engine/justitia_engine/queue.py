@@ -12,7 +12,7 @@ from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import Request
 
 from justitia_engine.desk import Desk
-from justitia_scheduling.model import RequestId
+from justitia_vocabulary.units import RequestId
 
 
 class PolicyQueue(RequestQueue):

@@ -5,7 +5,7 @@ collected and told together, as many as sequences run within limits: what a sequ
 its own count, only what it read of its prompt has to be noted. Who leaves the batch is told at once, with its part of
 the time, so that it is charged in full when it is closed.
 
-The part is that of the cost model for engine time (`justitia_scheduling.cost.EngineTime`), with the fitted step time:
+The part is that of the cost model for engine time (`cost.EngineTime`), with the fitted step time:
 
     c0 * its steps / sequences in a step + c_tok * its tokens + c_kv * tokens of KV that it read
 
@@ -14,8 +14,9 @@ of the same sum over all. What is told in the end is the time that passed, neith
 
 from dataclasses import dataclass, field
 
-from justitia_scheduling.model import Progress, RequestId, Seconds, Tokens
-from justitia_scheduling.step_time import StepTimeFit
+from justitia_scheduling.core.model import Progress
+from justitia_scheduling.core.step_time import StepTimeFit
+from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 FEWEST, MOST = 8, 32
 """Steps that are told together."""

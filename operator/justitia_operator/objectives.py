@@ -24,9 +24,9 @@ from justitia_operator.objects import Json
 from justitia_operator.programming import Reporting, present_reports
 from justitia_operator.snapshot import Snapshot
 from justitia_operator.status import Verdict, recorded_verdict
-from justitia_scheduling.attainment import PARTS, attainment
-from justitia_scheduling.cohorts import Cohort
-from justitia_scheduling.sketch import Sketch
+from justitia_scheduling.objectives.attainment import PARTS, attainment
+from justitia_scheduling.objectives.cohorts import Cohort
+from justitia_scheduling.objectives.sketch import Sketch
 
 RENEWED = timedelta(minutes=5)
 

@@ -23,7 +23,7 @@ from justitia_predictor.features import NUMBERS
 from justitia_predictor.models import RunningMean
 from justitia_predictor.sample import MOST_SAMPLES, Sample
 from justitia_predictor.store import Store, StoreError
-from justitia_scheduling.model import KVTokenTime, Seconds
+from justitia_vocabulary.units import KVTokenTime, Seconds
 
 EXIT_STORE, EXIT_TOO_FEW = 1, 3
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 from justitia_predictor.encoding import Encoding
 from justitia_predictor.features import FEATURES_VERSION, Features
 from justitia_predictor.models import MODELS, Array, Model
-from justitia_scheduling.model import KVTokenTime
+from justitia_vocabulary.units import KVTokenTime
 
 MOST_BYTES = 32 * 2**20
 """Of an artifact: more is not read."""

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from justitia_predictor.artifact import Errors
 from justitia_predictor.models import RunningMean
-from justitia_scheduling.model import KVTokenTime
+from justitia_vocabulary.units import KVTokenTime
 
 
 def errors(predicted: Sequence[KVTokenTime] | NDArray[np.float64], cost: Sequence[KVTokenTime]) -> Errors:

@@ -11,7 +11,7 @@ from typing import Any
 
 from obstore.store import from_url
 
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 CONNECT_SECONDS, TRY_SECONDS = 2.0, 3.0
 """To be connected; to have the whole answer."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from justitia_predictor.features import FEATURES_VERSION, Features
-from justitia_scheduling.model import KVTokenTime, Seconds
+from justitia_vocabulary.units import KVTokenTime, Seconds
 
 MOST_SAMPLES = 2000
 """That are trained with. The newest count: beyond that training takes longer, and the past tells less."""

@@ -21,7 +21,7 @@ from obstore.store import LocalStore
 from justitia_predictor.artifact import MOST_BYTES, Artifact, digest
 from justitia_predictor.s3 import lacks_object, open_bucket, reason_of
 from justitia_predictor.sample import BatchError, Sample, from_batch, to_batch
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 
 class StoreError(Exception):

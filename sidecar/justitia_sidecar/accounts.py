@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from justitia_scheduling.channel import SEQUENCES_PER_PROMPT, Closed
-from justitia_scheduling.model import KVTokenTime, RequestId, Seconds, Tokens
+from justitia_channel.messages import SEQUENCES_PER_PROMPT, Closed
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import KVTokenTime, RequestId, Seconds, Tokens
 
 MOST_WAITING = 10_000
 

@@ -26,12 +26,12 @@ from dataclasses import dataclass, field
 
 from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus, WaitingReason
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import Progress, Request, RequestId, Seconds, Step, TenantId, Tokens
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.step_time import StepTimeFit
-from justitia_scheduling.takeover import carry_over
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.core.cost import EngineTime
+from justitia_scheduling.core.model import Progress, Request, Step
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.step_time import StepTimeFit
+from justitia_scheduling.core.takeover import carry_over
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_sidecar.beginnings import UNSTARTED, Beginnings
 from justitia_sidecar.bounds import Queue, check_fits, check_room, queue_full
 from justitia_sidecar.estimate import presumed
@@ -39,6 +39,7 @@ from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.room import Room
 from justitia_sidecar.runs import RunTable
 from justitia_sidecar.ticket import Stage, Ticket
+from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 
 AT_A_TIME = 64
 """Requests that enter or leave the policy in one go, because their tenant's state has changed."""

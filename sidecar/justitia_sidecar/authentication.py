@@ -9,8 +9,8 @@ from hashlib import sha256
 
 from justitia_api.config import KeyTable
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import TenantId
 
 _SCHEME = b"bearer "
 

@@ -9,8 +9,8 @@ holds up others for the patience at a time, and then its own requests alone.
 
 from collections import defaultdict
 
-from justitia_scheduling.model import RequestId, Seconds, TenantId
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 UNSTARTED = 2
 PATIENCE: Seconds = 1.0

@@ -23,8 +23,8 @@ import msgspec
 
 from justitia_api.wire import Refusal
 from justitia_predictor.features import cut
-from justitia_scheduling.model import ApplicationId, Tokens
 from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import ApplicationId, Tokens
 
 COMPLETION_DEFAULT_TOKENS = 16
 """OpenAI's and vLLM's `max_tokens` of a completion that gives none."""

@@ -7,8 +7,8 @@ way it gets 429.
 from dataclasses import dataclass
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import Tokens
 from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import Tokens
 
 
 @dataclass(frozen=True, slots=True)

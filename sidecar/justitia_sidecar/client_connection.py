@@ -15,7 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 STALL_SECONDS: Seconds = 60.0
 LONGEST_LOOK: Seconds = 2.0

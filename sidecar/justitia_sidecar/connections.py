@@ -11,8 +11,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
-from justitia_scheduling.model import Seconds, TenantId
 from justitia_sidecar.client_connection import ClientConnection
+from justitia_vocabulary.units import Seconds, TenantId
 
 MOST_UNPARSED_BYTES = 64 * 2**10
 """Of a head, trailers or a chunk's extension. What OpenAI's clients send takes about one KiB."""

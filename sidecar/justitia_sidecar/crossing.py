@@ -6,8 +6,8 @@ tenant stay here while `MOST` of its requests cross. One that takes longer than 
 keeps none of them back any more.
 """
 
-from justitia_scheduling.model import RequestId, Seconds, TenantId
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 MOST = 16
 PATIENCE: Seconds = 1.0

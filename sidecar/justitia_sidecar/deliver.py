@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("justitia_engine", "justitia_scheduling")
+PACKAGES = ("justitia_engine", "justitia_scheduling", "justitia_channel", "justitia_vocabulary")
 
 
 def deliver(folder: Path) -> None:

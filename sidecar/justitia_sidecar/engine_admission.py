@@ -20,17 +20,18 @@ from collections.abc import Callable, Mapping
 
 from justitia_api.config import PoolConfig
 from justitia_api.status import GateStatus, WaitingReason
-from justitia_scheduling import channel
-from justitia_scheduling.cost import KVTokenTimeCost, StepTime
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens, kv_token_time
-from justitia_scheduling.policy import OpenRun
+from justitia_channel import messages as channel
+from justitia_scheduling.core.cost import KVTokenTimeCost, StepTime
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.policies.fcfs import FCFS
 from justitia_sidecar.accounts import Account, Accounts, Estimate
 from justitia_sidecar.admission import Admission
 from justitia_sidecar.crossing import Crossing
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.estimate import presumed
 from justitia_sidecar.ticket import Stage, Ticket
+from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 
 SAID_WITHIN: Seconds = 10.0
 """After the end of a request. It takes a step and the 50 ms for which the engine collects messages."""

@@ -1,4 +1,4 @@
-"""The sidecar's end of the channel to the scheduler inside the engine (`justitia_scheduling.channel`).
+"""The sidecar's end of the channel to the scheduler inside the engine (`justitia_channel.messages`).
 
 It listens on a Unix socket; the engine's scheduler connects, and again after either side was gone. Who connects is told
 the configuration in force; tickets are sent as they are made. Nothing is kept for an engine that is away, and nothing
@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from justitia_api.status import EngineSchedulerStatus
-from justitia_scheduling.channel import (
+from justitia_channel.messages import (
     VERSION,
     Admitted,
     Arrived,
@@ -34,7 +34,7 @@ from justitia_scheduling.channel import (
     decode,
     encode,
 )
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0

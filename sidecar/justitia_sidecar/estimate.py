@@ -2,9 +2,9 @@
 
 from math import ceil
 
-from justitia_scheduling.cost import StepTime
-from justitia_scheduling.model import Seconds, Tokens
+from justitia_scheduling.core.cost import StepTime
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import Seconds, Tokens
 
 
 def presumed(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from justitia_api.config import LearningConfig
 from justitia_api.status import ErrorSums
-from justitia_scheduling.model import KVTokenTime
+from justitia_vocabulary.units import KVTokenTime
 
 MOST_ERROR = 5.0
 """Of |ln(predicted / cost)|, a factor of 150: one run says no more than that."""

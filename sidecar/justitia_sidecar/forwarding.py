@@ -12,7 +12,6 @@ import aiohttp
 
 from justitia_api.config import ApplicationConfig
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import Seconds, TenantId, Tokens
 from justitia_sidecar.admission import Admission
 from justitia_sidecar.asgi import Connection, Send
 from justitia_sidecar.body import Endpoint, ParsedBody
@@ -24,6 +23,7 @@ from justitia_sidecar.service import Sidecar, engine_unavailable, log
 from justitia_sidecar.ticket import Stage, Ticket
 from justitia_sidecar.usage import EventSplitter, EventTooLongError, StreamedCount, read_answer, read_event
 from justitia_sidecar.waiting import Waiting
+from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 _DONE = b"data: [DONE]"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from justitia_scheduling.model import Seconds
 from justitia_sidecar.admission import EngineView
+from justitia_vocabulary.units import Seconds
 
 HANG_SECONDS: Seconds = 120.0
 LONGEST_LOOK: Seconds = 6.0

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.room import Ranking
+from justitia_vocabulary.units import TenantId
 
 
 class Kind(IntEnum):

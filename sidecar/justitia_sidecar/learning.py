@@ -30,7 +30,6 @@ from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.sample import MOST_SAMPLES
 from justitia_predictor.shipped import shipped_artifact
 from justitia_predictor.store import NotStoredError, Store, StoreError
-from justitia_scheduling.model import KVTokenTime, Seconds, TenantId
 from justitia_sidecar.evidence import Begun, Evidence, Predicted, error_of, in_canary
 from justitia_sidecar.flushing import Flushing
 from justitia_sidecar.held import HeldBytes, Holding, Kind
@@ -40,6 +39,7 @@ from justitia_sidecar.models import Models
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.samples import RETENTION, Finished, Samples
+from justitia_vocabulary.units import KVTokenTime, Seconds, TenantId
 
 DEADLINE: Seconds = 0.005
 MOST_WAITING = 256

@@ -17,16 +17,16 @@ import structlog
 
 from justitia_api.config import BoostConfig, BoostMode, MetricName, ObjectiveConfig, PoolConfig
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
-from justitia_scheduling.attainment import Attainment, State, attainment, counted
-from justitia_scheduling.cohorts import Cohort
-from justitia_scheduling.model import ApplicationId, Seconds, TenantId
-from justitia_scheduling.objective import Metric, Objective
-from justitia_scheduling.observations import ObjectiveId, Observations
-from justitia_scheduling.slo import PERIOD, Controller, Decision
-from justitia_scheduling.tailslope import HIGHEST, LOWEST
+from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
+from justitia_scheduling.objectives.attainment import Attainment, State, attainment, counted
+from justitia_scheduling.objectives.cohorts import Cohort
+from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.observations import ObjectiveId, Observations
+from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import ApplicationId, Seconds, TenantId
 
 _WATCHED = "watched "
 

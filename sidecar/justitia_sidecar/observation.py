@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from justitia_api.status import Quantiles
-from justitia_scheduling.model import Seconds, TenantId
+from justitia_vocabulary.units import Seconds, TenantId
 
 WINDOW: Seconds = 60.0
 RECENT = 500

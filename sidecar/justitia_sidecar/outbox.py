@@ -9,10 +9,10 @@ take nothing are ended by `client_connection.py`.
 import asyncio
 from collections import deque
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.asgi import Connection, Send
 from justitia_sidecar.held import HeldBytes, Holding, Kind
 from justitia_sidecar.refusals import Headers
+from justitia_vocabulary.units import TenantId
 
 PIECE = 2**16
 """Bytes that are written at a time."""

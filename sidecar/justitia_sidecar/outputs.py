@@ -5,7 +5,7 @@ its application's outputs; `max_tokens` until there is a mean.
 import sys
 from collections import defaultdict
 
-from justitia_scheduling.model import ApplicationId, Tokens
+from justitia_vocabulary.units import ApplicationId, Tokens
 
 OUTPUT_MARGIN = 1.5
 _MEAN_MEMORY = 200

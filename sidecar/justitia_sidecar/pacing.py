@@ -9,7 +9,7 @@ taken, and connections are bounded (`connections.py`). Nothing that is served is
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 LONGEST: Seconds = 5.0
 MOST_KNOWN = 10_000

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, nullcontext
 
 from justitia_api.wire import Refusal
 from justitia_predictor.features import FirstRequest
-from justitia_scheduling.model import ApplicationId, RequestId, TenantId, Tokens
 from justitia_sidecar import recognition
 from justitia_sidecar.admission import Admission
 from justitia_sidecar.asgi import (
@@ -35,6 +34,7 @@ from justitia_sidecar.salt import salted
 from justitia_sidecar.service import Sidecar, draining_refusal, engine_unavailable
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Interruption, Waiting
+from justitia_vocabulary.units import ApplicationId, RequestId, TenantId, Tokens
 
 REFUSALS_A_SECOND, IMMEDIATE_REFUSALS = 50.0, 100
 """Of a tenant."""

@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import ApplicationId
 from justitia_sidecar import recognition
 from justitia_sidecar.asgi import Receive, Scope, Send, send_answer, until_disconnect
 from justitia_sidecar.body import Endpoint
@@ -20,6 +19,7 @@ from justitia_sidecar.pacing import Pace
 from justitia_sidecar.proxy import Proxy
 from justitia_sidecar.refusals import RefusalError, shown
 from justitia_sidecar.service import Sidecar, engine_unavailable
+from justitia_vocabulary.units import ApplicationId
 
 _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
 _OPENAI_REFERENCE = "https://platform.openai.com/docs/api-reference"

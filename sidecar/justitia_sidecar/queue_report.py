@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from justitia_api.status import QueuedRequest, QueueStatus, WaitingReason
-from justitia_scheduling.channel import Queue
-from justitia_scheduling.model import RequestId, Seconds
+from justitia_channel.messages import Queue
 from justitia_sidecar.admission import Admission
 from justitia_sidecar.service import Sidecar
 from justitia_sidecar.ticket import Stage, Ticket
+from justitia_vocabulary.units import RequestId, Seconds
 
 LISTED_REQUESTS = 1000
 

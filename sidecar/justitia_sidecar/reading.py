@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.asgi import ClientGoneError, Receive, Scope
 from justitia_sidecar.held import HeldBytes, Holding, Kind
 from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import TenantId
 
 
 class Body:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from justitia_api import wire
 from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import ApplicationId, TenantId
 from justitia_sidecar.refusals import RefusalError, shown
 from justitia_sidecar.salt import cache_salt
+from justitia_vocabulary.units import ApplicationId, TenantId
 
 MAXIMUM_RUN_ID_BYTES = 256
 

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import msgspec
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from justitia_scheduling.model import Seconds
 from justitia_sidecar.objectives import Objectives
+from justitia_vocabulary.units import Seconds
 
 SAVE_SECONDS: Seconds = 30.0
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 
 from justitia_api.config import WITHOUT_WEIGHTS
 from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.admission import TenantLoad
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives import Standing, objective_status
 from justitia_sidecar.observation import WINDOW, RecentValues
 from justitia_sidecar.service import InForce, Sidecar
+from justitia_vocabulary.units import TenantId
 
 TENANTS_OF_A_PIECE = 100
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-from justitia_scheduling.model import TenantId
+from justitia_vocabulary.units import TenantId
 
 Entry = TypeVar("Entry", bound=Hashable)
 

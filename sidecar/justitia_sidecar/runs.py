@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.config import ApplicationConfig
-from justitia_scheduling.model import ApplicationId, KVTokenTime, Run, RunId, Seconds, TenantId
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.model import Run
+from justitia_scheduling.core.policy import Policy
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.room import Ranking
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId
 
 MAXIMUM_OPEN_RUNS = 100_000
 MOST_STAGES = 64

@@ -8,7 +8,7 @@ salts. The client's own salt has no effect: vLLM reads the last of several membe
 
 import hashlib
 
-from justitia_scheduling.model import TenantId
+from justitia_vocabulary.units import TenantId
 
 _MEMBER = b',"cache_salt":"%b"'
 

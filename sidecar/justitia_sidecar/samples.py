@@ -19,7 +19,7 @@ import structlog
 
 from justitia_predictor.features import FEATURES_VERSION, Features
 from justitia_predictor.sample import MOST_SAMPLES, Sample
-from justitia_scheduling.model import KVTokenTime, Seconds
+from justitia_vocabulary.units import KVTokenTime, Seconds
 
 MOST_RUNS = MOST_SAMPLES
 """Of an application."""

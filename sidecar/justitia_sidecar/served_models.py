@@ -6,8 +6,8 @@ import msgspec
 
 from justitia_api.config import PoolConfig
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.refusals import RefusalError, shown
+from justitia_vocabulary.units import TenantId
 
 MOST_NAMED = 20
 

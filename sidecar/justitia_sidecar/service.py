@@ -24,11 +24,10 @@ from justitia_api.config import (
     digest_of,
 )
 from justitia_api.wire import Refusal
-from justitia_scheduling.channel import Configure
-from justitia_scheduling.model import Seconds, TenantId
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import build_cost_model, build_policy
-from justitia_scheduling.step_time import PRIOR
+from justitia_channel.messages import Configure
+from justitia_scheduling.baselines.registry import build_cost_model, build_policy
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.step_time import PRIOR
 from justitia_sidecar.admission import Admission, EngineView
 from justitia_sidecar.authentication import KeyRing
 from justitia_sidecar.body import TokensPerByte
@@ -50,6 +49,7 @@ from justitia_sidecar.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.served_models import ServedModels
 from justitia_sidecar.ticket import Ticket
 from justitia_sidecar.waiting import Waiting
+from justitia_vocabulary.units import Seconds, TenantId
 
 TICK: Seconds = 1.0
 PROBE_BUSY: Seconds = 0.25
@@ -71,7 +71,7 @@ REGISTRY_NAMES: dict[PolicyName | CostModelName, str] = {
     CostModelName.KV_TOKEN_TIME: "kv-token-time",
     CostModelName.WEIGHTED_TOKENS: "weighted-tokens",
 }
-"""What `justitia_scheduling.registry` calls them."""
+"""What `justitia_scheduling.baselines.registry` calls them."""
 
 
 def build_configured_policy(config: PoolConfig) -> Policy:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from justitia_scheduling.model import Seconds
 from justitia_sidecar.client_connection import ClientConnection
 from justitia_sidecar.connections import OTHER_PORTS_SEATS, accept_backlog, bounded
+from justitia_vocabulary.units import Seconds
 
 KEEP_ALIVE_SECONDS = 120
 """Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from justitia_scheduling.model import ApplicationId, RequestId, Seconds, TenantId, Tokens
 from justitia_sidecar.runs import TrackedRun
+from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantId, Tokens
 
 
 class Stage(Enum):

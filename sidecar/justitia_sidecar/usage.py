@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from justitia_scheduling.model import Tokens
+from justitia_vocabulary.units import Tokens
 
 MAXIMUM_EVENT_BYTES = 8 * 2**20
 

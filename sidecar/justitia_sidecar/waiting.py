@@ -7,10 +7,10 @@ import asyncio
 from types import TracebackType
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import Seconds
 from justitia_sidecar.admission import Admission
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import Seconds
 
 
 class Interruption:

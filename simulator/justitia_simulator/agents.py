@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 Z95 = 1.6449
 """95th percentile of the standard normal distribution."""

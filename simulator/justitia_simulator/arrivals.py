@@ -27,9 +27,9 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from justitia_scheduling.model import Seconds, Tokens
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import Seconds, Tokens
 
 BUCKET: Seconds = 3.0
 SHAPE_BUCKETS = 360

@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from justitia_scheduling.model import Tokens
+from justitia_vocabulary.units import Tokens
 
 
 @dataclass(slots=True, eq=False)

@@ -31,10 +31,10 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia_scheduling.model import Seconds, Tokens
 from justitia_simulator.occupancy import Admission
 from justitia_simulator.profiles import EngineProfile, Front
 from justitia_simulator.timing import LinearTiming
+from justitia_vocabulary.units import Seconds, Tokens
 
 TOLERATED_ERROR = 0.25
 """Mean relative error of the decode or of the prefill points beyond which no profile is made of a fit."""

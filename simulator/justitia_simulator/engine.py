@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from justitia_scheduling.model import RequestId, Run, Seconds, TenantId, Tokens
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.model import Run
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.prediction import MEAN, TRUE, Prediction, Told
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, RunResult, ServiceSample, run_result
 from justitia_simulator.replica import Inference, Replica
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 
 OnProgress = Callable[[int, int], None]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pvariance
 
-from justitia_scheduling.model import Seconds, TenantId, Tokens
+from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 TICKS = 19
 SPACING = 28.5 / 600

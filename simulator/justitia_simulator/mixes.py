@@ -24,9 +24,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
 from justitia_simulator.arrivals import even_arrivals, poisson_arrivals
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 PHASE: Seconds = 60.0
 """Length of an on and of an off phase."""

@@ -6,7 +6,7 @@ A running request holds `held` tokens and will produce `remaining` more, one a s
 from collections.abc import Iterable
 from enum import Enum
 
-from justitia_scheduling.model import Tokens
+from justitia_vocabulary.units import Tokens
 
 Demand = Iterable[tuple[Tokens, Tokens]]
 """(held, remaining) of each request."""

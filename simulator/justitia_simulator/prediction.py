@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from justitia_scheduling.model import KVTokenTime, RunId
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import KVTokenTime, RunId
 
 NO_KNOWLEDGE_COST = 100_000.0
 """KV token-time that every run is said to cost where nothing is known: a small agent's."""

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import msgspec
 
-from justitia_scheduling.model import ApplicationId, RunId, TenantId, Tokens
 from justitia_simulator.traces import TraceError, load_trace
 from justitia_simulator.workload import MAXIMUM_TOKENS, Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId, Tokens
 
 BLOCK: Tokens = 512
 

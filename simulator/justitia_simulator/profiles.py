@@ -21,11 +21,11 @@ from typing import Annotated
 
 import msgspec
 
-from justitia_scheduling.cost import StepTime
-from justitia_scheduling.model import Tokens
+from justitia_scheduling.core.cost import StepTime
 from justitia_simulator.files import write_bytes
 from justitia_simulator.occupancy import Admission
 from justitia_simulator.timing import Coefficients, LayerTiming, SeparateTiming, Time, Timing
+from justitia_vocabulary.units import Tokens
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from justitia_scheduling.model import KVTokenTime, Seconds, Tokens, kv_token_time
+from justitia_scheduling.core.model import kv_token_time
+from justitia_vocabulary.units import KVTokenTime, Seconds, Tokens
 
 FINISHED: Final = "finished"
 

@@ -28,12 +28,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from justitia_scheduling.model import Progress, Request, RequestId, Run, RunId, Seconds, Step, TenantId, Tokens
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.blocks import BlockPool, Holding
 from justitia_simulator.occupancy import Admission, peak_tokens, reserved_tokens
 from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.workload import WorkloadRequest
+from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
 
 LONGEST_JUMP = 10_000
 LONGEST_JUMP_WHILE_WAITING = 20

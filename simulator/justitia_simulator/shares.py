@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from justitia_scheduling.model import Seconds
 from justitia_simulator.records import PolicyResults
+from justitia_vocabulary.units import Seconds
 
 Array = npt.NDArray[np.float64]
 

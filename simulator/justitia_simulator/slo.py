@@ -8,13 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from justitia_scheduling.boost import Boosted
-from justitia_scheduling.model import RequestId, Seconds
-from justitia_scheduling.objective import Metric, Objective
-from justitia_scheduling.observations import ObjectiveId, Observations
-from justitia_scheduling.slo import PERIOD, Controller, Decision
+from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.observations import ObjectiveId, Observations
+from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_scheduling.policies.boost import Boosted
 from justitia_simulator.replica import Inference
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RequestId, Seconds
 
 
 @dataclass(frozen=True, slots=True)

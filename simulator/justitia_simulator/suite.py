@@ -9,10 +9,10 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from justitia_scheduling.model import Seconds, TenantId
 from justitia_simulator.agents import LARGE, MEDIUM, SMALL, agent_run
 from justitia_simulator.arrivals import conversation_arrivals
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import Seconds, TenantId
 
 SHARES = ((SMALL, 0.72), (MEDIUM, 0.26))
 ONE_TENANT = {"t0": 1.0}

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from justitia_scheduling.model import Seconds, TenantId
 from justitia_simulator.fairness import Served, service_difference
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, RunResult
+from justitia_vocabulary.units import Seconds, TenantId
 
 PERCENTILES = (50, 90, 95, 99)
 WEIGHTED_TOKENS = "weighted tokens"

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import msgspec
 
-from justitia_scheduling.cost import StepTime
-from justitia_scheduling.model import Seconds
+from justitia_scheduling.core.cost import StepTime
+from justitia_vocabulary.units import Seconds
 
 Time = Annotated[float, msgspec.Meta(ge=0)]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId, Tokens
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 
 class TraceError(ValueError):

@@ -21,8 +21,9 @@ from typing import Annotated
 
 import msgspec
 
-from justitia_scheduling.model import ApplicationId, KVTokenTime, RunId, Seconds, TenantId, Tokens, kv_token_time
+from justitia_scheduling.core.model import kv_token_time
 from justitia_simulator.files import write_lines
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId, Tokens
 
 MAXIMUM_TOKENS = 10_000_000
 MAXIMUM_SECONDS = 1e9

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, TenantConfig, key_digest
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
+from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, PEPPER, Client, engine_answers, pool
 

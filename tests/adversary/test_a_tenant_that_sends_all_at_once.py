@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aiohttp
 
-from justitia_scheduling.channel import VERSION, Arrived, Hello, Ticket, decode, encode
+from justitia_channel.messages import VERSION, Arrived, Hello, Ticket, decode, encode
 from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.serving import KEYS, eventually, running_sidecar

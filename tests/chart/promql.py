@@ -7,8 +7,8 @@ import promql_parser
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
+from justitia_channel.messages import VERSION, Hello, Snapshot, encode
 from justitia_operator.metrics import Metrics as OperatorMetrics
-from justitia_scheduling.channel import VERSION, Hello, Snapshot, encode
 from justitia_sidecar import engine_metrics
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.metrics import Metrics as SchedulerMetrics

@@ -18,10 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime, WeightedTokens
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import EventOrderError, Policy, UnknownIdError
-from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
+from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime, WeightedTokens
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import EventOrderError, Policy, UnknownIdError
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 TENANTS = [TenantId(f"t{i}") for i in range(4)]
 APPLICATIONS = [ApplicationId(f"a{i}") for i in range(3)]

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 from justitia_cli.main import app
 from justitia_cli.replay import Target, replay
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.records import FINISHED, PolicyResults
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 from support.serving import BLOCK, KEYS, KV_TOKENS, RunningSidecar, Vllm
 
 FACTOR = 3.0

@@ -39,7 +39,8 @@ def running(container: Any, rank: str, folder: Path, **settings: str) -> Iterato
     runtime = ensure_engine(print, "cpu")
     given = {LEADER_VARIABLE: "127.0.0.1", RANK_VARIABLE: rank}
     arguments = [re.sub(r"\$\((\w+)\)", lambda found: given[found[1]], each) for each in container["args"]]
-    paths = os.pathsep.join(map(str, (named_vllm(folder / "names"), ROOT / "engine", ROOT / "scheduling")))
+    wings = (ROOT / wing for wing in ("engine", "scheduling", "channel", "vocabulary"))
+    paths = os.pathsep.join(map(str, (named_vllm(folder / "names"), *wings)))
     ours = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": paths, "VLLM_HOST_IP": "127.0.0.1"}
     environment = os.environ | dict(runtime.environment) | ours | settings
     with (folder / f"{container['name']}.log").open("wb") as log:

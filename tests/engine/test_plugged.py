@@ -9,13 +9,14 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from justitia_channel.messages import Queue, RunEnded
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_scheduling.boost import Boosted
-from justitia_scheduling.channel import Queue, RunEnded
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import RunId, kv_token_time
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.boost import Boosted
+from justitia_vocabulary.units import RunId
 from support.plugged_engine import Call, PluggedEngine, plugged_engine
 from support.serving import eventually, running_vllm
 

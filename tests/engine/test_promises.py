@@ -10,9 +10,10 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from justitia_channel.messages import RunEnded, Snapshot
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_scheduling.channel import RunEnded, Snapshot
-from justitia_scheduling.model import RunId, kv_token_time
+from justitia_scheduling.core.model import kv_token_time
+from justitia_vocabulary.units import RunId
 from support.plugged_engine import Call, PluggedEngine, plugged_engine
 from support.serving import eventually, http
 

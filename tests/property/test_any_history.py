@@ -13,11 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from justitia_scheduling.cost import CostModel, EngineTime, StepTime, WeightedTokens
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import OpenRequest, OpenRun, Policy
-from justitia_scheduling.registry import POLICIES, build_policy
-from justitia_scheduling.takeover import carry_over
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
+from justitia_scheduling.core.cost import CostModel, EngineTime, StepTime, WeightedTokens
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.takeover import carry_over
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 CAPACITY = 100
 TENANTS = [TenantId(f"t{i}") for i in range(3)]

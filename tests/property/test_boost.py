@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.boost import Boosted, boost
-from justitia_scheduling.cost import EngineTime, KVTokenTimeCost, StepTime
-from justitia_scheduling.distboost import DistBoost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.mlfq import MLFQ
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Seconds, Step, TenantId
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.srpt import SRPT
-from justitia_scheduling.uniboost import DELTA, Priority, UniBoost, quantised, signal
+from justitia_scheduling.baselines.distboost import DistBoost
+from justitia_scheduling.baselines.mlfq import MLFQ
+from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.policies.boost import Boosted, boost
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.srpt import SRPT
+from justitia_scheduling.policies.uniboost import DELTA, Priority, UniBoost, quantised, signal
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
 from support.displacing_engine import Call, DisplacingEngine
 
 QUANTUM = 8

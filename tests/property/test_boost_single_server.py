@@ -14,7 +14,7 @@ from statistics import mean
 
 import pytest
 
-from justitia_scheduling.boost import boost
+from justitia_scheduling.policies.boost import boost
 from support.single_server import Job, poisson_jobs, quantile, response_times
 
 LOAD = 0.8

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.model import ApplicationId, TenantId, kv_token_time
-from justitia_scheduling.policy import OpenRun, Policy
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.policy import OpenRun, Policy
+from justitia_scheduling.policies.justitia import Justitia
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_vocabulary.units import ApplicationId, TenantId
 from support.reserving_engine import Job, ReservingEngine
 from support.unit_server import UnitRun, UnitServer
 

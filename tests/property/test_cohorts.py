@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.cohorts import Cohort, Cohorts
+from justitia_scheduling.objectives.cohorts import Cohort, Cohorts
 
 WIDTH, SLICES, BOUND = 2.0, 6, 1.0
 

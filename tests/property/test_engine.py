@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling import boost
-from justitia_scheduling.cost import EngineTime, KVTokenTimeCost
-from justitia_scheduling.model import RequestId, Step
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
+from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost
+from justitia_scheduling.core.model import Step
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies import boost
 from justitia_simulator import replica
 from justitia_simulator.engine import Engine
 from justitia_simulator.occupancy import Admission
@@ -24,6 +24,7 @@ from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.timing import Coefficients, LinearTiming, SeparateTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import RequestId
 
 CAPACITY = 120
 # Binary fractions: sums of steps are exact, and an arrival that falls on a step's end does so however they are added.

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.gps import VirtualTime
-from justitia_scheduling.model import RunId
+from justitia_scheduling.core.gps import VirtualTime
+from justitia_vocabulary.units import RunId
 from support.fluid_gps import Arrival, gps_finishes
 
 RATE = 100.0

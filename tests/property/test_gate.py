@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from justitia_scheduling.gate import RunKey, TenantGate
-from justitia_scheduling.model import TenantId
+from justitia_scheduling.policies.gate import RunKey, TenantGate
+from justitia_vocabulary.units import TenantId
 
 TENANTS = [TenantId(f"t{i}") for i in range(6)]
 BURSTS = (0.0, 5.0, 50.0)

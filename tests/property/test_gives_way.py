@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling import tiered
-from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
-from justitia_scheduling.model import RequestId, TenantId
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.tiered import LEAST_RUN, TieredJustitia
+from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
+from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.policies import tiered
+from justitia_scheduling.policies.tiered import LEAST_RUN, TieredJustitia
+from justitia_vocabulary.units import RequestId, TenantId
 from support import backlog
 from support.preempting_engine import PreemptingEngine
 from support.reserving_engine import Job

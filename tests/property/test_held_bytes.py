@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.held import HeldBytes, Holding, Kind
+from justitia_vocabulary.units import TenantId
 
 CAPACITY = 24
 WEIGHTS = {TenantId("a"): 4.0, TenantId("b"): 1.0, TenantId("c"): 0.5, TenantId("d"): 1.0}

@@ -13,12 +13,13 @@ import random
 
 import pytest
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.gps import VirtualTime
-from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.model import KVTokenTime, RunId, TenantId, kv_token_time
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.gps import VirtualTime
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.justitia import Justitia
+from justitia_vocabulary.units import KVTokenTime, RunId, TenantId
 from support.fluid_gps import Arrival, gps_finishes
 from support.reserving_engine import Job, ReservingEngine
 

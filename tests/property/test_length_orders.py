@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.lengths import FIRST_OUTPUT
-from justitia_scheduling.ltr import LTR
-from justitia_scheduling.mlfq import MLFQ
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.sarathi import Sarathi
-from justitia_scheduling.srpt import SRPT
+from justitia_scheduling.baselines.ltr import LTR
+from justitia_scheduling.baselines.mlfq import MLFQ
+from justitia_scheduling.baselines.sarathi import Sarathi
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.lengths import FIRST_OUTPUT
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.srpt import SRPT
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 from support.displacing_engine import Call, DisplacingEngine
 
 COST = KVTokenTimeCost()

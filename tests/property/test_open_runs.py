@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_api.config import ApplicationConfig, RunConfig
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import TenantId
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.fcfs import FCFS
 from justitia_sidecar.runs import RunTable, TrackedRun
+from justitia_vocabulary.units import TenantId
 
 TENANTS = [TenantId(name) for name in "abc"]
 LIMITS = RunConfig(idle_timeout_seconds=1e6, maximum_age_seconds=1e6)

@@ -26,12 +26,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling import runcost
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import build_policy
-from justitia_scheduling.takeover import carry_over
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.takeover import carry_over
+from justitia_scheduling.policies import runcost
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import RequestId, TenantId
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.rpm import RPM
+from justitia_scheduling.baselines.rpm import RPM
+from justitia_scheduling.core.cost import WeightedTokens
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_vocabulary.units import RequestId, TenantId
 from support.reserving_engine import Job, ReservingEngine
 
 TENANTS = [TenantId(f"t{i}") for i in range(3)]

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling import runcost
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.estimate import FIRST_ESTIMATE
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import OpenRun
-from justitia_scheduling.runcost import LOOKED_AT, RENEWED_BEYOND
-from justitia_scheduling.tiered import THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.estimate import FIRST_ESTIMATE
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.policies import runcost
+from justitia_scheduling.policies.runcost import LOOKED_AT, RENEWED_BEYOND
+from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 TENANT, APPLICATION = TenantId("t"), ApplicationId("a")
 

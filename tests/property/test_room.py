@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.room import Room
+from justitia_vocabulary.units import TenantId
 
 TENANTS = [TenantId(name) for name in "abcd"]
 Asked = tuple[str, TenantId, int, int]

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import CostModel, KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import RequestId, TenantId
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.tiered import TieredJustitia
-from justitia_scheduling.vtc import VTC
+from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.policies.vtc import VTC
+from justitia_vocabulary.units import RequestId, TenantId
 from support import backlog
 from support.preempting_engine import PreemptingEngine
 from support.reserving_engine import Job, ReservingEngine

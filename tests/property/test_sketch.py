@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.sketch import ACCURACY, LEAST, MOST, Sketch
+from justitia_scheduling.objectives.sketch import ACCURACY, LEAST, MOST, Sketch
 
 VALUES = st.lists(st.floats(LEAST, MOST), min_size=1, max_size=300)
 SHARES = st.floats(0.001, 0.999)

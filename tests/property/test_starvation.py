@@ -10,14 +10,15 @@ import itertools
 
 import pytest
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.justitia_c import JustitiaC
-from justitia_scheduling.model import RequestId, TenantId, kv_token_time
-from justitia_scheduling.parrot import Parrot
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.srjf import SRJF
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.baselines.justitia_c import JustitiaC
+from justitia_scheduling.baselines.parrot import Parrot
+from justitia_scheduling.baselines.srjf import SRJF
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.justitia import Justitia
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_vocabulary.units import RequestId, TenantId
 from support.reserving_engine import Job, ReservingEngine
 from support.script import Script
 

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.tiered import KAPPA, THETA, TieredJustitia
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
+from justitia_vocabulary.units import TenantId
 from support.fluid_gps import Arrival, gps_finishes
 from support.unit_server import UnitRun, UnitServer
 

@@ -7,23 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import CostModel, KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.model import (
-    ApplicationId,
-    Progress,
-    Request,
-    RequestId,
-    Run,
-    RunId,
-    Seconds,
-    Step,
-    TenantId,
-    kv_token_time,
-)
-from justitia_scheduling.policy import OpenRun, Policy
-from justitia_scheduling.tiered import KAPPA, THETA, TieredJustitia
-from justitia_scheduling.vtc import VTC
+from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
+from justitia_scheduling.core.policy import OpenRun, Policy
+from justitia_scheduling.policies.justitia import Justitia
+from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
+from justitia_scheduling.policies.vtc import VTC
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64

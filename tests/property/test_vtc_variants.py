@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import CostModel, KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.drr import DRR
-from justitia_scheduling.lcf import LCF
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.vtc import VTC
-from justitia_scheduling.vtc_predicted import OracleVTC, PredictedVTC
+from justitia_scheduling.baselines.drr import DRR
+from justitia_scheduling.baselines.lcf import LCF
+from justitia_scheduling.baselines.vtc_predicted import OracleVTC, PredictedVTC
+from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.policies.vtc import VTC
+from justitia_vocabulary.units import TenantId
 from support import backlog
 from support.backlog import Gap, gaps
 from support.reserving_engine import Job, ReservingEngine

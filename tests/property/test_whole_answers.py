@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import (
+from justitia_scheduling.core.cost import (
     CostModel,
     EngineTime,
     KVTokenTimeCost,
@@ -13,7 +13,8 @@ from justitia_scheduling.cost import (
     WeightedTokens,
     Work,
 )
-from justitia_scheduling.model import Progress, RequestId
+from justitia_scheduling.core.model import Progress
+from justitia_vocabulary.units import RequestId
 
 MODELS: list[CostModel] = [
     KVTokenTimeCost(),

@@ -7,8 +7,8 @@ from itertools import permutations
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.policy import Policy
+from justitia_vocabulary.units import TenantId
 from support.reserving_engine import Job, ReservingEngine
 
 

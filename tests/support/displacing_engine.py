@@ -8,8 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Seconds, Step, TenantId
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import Policy
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
 
 PER_STEP: Seconds = 0.02
 PER_TOKEN: Seconds = 0.0002

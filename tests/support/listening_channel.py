@@ -1,6 +1,6 @@
 """The sidecar's end of the channel, with an engine that is there or not as a test says, and hears nothing."""
 
-from justitia_scheduling.channel import Configure, Message, Ticket
+from justitia_channel.messages import Configure, Message, Ticket
 from justitia_sidecar.engine_channel import EngineChannel
 
 

@@ -8,13 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.fairness import Served
 from justitia_simulator.prediction import MEAN, Prediction
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import TenantId
 
 DATA = Path(__file__).parents[1] / "data/vtc-a10g"
 REAL = Path(str(files("justitia_simulator").joinpath("data/lmsys-arena.csv.gz")))

@@ -3,7 +3,7 @@
 Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`.
 """
 
-from justitia_scheduling import registry
+from justitia_scheduling.baselines import registry
 from support.braked_scheduler import JustitiaScheduler
 from support.raising_policy import RaisesAtTheThirdStep
 

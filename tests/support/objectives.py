@@ -6,8 +6,8 @@ from typing import Any
 from justitia_api.config import BoostMode, CostModelName, ObjectiveConfig, PolicyName
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus, PoolStatus
 from justitia_operator.objects import Json
-from justitia_scheduling.attainment import PARTS
-from justitia_scheduling.sketch import Sketch
+from justitia_scheduling.objectives.attainment import PARTS
+from justitia_scheduling.objectives.sketch import Sketch
 
 Values = Iterable[tuple[float, float]]
 """How long ago, as a share of the window, and the value in seconds."""

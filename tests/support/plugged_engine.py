@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-from justitia_scheduling.channel import (
+from justitia_channel.messages import (
     VERSION,
     Admitted,
     AskQueue,
@@ -28,7 +28,7 @@ from justitia_scheduling.channel import (
     decode,
     encode,
 )
-from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.serving import MODEL, Vllm, eventually, running_vllm
 
 OPEN = ("vllm:num_requests_running", "vllm:num_requests_waiting")

@@ -3,7 +3,7 @@ the KV space is full the policy's victim loses its place, to be computed again l
 nothing here, and is charged to nobody: the increments of cost are those of new tokens.
 """
 
-from justitia_scheduling.model import RequestId
+from justitia_vocabulary.units import RequestId
 from support.reserving_engine import ReservingEngine
 
 

@@ -1,7 +1,8 @@
 """A policy that misbehaves on purpose."""
 
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import Seconds, Step
+from justitia_scheduling.core.model import Step
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_vocabulary.units import Seconds
 
 
 class RaisesAtTheThirdStep(FCFS):

@@ -1,7 +1,8 @@
 """Telling a policy a few events by hand."""
 
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import Policy
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 
 class Script:

@@ -13,9 +13,9 @@ from justitia_api.config import (
     SchedulingConfig,
     TenantConfig,
 )
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.public import PublicApp
 from justitia_sidecar.service import Sidecar
+from justitia_vocabulary.units import TenantId
 
 PEPPER = "0f" * 16
 KEY = b"sk-0123456789abcdef"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from justitia_scheduling.objective import Metric, Objective
-from justitia_scheduling.observations import ObjectiveId, Observations
-from justitia_scheduling.slo import PERIOD, Controller, Decision
+from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.observations import ObjectiveId, Observations
+from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
 
 SPREAD = 0.5
 Median = Callable[[float, float], float]

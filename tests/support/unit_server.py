@@ -6,8 +6,9 @@ cost 1. A unit takes one unit of time. Virtual times, keys and delays are exact 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.tiered import THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 TENANT, APPLICATION = TenantId("t"), ApplicationId("a")
 

@@ -15,7 +15,7 @@ from justitia_cli.local.errors import LocalError
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.runtime import EngineSetupError, ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 WHOLE, QUICK = (300.0, 1800.0), (30.0, 60.0)
 """Beside the neighbour, before and after; beside adversaries."""

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from justitia_benchmarks.adversaries.requests import completion, head
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 PAUSE: Seconds = 0.05
 """Between two steps of those who need not be fast."""

@@ -24,7 +24,7 @@ from justitia_cli.local.launch import Model
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.objects import Json
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 PAYER, ADVERSARY = "silver", "bronze"
 ARGUMENTS = (

@@ -23,7 +23,7 @@ from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import Model
 from justitia_cli.runtime import EngineSetupError, ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 FILLING_RUNS = 40
 FULL_STEP, STEPS, SATURATED = "full-step", "steps", "saturated"

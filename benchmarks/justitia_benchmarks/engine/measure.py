@@ -10,11 +10,11 @@ from justitia_benchmarks.engine.servers import KEYS, MODEL, Pools, RunningPool, 
 from justitia_benchmarks.engine.workload import WEIGHTS, applications
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.replay import Target, replay
-from justitia_scheduling.model import RunId, Seconds
 from justitia_simulator.prediction import Told, find_prediction
 from justitia_simulator.records import FINISHED, PolicyResults
 from justitia_simulator.summary import summarise
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RunId, Seconds
 
 
 @dataclass(frozen=True)

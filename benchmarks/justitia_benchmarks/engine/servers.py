@@ -18,16 +18,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
+from justitia_channel.messages import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
 from justitia_cli.local.launch import Model, Ports
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.objects import Json
-from justitia_scheduling.channel import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
-from justitia_scheduling.model import RunId, TenantId
 from justitia_sidecar.engine_channel import EngineChannel, listen
 from justitia_simulator.prediction import Told
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RunId, TenantId
 
 MODEL = "tiny"
 SOCKET = "engine.sock"

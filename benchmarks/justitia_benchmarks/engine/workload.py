@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from justitia_benchmarks.experiments.agent_runs import full_iteration
 from justitia_benchmarks.experiments.tiered.serving import PROFILE
-from justitia_scheduling.model import ApplicationId, Seconds, Tokens
 from justitia_simulator.arrivals import scaled_to_load
 from justitia_simulator.suite import agent_suite
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, Seconds, Tokens
 
 SIZE = 0.1
 BLOCK: Tokens = 32

@@ -9,7 +9,7 @@ from justitia_benchmarks.experiments.learning.rollout import after_training, dec
 from justitia_predictor.artifact import digest
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import train
-from justitia_scheduling.model import KVTokenTime
+from justitia_vocabulary.units import KVTokenTime
 
 SEED = 0
 """Of what is drawn in training."""

@@ -27,7 +27,7 @@ from justitia_benchmarks.engine_learning.workload import (
 from justitia_benchmarks.experiments.learning.completion import learned_models, predictions_of
 from justitia_cli.console import errors
 from justitia_cli.runtime import ensure_engine
-from justitia_scheduling.model import ApplicationId, KVTokenTime, Seconds
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, Seconds
 
 FULL_STEP = "full-step"
 UNSERVED = 0

@@ -20,9 +20,9 @@ from justitia_cli.replay import Target, replay
 from justitia_cli.runtime import EngineRuntime
 from justitia_predictor.sample import MOST_SAMPLES, Sample
 from justitia_predictor.store import Store
-from justitia_scheduling.model import ApplicationId, RunId, Seconds
 from justitia_simulator.prediction import TRUE, Prediction, Told
 from justitia_simulator.records import PolicyResults
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds
 
 POLICY, COST_MODEL = "tiered-justitia", "engine-time"
 Samples = Mapping[ApplicationId, Sequence[Sample]]

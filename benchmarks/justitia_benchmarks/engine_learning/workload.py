@@ -20,12 +20,12 @@ from justitia_benchmarks.engine.workload import KV_TOKENS, LONGEST, NAMESPACE, s
 from justitia_benchmarks.experiments.learning.prompts import FILLER, filler_text, telling_text
 from justitia_cli.tiny_model import END, Shape, make_tiny_model
 from justitia_predictor.features import Features, FirstRequest, cut
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, Tokens
 from justitia_sidecar.body import TokensPerByte
 from justitia_simulator.agents import CLASSES, agent_run
 from justitia_simulator.arrivals import scaled_to_load
 from justitia_simulator.suite import agent_suite
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, Tokens
 
 LEFT_OUT = ("ALFWI", "DM")
 """Hundreds of runs of sixteen calls one after the other, or of 105, would take longer than all the others."""

@@ -6,10 +6,10 @@ requests as fill them on average, `M * sum(d) / sum(C)`. Prefill is not in it.
 
 from collections.abc import Sequence
 
-from justitia_scheduling.model import Seconds
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import Seconds
 
 
 def full_iteration(workload: Sequence[WorkloadRun], profile: EngineProfile) -> Seconds:

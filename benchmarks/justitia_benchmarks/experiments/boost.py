@@ -35,7 +35,7 @@ from justitia_benchmarks.experiments.boost_serving import (
     serve,
 )
 from justitia_benchmarks.reports import boost as reports
-from justitia_scheduling.uniboost import DELTA
+from justitia_scheduling.policies.uniboost import DELTA
 from justitia_simulator.summary import ttlt
 
 SEEDS = 10

@@ -14,11 +14,10 @@ from statistics import fmean
 from msgspec import structs
 
 from justitia_benchmarks.statistics import quantile
-from justitia_scheduling.cost import CostModel, WeightedTokens
-from justitia_scheduling.model import Seconds, Tokens
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.registry import build_policy
-from justitia_scheduling.uniboost import DELTA, QUANTUM, UniBoost
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import CostModel, WeightedTokens
+from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.policies.uniboost import DELTA, QUANTUM, UniBoost
 from justitia_simulator.arrivals import conversation_arrivals
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import CONVERSATION, LIGHT_REASONING, REASONING, Kind, reasoning_mix, starvation_mix
@@ -27,6 +26,7 @@ from justitia_simulator.profiles import EngineProfile, Preemption, find_profile
 from justitia_simulator.records import PolicyResults, RequestResult
 from justitia_simulator.summary import largest_decile, throughput, tpot, ttft, ttlt
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import Seconds, Tokens
 
 COST = WeightedTokens()
 PAPER, PAPER_DELTA = "uniboost-paper", 0.1

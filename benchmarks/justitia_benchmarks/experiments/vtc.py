@@ -18,8 +18,7 @@ from statistics import fmean
 from justitia_benchmarks.experiment import Cell, Claim, Experiment, Figures, Row
 from justitia_benchmarks.experiments.vtc_policies import accepted, contender
 from justitia_benchmarks.reports import vtc as reports
-from justitia_scheduling.cost import CostModel, ProfiledCost, WeightedTokens
-from justitia_scheduling.model import Seconds, TenantId, Tokens
+from justitia_scheduling.core.cost import CostModel, ProfiledCost, WeightedTokens
 from justitia_simulator.engine import Engine
 from justitia_simulator.fairness import (
     Served,
@@ -33,6 +32,7 @@ from justitia_simulator.fairness import (
 from justitia_simulator.mixes import VTC_NAMES, Client, client_requests, vtc_workload
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 ENGINE = "a10g-llama2-7b"
 SEEDS = range(10)

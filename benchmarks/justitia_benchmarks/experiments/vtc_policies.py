@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from justitia_scheduling.cost import CostModel
-from justitia_scheduling.model import RunId, Seconds, TenantId
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import build_policy
-from justitia_scheduling.rpm import RPM
-from justitia_scheduling.vtc_predicted import OracleVTC
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.baselines.rpm import RPM
+from justitia_scheduling.baselines.vtc_predicted import OracleVTC
+from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.prediction import MEAN, Prediction, Told
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RunId, Seconds, TenantId
 
 MINUTE: Seconds = 60.0
 

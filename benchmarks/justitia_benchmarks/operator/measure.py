@@ -21,7 +21,7 @@ from justitia_benchmarks.operator.process import Operator
 from justitia_benchmarks.operator.schedulers import Schedulers
 from justitia_operator.kube import Kube, connect
 from justitia_operator.objects import Json, Kind, Ref
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 AT_ONCE = 32
 """Objects on their way to the API server."""

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from justitia_benchmarks.operator.population import SYSTEM
 from justitia_cli.local.ports import free_ports
-from justitia_scheduling.model import Seconds
+from justitia_vocabulary.units import Seconds
 
 STOP_SECONDS = 30
 

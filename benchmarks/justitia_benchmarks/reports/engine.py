@@ -18,8 +18,8 @@ from justitia_benchmarks.engine.workload import KV_TOKENS, SIZE, WEIGHTS
 from justitia_benchmarks.reports.curves import COLOURS, STYLE
 from justitia_benchmarks.speed import machine
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
-from justitia_scheduling.model import Seconds
 from justitia_simulator.files import write_bytes
+from justitia_vocabulary.units import Seconds
 
 Figures = Mapping[str, Any]
 NO_WORSE = 1.02

@@ -7,8 +7,8 @@ from justitia_benchmarks.document import table
 from justitia_benchmarks.operator.population import Size
 from justitia_benchmarks.speed import machine
 from justitia_benchmarks.statistics import digits
-from justitia_scheduling.model import Seconds
 from justitia_simulator.files import write_bytes
+from justitia_vocabulary.units import Seconds
 
 MIB = 2**20
 

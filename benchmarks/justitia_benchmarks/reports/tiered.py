@@ -14,7 +14,7 @@ from justitia_benchmarks.comparison import Comparison, compare, later
 from justitia_benchmarks.document import write_table
 from justitia_benchmarks.experiment import Claim, Row, Verdict, at_least, at_most
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
-from justitia_scheduling.tiered import THETA, THETA_LEARNED
+from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED
 
 NO_WORSE = 1.02
 DEFAULT = "tiered-justitia"

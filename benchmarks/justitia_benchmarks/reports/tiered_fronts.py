@@ -7,7 +7,7 @@ from justitia_benchmarks.document import write_table
 from justitia_benchmarks.reports.tiered import DEFAULT, HEADS, Measured, Served, figures_of, usual_theta
 from justitia_benchmarks.reports.tiered_plots import draw_knob
 from justitia_benchmarks.statistics import digits
-from justitia_scheduling.tiered import KAPPA, THETA, THETA_LEARNED
+from justitia_scheduling.policies.tiered import KAPPA, THETA, THETA_LEARNED
 
 DEFAULTS = "defaults"
 

@@ -1,9 +1,9 @@
 """Fair sharing on two levels."""
 
 from justitia_benchmarks.baselines import TwoLevelVTC
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.vtc import VTC
+from justitia_scheduling.core.cost import WeightedTokens
+from justitia_scheduling.policies.vtc import VTC
+from justitia_vocabulary.units import TenantId
 from support.reserving_engine import Job, ReservingEngine
 
 A, B = TenantId("a"), TenantId("b")

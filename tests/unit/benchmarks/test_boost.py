@@ -20,7 +20,7 @@ from justitia_benchmarks.experiments.boost_serving import (
     serve,
 )
 from justitia_benchmarks.reports import boost as reports
-from justitia_scheduling.uniboost import UniBoost
+from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_simulator.workload import WorkloadRun
 
 SMALL_CELLS: list[tuple[Experiment, list[Cell]]] = [

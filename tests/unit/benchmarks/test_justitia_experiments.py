@@ -20,9 +20,10 @@ from justitia_benchmarks.experiments.justitia.serving import (
     suite,
 )
 from justitia_benchmarks.experiments.justitia.starvation import Starvation, elephant_among_mice
-from justitia_scheduling.model import ApplicationId, Request, RequestId, Run, RunId, TenantId
+from justitia_scheduling.core.model import Request, Run
 from justitia_simulator.profiles import Preemption, find_profile
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 CONTENDED = Cell({"model": REFERENCE, "load": "3x", "runs": 50}, 0)
 SMALL = [

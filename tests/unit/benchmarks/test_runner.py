@@ -153,7 +153,7 @@ def test_the_policies_and_the_simulator_belong_to_the_source_of_every_experiment
         f"{path.parent.name}/{path.name}"
         for path in source_files("justitia_benchmarks.experiments.justitia.starvation")
     }
-    assert {"justitia_scheduling/tiered.py", "justitia_simulator/engine.py", "justitia/serving.py"} <= names
+    assert {"policies/tiered.py", "justitia_simulator/engine.py", "justitia/serving.py"} <= names
     assert {"data/conversation-arrivals.json", "data/lengths.json"} <= names
     assert "justitia_benchmarks/document.py" not in names
 

@@ -20,8 +20,8 @@ from justitia_benchmarks.speed import (
     rows,
     timed,
 )
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.baselines.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.core.cost import EngineTime
 
 
 def timing(queued: int, median: float, seed: int = 1) -> Timing:

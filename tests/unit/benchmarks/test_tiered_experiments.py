@@ -25,7 +25,7 @@ from justitia_benchmarks.experiments.tiered.serving import (
 )
 from justitia_benchmarks.reports.tiered import NO_WORSE, no_worse
 from justitia_benchmarks.statistics import Estimate
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_simulator.arrivals import full_engine_seconds, offered_load
 from justitia_simulator.engine import Engine
 from justitia_simulator.records import PolicyResults, ServiceSample

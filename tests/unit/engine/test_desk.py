@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia_engine import desk as desk_module
-from justitia_engine.desk import IDLE_AFTER, MOST_AT_ONCE, SNAPSHOT_EVERY, Desk
-from justitia_engine.explain import QueueView
-from justitia_engine.host import EngineHost, OpenSequence, SequenceName
-from justitia_engine.link import MOST, Link
-from justitia_engine.untold import Reading, StepDone
-from justitia_scheduling.channel import (
+from justitia_channel.messages import (
     VERSION,
     AskQueue,
     Closed,
@@ -32,8 +26,14 @@ from justitia_scheduling.channel import (
     decode,
     encode,
 )
-from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId
-from justitia_scheduling.registry import POLICIES
+from justitia_engine import desk as desk_module
+from justitia_engine.desk import IDLE_AFTER, MOST_AT_ONCE, SNAPSHOT_EVERY, Desk
+from justitia_engine.explain import QueueView
+from justitia_engine.host import EngineHost, OpenSequence, SequenceName
+from justitia_engine.link import MOST, Link
+from justitia_engine.untold import Reading, StepDone
+from justitia_scheduling.baselines.registry import POLICIES
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 from support.serving import eventually
 
 GOLD = TenantId("gold")

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_api.status import WaitingReason
+from justitia_channel.messages import Configure, Queue, Ticket, Waits, decode, encode
 from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, SequenceName
-from justitia_scheduling.channel import Configure, Queue, Ticket, Waits, decode, encode
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 FULL = QueueView(Waits.NO_KV_SPACE, [])
 

@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from justitia_channel.messages import Arrived, Configure, Ticket
 from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName
 from justitia_engine.untold import Reading, StepDone
-from justitia_scheduling.boost import Boosted
-from justitia_scheduling.channel import Arrived, Configure, Ticket
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId, kv_token_time
-from justitia_scheduling.tailslope import GAMMA, HIGHEST
-from justitia_scheduling.tiered import TieredJustitia
-from justitia_scheduling.uniboost import DELTA, UniBoost
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.tailslope import GAMMA, HIGHEST
+from justitia_scheduling.policies.boost import Boosted
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.policies.uniboost import DELTA, UniBoost
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
 APPLICATION = ApplicationId("ns/app")

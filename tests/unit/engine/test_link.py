@@ -7,20 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from justitia_channel.messages import LONGEST_LINE, VERSION, Admitted, Hello, Lines, Message, RunEnded, decode, encode
 from justitia_engine import link as link_module
 from justitia_engine.link import MOST, Link
-from justitia_scheduling.channel import (
-    LONGEST_LINE,
-    VERSION,
-    Admitted,
-    Hello,
-    Lines,
-    Message,
-    RunEnded,
-    decode,
-    encode,
-)
-from justitia_scheduling.model import RunId
+from justitia_vocabulary.units import RunId
 from support.serving import eventually
 
 

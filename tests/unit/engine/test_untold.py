@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from justitia_channel.messages import Configure, Ticket
 from justitia_engine import untold
 from justitia_engine.host import EngineHost, SequenceName
 from justitia_engine.untold import MOST, Reading, StepDone
-from justitia_scheduling.channel import Configure, Ticket
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import ApplicationId, RequestId, RunId, TenantId
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 PER_STEP, PER_TOKEN, PER_KV_TOKEN = 0.02, 0.0002, 0.000001
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.attainment import Attainment, attainment, counted
-from justitia_scheduling.demand import Demand
-from justitia_scheduling.objective import Direction, Metric, Objective
-from justitia_scheduling.observations import SLICES, Observations, Watched
+from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
+from justitia_scheduling.objectives.demand import Demand
+from justitia_scheduling.objectives.objective import Direction, Metric, Objective
+from justitia_scheduling.objectives.observations import SLICES, Observations, Watched
 
 START = 6000.0
 

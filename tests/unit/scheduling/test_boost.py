@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from justitia_scheduling.boost import UNSEEN, TokenTime, boost
-from justitia_scheduling.cost import StepTime
-from justitia_scheduling.model import Progress, RequestId, Step
-from justitia_scheduling.uniboost import quantised
+from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.model import Progress, Step
+from justitia_scheduling.policies.boost import UNSEEN, TokenTime, boost
+from justitia_scheduling.policies.uniboost import quantised
+from justitia_vocabulary.units import RequestId
 
 A, B = RequestId("a"), RequestId("b")
 

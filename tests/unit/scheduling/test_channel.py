@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.channel import (
+from justitia_channel.messages import (
     LONGEST_LINE,
     Admitted,
     Arrived,
@@ -25,7 +25,7 @@ from justitia_scheduling.channel import (
     decode,
     encode,
 )
-from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 positive = st.floats(1e-3, 1e12)
 names = st.text(st.characters(codec="utf-8"), max_size=40)

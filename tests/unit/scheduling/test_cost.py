@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import (
+from justitia_scheduling.core.cost import (
     RECENT_STEPS,
     CostModel,
     EngineTime,
@@ -14,7 +14,8 @@ from justitia_scheduling.cost import (
     WeightedTokens,
     Work,
 )
-from justitia_scheduling.model import Progress, RequestId, kv_token_time
+from justitia_scheduling.core.model import Progress, kv_token_time
+from justitia_vocabulary.units import RequestId
 
 STEP = StepTime(per_step=0.01, per_token=0.001, per_kv_token=0.0001)
 

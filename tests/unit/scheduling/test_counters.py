@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.counters import TenantCounters
-from justitia_scheduling.model import TenantId
+from justitia_scheduling.core.counters import TenantCounters
+from justitia_vocabulary.units import TenantId
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
 

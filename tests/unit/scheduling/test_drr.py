@@ -2,9 +2,9 @@
 
 import pytest
 
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.drr import DRR
-from justitia_scheduling.model import TenantId
+from justitia_scheduling.baselines.drr import DRR
+from justitia_scheduling.core.cost import WeightedTokens
+from justitia_vocabulary.units import TenantId
 from support.script import Script
 
 

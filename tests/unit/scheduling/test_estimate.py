@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.estimate import FIRST_ESTIMATE, REMEMBERED_RUNS, CensoredMean, TrackRecord
-from justitia_scheduling.model import ApplicationId, Run, RunId, TenantId
-from justitia_scheduling.policy import OpenRun
+from justitia_scheduling.core.estimate import FIRST_ESTIMATE, REMEMBERED_RUNS, CensoredMean, TrackRecord
+from justitia_scheduling.core.model import Run
+from justitia_scheduling.core.policy import OpenRun
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 A, B = ApplicationId("a"), ApplicationId("b")
 

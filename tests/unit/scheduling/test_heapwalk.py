@@ -3,7 +3,7 @@ import heapq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.heapwalk import ascending
+from justitia_scheduling.core.heapwalk import ascending
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.text(max_size=1))))

@@ -1,9 +1,9 @@
 """Justitia/C: virtual time and keys in p + 2d."""
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.justitia import Justitia
-from justitia_scheduling.justitia_c import JustitiaC
-from justitia_scheduling.model import RunId
+from justitia_scheduling.baselines.justitia_c import JustitiaC
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.justitia import Justitia
+from justitia_vocabulary.units import RunId
 from support.script import Script
 
 

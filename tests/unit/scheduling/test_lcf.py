@@ -1,9 +1,9 @@
 """Least counter first."""
 
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.lcf import LCF
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.vtc import VTC
+from justitia_scheduling.baselines.lcf import LCF
+from justitia_scheduling.core.cost import WeightedTokens
+from justitia_scheduling.policies.vtc import VTC
+from justitia_vocabulary.units import TenantId
 from support.script import Script
 
 

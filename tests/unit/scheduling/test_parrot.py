@@ -1,7 +1,7 @@
 """Parrot."""
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.parrot import Parrot
+from justitia_scheduling.baselines.parrot import Parrot
+from justitia_scheduling.core.cost import KVTokenTimeCost
 from support.script import Script
 
 

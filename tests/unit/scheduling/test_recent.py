@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.recent import RecentMaximum
+from justitia_scheduling.core.recent import RecentMaximum
 
 
 @given(values=st.lists(st.integers(1, 100), max_size=60), memory=st.integers(1, 20))

@@ -2,9 +2,10 @@
 
 import random
 
-from justitia_scheduling.model import ApplicationId, Request, RequestId, Run, RunId, TenantId
-from justitia_scheduling.policy import OpenRequest, OpenRun
-from justitia_scheduling.requestqueue import RequestQueue
+from justitia_scheduling.core.model import Request, Run
+from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_scheduling.core.requestqueue import RequestQueue
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 RUN = OpenRun(Run(RunId("r"), TenantId("t"), ApplicationId("a")), 0, 0.0)
 

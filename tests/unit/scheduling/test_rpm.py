@@ -2,8 +2,8 @@
 
 import pytest
 
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.rpm import RPM
+from justitia_scheduling.baselines.rpm import RPM
+from justitia_scheduling.core.cost import WeightedTokens
 from support.script import Script
 
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.estimate import FIRST_ESTIMATE
-from justitia_scheduling.model import ApplicationId, Request, RequestId, Run, RunId, TenantId, kv_token_time
-from justitia_scheduling.policy import OpenRequest, OpenRun
-from justitia_scheduling.runcost import RunCosts
+from justitia_scheduling.core.estimate import FIRST_ESTIMATE
+from justitia_scheduling.core.model import Request, Run, kv_token_time
+from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_scheduling.policies.runcost import RunCosts
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 RHO = 50.0
 THETA, LEARNED = 2.0, 3.0

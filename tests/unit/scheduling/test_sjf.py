@@ -1,7 +1,7 @@
 """Shortest job first by request."""
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.sjf import SJF
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.sjf import SJF
 from support.script import Script
 
 

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from justitia_scheduling.attainment import State
-from justitia_scheduling.objective import Metric, Objective
-from justitia_scheduling.observations import Observations
-from justitia_scheduling.slo import CONFIRM, PERIOD, REACH, Controller, Decision
+from justitia_scheduling.objectives.attainment import State
+from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.observations import Observations
+from justitia_scheduling.objectives.slo import CONFIRM, PERIOD, REACH, Controller, Decision
 from support.slo_plant import SPREAD, Median, Plant, missing, normal_quantile, turns
 
 FIRST_TOKEN = Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0)

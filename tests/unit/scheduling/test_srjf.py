@@ -1,7 +1,7 @@
 """Shortest remaining job first by run."""
 
-from justitia_scheduling.cost import KVTokenTimeCost
-from justitia_scheduling.srjf import SRJF
+from justitia_scheduling.baselines.srjf import SRJF
+from justitia_scheduling.core.cost import KVTokenTimeCost
 from support.script import Script
 
 

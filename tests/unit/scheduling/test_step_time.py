@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import StepTime
-from justitia_scheduling.step_time import PRIOR, StepTimeFit, nonnegative_least_squares
+from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.step_time import PRIOR, StepTimeFit, nonnegative_least_squares
 
 
 def duration(t: StepTime, tokens: int, kv_tokens: int) -> float:

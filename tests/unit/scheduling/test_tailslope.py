@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from justitia_scheduling.tailslope import GAMMA, SMOOTHING, WINDOW, TailSlope, tail_slope
+from justitia_scheduling.core.tailslope import GAMMA, SMOOTHING, WINDOW, TailSlope, tail_slope
 
 RATES = [(1.0, 0.8), (2.0, 0.5), (0.05, 0.04)]
 

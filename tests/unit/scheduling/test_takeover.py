@@ -2,11 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from justitia_scheduling.cost import KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.model import ApplicationId, Progress, Request, RequestId, Run, RunId, Step, TenantId
-from justitia_scheduling.policy import Policy, Status
-from justitia_scheduling.registry import POLICIES, build_policy
-from justitia_scheduling.takeover import carry_over
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
+from justitia_scheduling.core.cost import KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.policy import Policy, Status
+from justitia_scheduling.core.takeover import carry_over
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 A, B = TenantId("a"), TenantId("b")
 

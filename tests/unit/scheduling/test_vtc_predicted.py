@@ -1,8 +1,8 @@
 """VTC with length prediction: what stands on the counter, and when."""
 
-from justitia_scheduling.cost import EngineTime, StepTime, WeightedTokens
-from justitia_scheduling.model import TenantId
-from justitia_scheduling.vtc_predicted import OracleVTC, PredictedVTC
+from justitia_scheduling.baselines.vtc_predicted import OracleVTC, PredictedVTC
+from justitia_scheduling.core.cost import EngineTime, StepTime, WeightedTokens
+from justitia_vocabulary.units import TenantId
 from support.script import Script
 
 T = TenantId("t")

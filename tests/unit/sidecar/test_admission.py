@@ -8,16 +8,16 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from justitia_api.config import ApplicationConfig, PoolConfig, SchedulingConfig, TenantConfig
 from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
-from justitia_scheduling.cost import EngineTime, WeightedTokens
-from justitia_scheduling.model import RequestId, TenantId
-from justitia_scheduling.registry import build_policy
-from justitia_scheduling.step_time import PRIOR
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime, WeightedTokens
+from justitia_scheduling.core.step_time import PRIOR
 from justitia_sidecar.admission import AT_A_TIME, Admission, EngineView
 from justitia_sidecar.beginnings import PATIENCE, UNSTARTED
 from justitia_sidecar.outputs import OutputMeans
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.ticket import Stage, Ticket
+from justitia_vocabulary.units import RequestId, TenantId
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900)

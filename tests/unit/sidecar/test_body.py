@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from justitia_api.wire import Refusal
-from justitia_scheduling.model import ApplicationId
 from justitia_sidecar.body import Endpoint, ParsedBody, TokensPerByte, parse_body
 from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import ApplicationId
 
 APPLICATION = ApplicationId("ns/chat")
 

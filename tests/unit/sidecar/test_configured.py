@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from justitia_api.config import INSIDE_THE_ENGINE_ONLY, CostModelName, PolicyName, PoolConfig
-from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_sidecar.service import REGISTRY_NAMES, build_configured_policy, engine_configuration
 
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.connections import Seats
+from justitia_vocabulary.units import TenantId
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
 

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from justitia_engine.link import Link
-from justitia_scheduling.channel import (
+from justitia_channel.messages import (
     Admitted,
     AskQueue,
     Closed,
@@ -19,8 +18,9 @@ from justitia_scheduling.channel import (
     Snapshot,
     Ticket,
 )
-from justitia_scheduling.model import ApplicationId, RunId, TenantId
+from justitia_engine.link import Link
 from justitia_sidecar.engine_channel import EngineChannel, listen
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 CONFIGURATION = Configure(7, "vtc", "engine-time", {"gold": 3.0})
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from justitia_scheduling.channel import VERSION, Hello, Snapshot, encode
+from justitia_channel.messages import VERSION, Hello, Snapshot, encode
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.engine_metrics import EngineMetrics, GrowingTotals
 

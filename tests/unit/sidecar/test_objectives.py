@@ -20,8 +20,7 @@ from justitia_api.config import (
     SchedulingConfig,
     key_digest,
 )
-from justitia_scheduling.model import ApplicationId, RequestId, RunId
-from justitia_scheduling.slo import PERIOD
+from justitia_scheduling.objectives.slo import PERIOD
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives import Objectives, objective_status
@@ -30,6 +29,7 @@ from justitia_sidecar.report import observe_status, set_gauges
 from justitia_sidecar.runs import TrackedRun
 from justitia_sidecar.service import Sidecar, engine_configuration
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour

@@ -1,7 +1,7 @@
 import pytest
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_vocabulary.units import TenantId
 
 A, B = TenantId("a"), TenantId("b")
 

@@ -15,12 +15,12 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
-from justitia_scheduling.model import TenantId
 from justitia_sidecar import usage
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.salt import cache_salt, salted
 from justitia_sidecar.service import Sidecar
+from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
 

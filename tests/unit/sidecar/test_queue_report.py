@@ -3,16 +3,16 @@
 from typing import Any
 
 from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
-from justitia_scheduling.channel import Queue
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.model import RequestId, TenantId
-from justitia_scheduling.registry import build_policy
+from justitia_channel.messages import Queue
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import WeightedTokens
 from justitia_sidecar.admission import Admission, EngineView
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.queue_report import _in_front, _with_engine
 from justitia_sidecar.recognition import application_id
 from justitia_sidecar.ticket import Ticket
+from justitia_vocabulary.units import RequestId, TenantId
 
 READY = EngineView(ready=True, kv_tokens=100, block_size=10, longest=90)
 CONFIG = PoolConfig(

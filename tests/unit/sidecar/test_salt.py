@@ -2,8 +2,8 @@
 
 import pytest
 
-from justitia_scheduling.model import TenantId
 from justitia_sidecar.salt import cache_salt, salted
+from justitia_vocabulary.units import TenantId
 
 LONGEST = "a" * 253
 """Of the names that Kubernetes takes."""

@@ -18,7 +18,7 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
-from justitia_scheduling.channel import VERSION, Hello, encode
+from justitia_channel.messages import VERSION, Hello, encode
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_admission import EngineAdmission
 from justitia_sidecar.engine_channel import EngineChannel

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, QueueConfig, key_digest
-from justitia_scheduling import channel
+from justitia_channel import messages as channel
 from justitia_sidecar.engine import Engine
 from justitia_sidecar.engine_channel import EngineChannel
 from justitia_sidecar.metrics import Metrics

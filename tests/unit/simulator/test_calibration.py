@@ -8,9 +8,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import ApplicationId, RunId, TenantId
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.calibration import (
     TOLERATED_ERROR,
     ArrivalSample,
@@ -24,6 +23,7 @@ from justitia_simulator.calibration import (
 )
 from justitia_simulator.engine import Engine
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 BUDGET = 2048
 LENGTHS = (16, 64, 256, 512, 1024, 2047, 4000, 7000)

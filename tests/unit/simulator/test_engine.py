@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_scheduling.cost import EngineTime, KVTokenTimeCost
-from justitia_scheduling.fcfs import FCFS
-from justitia_scheduling.model import Request
-from justitia_scheduling.registry import POLICIES, build_policy
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
+from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost
+from justitia_scheduling.core.model import Request
+from justitia_scheduling.policies.fcfs import FCFS
 from justitia_simulator.engine import DoesNotFitError, Engine
 from justitia_simulator.prediction import MEAN, find_prediction
 from justitia_simulator.profiles import EngineProfile

@@ -8,8 +8,8 @@ from statistics import fmean, pvariance
 
 import pytest
 
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import WeightedTokens
 from justitia_simulator.arrivals import (
     azure_arrivals,
     conversation_arrivals,

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from justitia_scheduling.cost import EngineTime
-from justitia_scheduling.model import ApplicationId, RunId, TenantId
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.engine import Engine
 from justitia_simulator.occupancy import Admission
 from justitia_simulator.prediction import TRUE
@@ -15,6 +14,7 @@ from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.records import RequestResult
 from justitia_simulator.timing import LinearTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 # A step takes 100 ms + 10 ms a prompt token + 20 ms a decoding request + 1 ms a KV token that its requests had before.
 CHUNKED = EngineProfile("chunked", LinearTiming(0.1, 0.01, 0.02, 0.001), kv_tokens=100, token_budget=10)

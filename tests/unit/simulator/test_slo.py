@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec import structs
 
-from justitia_scheduling.attainment import counted
-from justitia_scheduling.cost import WeightedTokens
-from justitia_scheduling.model import Seconds
-from justitia_scheduling.objective import Metric, Objective
-from justitia_scheduling.observations import ObjectiveId
-from justitia_scheduling.slo import PERIOD, Controller
-from justitia_scheduling.uniboost import UniBoost
+from justitia_scheduling.core.cost import WeightedTokens
+from justitia_scheduling.objectives.attainment import counted
+from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.observations import ObjectiveId
+from justitia_scheduling.objectives.slo import PERIOD, Controller
+from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import LIGHT_REASONING, reasoning_mix
 from justitia_simulator.profiles import find_profile
@@ -20,6 +19,7 @@ from justitia_simulator.replica import Inference
 from justitia_simulator.slo import Declared, SloControl
 from justitia_simulator.summary import tpot, ttft, ttlt
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import Seconds
 
 H100 = structs.replace(find_profile("h100-llama2-7b"), token_budget=1024, kv_tokens=20_000)
 

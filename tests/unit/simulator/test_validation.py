@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from justitia_benchmarks.experiments.vtc_policies import contender
-from justitia_scheduling.cost import ProfiledCost, WeightedTokens
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import ProfiledCost, WeightedTokens
 from justitia_simulator.fairness import Cost, profiled_cost, service_difference, weighted_tokens
 from support.measured import client_error, figures, measured, simulated
 

@@ -18,10 +18,10 @@ from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.justitia.serving import REFERENCE, as_served, built, serve_under
 from justitia_benchmarks.reports.justitia_checks import report_overhead
 from justitia_benchmarks.statistics import quantile
-from justitia_scheduling.model import Seconds
-from justitia_scheduling.policy import Policy
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.prediction import TRUE
 from justitia_simulator.suite import agent_suite
+from justitia_vocabulary.units import Seconds
 
 RATES = (15, 50, 100)
 POLICIES = ("justitia", "tiered-justitia")

@@ -25,10 +25,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from justitia_benchmarks.experiments.agent_runs import full_iteration
-from justitia_scheduling.cost import EngineTime, WeightedTokens
-from justitia_scheduling.model import Seconds, Tokens
-from justitia_scheduling.policy import Policy
-from justitia_scheduling.registry import build_policy
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime, WeightedTokens
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.arrivals import offered_load, scaled_to_load
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import Prediction
@@ -37,6 +36,7 @@ from justitia_simulator.records import PolicyResults
 from justitia_simulator.suite import agent_suite, per_run
 from justitia_simulator.timing import LayerTiming
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import Seconds, Tokens
 
 BASE = "a100-40g-llama2-7b"
 WINDOWS: dict[str, Seconds] = {"1x": 1080.0, "2x": 540.0, "3x": 360.0}

@@ -12,10 +12,10 @@ from pathlib import Path
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.justitia.serving import as_served, serve
 from justitia_benchmarks.reports.justitia_checks import report_starvation
-from justitia_scheduling.model import Seconds
 from justitia_simulator.agents import agent_run
 from justitia_simulator.prediction import TRUE
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import Seconds
 
 ELEPHANT = "elephant"
 INTERVALS = (1.0, 1.5, 2.0, 2.25)

@@ -20,12 +20,12 @@ from justitia_predictor.features import Features
 from justitia_predictor.models import Network, RunningMean
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted, train
-from justitia_scheduling.model import RunId, Seconds
 from justitia_simulator.agents import CLASSES
 from justitia_simulator.prediction import MEAN, TRUE, Prediction, Told
 from justitia_simulator.records import RunResult
 from justitia_simulator.summary import largest_decile
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RunId, Seconds
 
 POLICIES = ("justitia", "tiered-justitia")
 LEARNED_FROM = 100

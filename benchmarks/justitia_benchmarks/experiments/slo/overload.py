@@ -20,7 +20,7 @@ from justitia_benchmarks.experiments.slo.serving import (
     workload,
 )
 from justitia_benchmarks.reports.slo import report_overload
-from justitia_scheduling.attainment import State
+from justitia_scheduling.objectives.attainment import State
 
 FOURFOLD = Scenario(Phase(3.0, 0.2, 1.5), Phase(12.0, 0.2, 1.5))
 SETTLED = STEP + 60.0

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from justitia_benchmarks.experiments.boost_serving import CHUNK, COST, NO_SAMPLES
-from justitia_scheduling.model import RunId, Seconds
-from justitia_scheduling.objective import Metric, Objective
-from justitia_scheduling.observations import ObjectiveId
-from justitia_scheduling.uniboost import UniBoost
+from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.observations import ObjectiveId
+from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import CONVERSATION, LIGHT_REASONING, reasoning_mix
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.records import RequestResult
 from justitia_simulator.slo import Declared, Look, SloControl
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import RunId, Seconds
 
 PROFILE = structs.replace(find_profile("h100-llama2-7b"), token_budget=CHUNK)
 STEP: Seconds = 240.0

@@ -10,8 +10,8 @@ from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.slo.serving import END, SCENARIOS, STEP, WINDOW, Served, attained, serve, workload
 from justitia_benchmarks.reports.slo import CONTROLLER, EQUATION_9, report_steps
 from justitia_benchmarks.statistics import quantile
-from justitia_scheduling.model import Seconds
 from justitia_simulator.summary import ttlt
+from justitia_vocabulary.units import Seconds
 
 FIXED = (0.001, 0.003, 0.01, 0.03, 0.1)
 GRID: Seconds = 5.0

@@ -20,9 +20,8 @@ import msgspec
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.tiered.serving import PROFILE
 from justitia_benchmarks.reports import tiered_charges as reports
-from justitia_scheduling.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens, Work
-from justitia_scheduling.model import KVTokenTime, RequestId, RunId, Seconds, Tokens
-from justitia_scheduling.tiered import TieredJustitia
+from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, WeightedTokens, Work
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_simulator.arrivals import full_engine_seconds
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import single_requests
@@ -30,6 +29,7 @@ from justitia_simulator.prediction import TRUE
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.timing import Coefficients, SeparateTiming
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, Tokens
 
 TENANTS = {"reads": WorkloadRequest(2000, 20), "writes": WorkloadRequest(100, 400)}
 CHARGES: dict[str, CostModel] = {

@@ -30,7 +30,7 @@ from justitia_benchmarks.experiments.tiered.serving import (
 )
 from justitia_benchmarks.reports.tiered import Measured, completion, usual_theta
 from justitia_benchmarks.reports.tiered_fronts import fronts
-from justitia_scheduling.tiered import KAPPA, THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.policies.tiered import KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.workload import WorkloadRun
 
 WEIGHTS = {"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}

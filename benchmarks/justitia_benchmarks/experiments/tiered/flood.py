@@ -20,14 +20,14 @@ from justitia_benchmarks.experiments.justitia.serving import as_served
 from justitia_benchmarks.experiments.tiered.serving import DEFAULT, PROFILE, contender, serve, told
 from justitia_benchmarks.reports import tiered_flood as reports
 from justitia_benchmarks.statistics import quantile
-from justitia_scheduling.model import ApplicationId, RunId, Seconds, TenantId
-from justitia_scheduling.tiered import BETA, TieredJustitia
+from justitia_scheduling.policies.tiered import BETA, TieredJustitia
 from justitia_simulator.agents import agent_run
 from justitia_simulator.arrivals import full_engine_seconds
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.shares import share_errors
 from justitia_simulator.summary import ttft
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 
 FLOODERS = {"flooder-1": 1.0, "flooder-2": 2.0}
 LIGHT = "light"

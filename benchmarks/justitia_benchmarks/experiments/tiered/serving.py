@@ -28,12 +28,11 @@ from dataclasses import replace
 from justitia_benchmarks.baselines import TwoLevelVTC
 from justitia_benchmarks.experiments.agent_runs import full_iteration
 from justitia_benchmarks.experiments.justitia.serving import as_served
-from justitia_scheduling.cost import EngineTime, WeightedTokens
-from justitia_scheduling.model import KVTokenTime, RunId, Seconds, Tokens
-from justitia_scheduling.policy import OpenRequest, Policy
-from justitia_scheduling.registry import build_policy
-from justitia_scheduling.runcost import RunCosts
-from justitia_scheduling.tiered import BETA, KAPPA, THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.baselines.registry import build_policy
+from justitia_scheduling.core.cost import EngineTime, WeightedTokens
+from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.policies.runcost import RunCosts
+from justitia_scheduling.policies.tiered import BETA, KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.arrivals import azure_arrivals, conversation_arrivals, full_engine_seconds, scaled_to_load
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import CODE, CONVERSATION, Kind, single_requests
@@ -42,6 +41,7 @@ from justitia_simulator.profiles import find_profile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.suite import agent_suite
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, Tokens
 
 PROFILE = find_profile("a10g-llama2-7b-vllm")
 DEFAULT = "tiered-justitia"

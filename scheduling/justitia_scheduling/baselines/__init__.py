@@ -1,0 +1,1 @@
+"""Policies of the papers, to compare with in simulation and benchmarks. Not delivered."""

@@ -1,0 +1,51 @@
+"""Least attained service first: the continuous limit of multi-level feedback queues (MLFQ+ of tail-aware scheduling).
+
+A request's attained service is the tokens processed for it, prompt and output, recomputation not counted. The smallest
+goes first, the earlier arrival among equals. To the letter, this would change who runs with every token, and every
+change costs a recomputation; so service is dealt in quanta of 256 tokens. The request with the most service makes way
+for a head that has at least a quantum less, once it has received a quantum since it was admitted: one of S tokens makes
+way at most S / 256 times. When the engine has run out of KV, the most attained service is preempted regardless.
+
+It starves: among endless short requests one that has received a quantum may never run again.
+"""
+
+from typing import ClassVar
+
+from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.policy import OpenRequest, Status
+from justitia_scheduling.core.requestorder import RequestOrder
+from justitia_vocabulary.units import RequestId, Seconds, Tokens
+
+QUANTUM: Tokens = 256
+
+
+class MLFQ(RequestOrder):
+    """Order key: (attained service, arrival). Asking who gives way looks at each running request once."""
+
+    key_name: ClassVar[str] = "attainedTokens"
+
+    def __init__(self, cost_model: CostModel) -> None:
+        super().__init__(cost_model)
+        self._at_admission: dict[RequestId, Tokens] = {}
+
+    def gives_way(self) -> RequestId | None:
+        first = self._queue.first()
+        losers = [r for r in self.running.values() if r.processed >= self._at_admission[r.id] + QUANTUM]
+        worst = max(losers, key=self.eviction_key, default=None)
+        if first is None or worst is None or worst.processed < first[0] + QUANTUM:
+            return None
+        return worst.id
+
+    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+        return (request.processed, request.sequence)
+
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        self._queue.push(request, request.processed)
+
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        super().on_left_queue(request, now)
+        if request.status is Status.RUNNING:
+            self._at_admission[request.id] = request.processed
+
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        self._at_admission.pop(request.id, None)

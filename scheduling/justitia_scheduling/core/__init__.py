@@ -1,0 +1,1 @@
+"""What every policy is made of: the event interface and its books, costs, queues, counters, estimates."""

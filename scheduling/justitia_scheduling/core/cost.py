@@ -1,0 +1,239 @@
+"""What a tenant is charged. Each token is charged once; what is charged is never given back.
+
+A cost model turns a step into one charge per request. Runs are always keyed in KV token-time
+(:func:`~justitia_scheduling.core.model.kv_token_time`); the cost model is only about shares between tenants.
+
+- :class:`EngineTime` (default), unit engine seconds: a step's duration split over its requests in proportion
+  to `c0/n + c_tok * tokens processed + c_kv * KV tokens read`, n requests in the step (VTC's profiled cost, made
+  exact). Where steps are not seen, the same expression with fitted coefficients is the charge itself.
+- :class:`KVTokenTimeCost`, unit KV token-time: p + i for the i-th output token.
+- :class:`WeightedTokens`, unit weighted tokens: w_p per prompt token at admission, w_q per output token
+  (VTC, section 4.1; w_p = 1, w_q = 2).
+- :class:`ProfiledCost`, unit 0.1 ms of a full A10G: h(p, 0) at admission, the increment of h per output token, with
+  `h(p, q) = 2.1 p + q + 0.04 p q + 0.032 q^2 + 11.46`, fitted to measured times (VTC, section 4.2 and appendix B.2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from justitia_scheduling.core.model import Progress, kv_token_time
+from justitia_scheduling.core.recent import RecentMaximum
+from justitia_vocabulary.units import KVTokenTime, Seconds, Tokens
+
+RECENT_STEPS = 10_000
+
+
+class Work(NamedTuple):
+    """A request's progress in a step, with the KV tokens it held before it, `cached` of them shared with others."""
+
+    progress: Progress
+    prompt_tokens: Tokens
+    produced_before: Tokens
+    cached: Tokens = 0
+
+    @property
+    def useful_fraction(self) -> float:
+        """The part of the tokens processed that had not been processed before."""
+        _, prefilled, produced, recomputed = self.progress
+        return 1.0 - recomputed / (prefilled + produced + recomputed) if recomputed else 1.0
+
+    @property
+    def kv_token_time(self) -> int:
+        """Increment of the cost: the sum of p + i over this step's output tokens, p without what is shared."""
+        n = self.progress.produced
+        return n * (self.prompt_tokens + self.produced_before - self.cached) + n * (n + 1) // 2
+
+
+class CostModel(Protocol):
+    """How a tenant's service is measured. `unit` is for people; charges of one model are comparable."""
+
+    @property
+    def unit(self) -> str: ...
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        """U: the most that all requests in the engine at one moment can still be charged together.
+
+        `capacity` is the KV space M, `longest_output` the iterations T_max of the longest request.
+        """
+        ...
+
+    @property
+    def largest_burst(self) -> float:
+        """Ceiling of the tenant gate's B where it is derived from U (section 4.1 of the algorithm notes)."""
+        ...
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        """KV token-time that a full engine does not deliver while it reads a prompt token; 0 where that is unknown."""
+        ...
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        """Charge at the moment of admission."""
+        ...
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        """Charges for a step, one per entry of `work`; `running` requests shared the engine meanwhile."""
+        ...
+
+    def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
+        """Charge of a whole request, admission included; an estimate where it depends on those `running` beside it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KVTokenTimeCost:
+    """Charges p + i for the i-th output token, so a request ends up charged its cost C."""
+
+    unit: str = "KV token-time"
+    largest_burst: float = float("inf")
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        return float(capacity * longest_output)
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        return 0.0
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return 0.0
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        return [float(w.kv_token_time) for w in work]
+
+    def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
+        return kv_token_time(prompt_tokens, output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTokens:
+    """Charges prompt tokens at admission and output tokens as they come, so a request ends up charged w_p*p + w_q*d."""
+
+    prompt_weight: float = 1.0
+    output_weight: float = 2.0
+    unit: str = "weighted tokens"
+    largest_burst: float = float("inf")
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        return max(self.prompt_weight, self.output_weight) * capacity
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        return 0.0
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return self.prompt_weight * prompt_tokens
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        return [self.output_weight * w.progress.produced for w in work]
+
+    def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
+        return self.prompt_weight * prompt_tokens + self.output_weight * output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledCost:
+    """Charges the increments of a quadratic h(p, q), so a request ends up charged h(p, d) however it is chunked.
+
+    The times behind it are of Llama-2-7B on an A10G with a batch that fills its KV space, per request.
+    """
+
+    prompt: float = 2.1
+    output: float = 1.0
+    product: float = 0.04
+    square: float = 0.032
+    constant: float = 11.46
+    unit: str = "0.1 ms of a full A10G"
+    largest_burst: float = 200_000.0
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        """Admission of the last request and all output of all, their p + d being at most M and each d at most T_max.
+
+        Linear terms: at most `max(prompt, output) * M`, since one prompt and all outputs share M. The others: for each
+        request `d * (product * p + square * d) <= T_max * max(product, square) * (p + d)`, and the p + d sum to M.
+        """
+        per_token = max(self.prompt, self.output) + longest_output * max(self.product, self.square)
+        return self.constant + per_token * capacity
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        return 0.0
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return self.prompt * prompt_tokens + self.constant
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        return [
+            self._output(w.prompt_tokens - w.cached, w.produced_before + w.progress.produced)
+            - self._output(w.prompt_tokens - w.cached, w.produced_before)
+            for w in work
+        ]
+
+    def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
+        return self.admission(prompt_tokens) + self._output(prompt_tokens, output_tokens)
+
+    def _output(self, prompt_tokens: Tokens, output_tokens: Tokens) -> float:
+        """h(p, q) - h(p, 0)."""
+        return output_tokens * (self.output + self.product * prompt_tokens + self.square * output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Coefficients of a step's duration: seconds per step, per token processed, per KV token read."""
+
+    per_step: Seconds
+    per_token: Seconds
+    per_kv_token: Seconds
+
+
+class EngineTime:
+    """Charges engine seconds: observed durations split, or estimated ones where steps are not seen.
+
+    Tokens processed again after a preemption weigh in the split and are charged to nobody. A step yields one token, so
+    progress of several output tokens stands for as many steps alike, each of which leaves one more token to read.
+    U is of the longest of the last `RECENT_STEPS` to twice as many steps: an engine that stalled once, or compiled at
+    its first request, does not loosen the shares for ever.
+    """
+
+    unit = "engine seconds"
+    largest_burst = 20.0
+
+    def __init__(self, step_time: StepTime) -> None:
+        self.step_time = step_time
+        self._longest_step = RecentMaximum(RECENT_STEPS, 0.0)
+
+    def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
+        t = self.step_time
+        longest_step = max(self._longest_step.value, t.per_step + t.per_kv_token * capacity)
+        return longest_output * longest_step + t.per_token * capacity
+
+    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
+        """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
+        per_kv_token_time = self.step_time.per_step / capacity + self.step_time.per_kv_token
+        return self.step_time.per_token / per_kv_token_time if per_kv_token_time else 0.0
+
+    def admission(self, prompt_tokens: Tokens) -> float:
+        return 0.0
+
+    def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
+        n = len(work) if duration is not None else max(running, len(work))
+        t = self.step_time
+        per_step, per_token, per_kv_token = t.per_step / n, t.per_token, t.per_kv_token
+        parts: list[float] = []
+        longest, recomputed = 1, 0
+        for (_, prefilled, produced, again), prompt, before, _ in work:
+            steps = produced or 1
+            kv_read = steps * (prompt + before) + steps * (steps - 1) // 2
+            parts.append(per_step * steps + per_token * (prefilled + produced + again) + per_kv_token * kv_read)
+            longest, recomputed = max(longest, steps), recomputed + again
+        total = sum(parts)
+        scale = 1.0
+        if duration is not None and total:
+            scale = duration / total
+            self._longest_step.observe(duration / longest)
+            self._longest_step.count(longest)
+        if not recomputed:
+            return [part * scale for part in parts]
+        return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]
+
+    def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
+        t = self.step_time
+        kv_read = prompt_tokens * output_tokens + output_tokens * (output_tokens - 1) // 2
+        processed = (prompt_tokens + output_tokens) * t.per_token if output_tokens else 0.0
+        return output_tokens * t.per_step / max(running, 1) + processed + t.per_kv_token * kv_read

@@ -1,0 +1,140 @@
+"""What is known of a run's cost before it shows: its application's mean, and what a prediction has been worth.
+
+*Censored mean*, where nothing is predicted:
+
+    (sum of C over the finished runs + sum of what the open runs have attained) / number of finished runs
+
+Counting what the open ones have attained keeps long runs, which finish last, from being forgotten while an
+application is young. Where none has finished: the larger of the pool's mean and the largest estimate to which a
+run of the application was ever revised. Runs with an aborted request leave no trace. Unit: that in which the policy
+counts a run's cost.
+
+*Track record*, where something is. With e_told and e_mean the mean squares of log(cost / estimate) over the last
+`REMEMBERED_RUNS` finished runs of the application, for what was told of them and for its mean as they arrived,
+
+    log E = (e_mean log told + e_told log mean) / (e_told + e_mean)
+
+the posterior's mean where the cost is log-normal around the application's mean and what is told around the cost. So
+predictions that come true are taken as they are, and others for what they have been worth.
+"""
+
+import math
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from justitia_scheduling.core.policy import OpenRun
+from justitia_vocabulary.units import ApplicationId, KVTokenTime
+
+FIRST_ESTIMATE: KVTokenTime = 1e5
+"""Before anything has finished: about a short agent run of 4 calls with 400 prompt and 50 output tokens each."""
+
+REMEMBERED_RUNS = 100
+"""Finished runs in an application's track record."""
+
+LEAST_COST: KVTokenTime = 1.0
+"""A run produces a token."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    finished: int = 0
+    total: KVTokenTime = 0.0
+    largest_revised: float = 0.0
+
+    @property
+    def mean(self) -> KVTokenTime | None:
+        return self.total / self.finished if self.finished else None
+
+
+class CensoredMean:
+    """Running estimate for each application. Every operation is O(1)."""
+
+    def __init__(self, first: float = FIRST_ESTIMATE) -> None:
+        self._first = first
+        self._applications: defaultdict[ApplicationId, _Sums] = defaultdict(_Sums)
+        self._pool = _Sums()
+
+    def of(self, application: ApplicationId) -> KVTokenTime | None:
+        """The application's own mean; None until a run of it has finished."""
+        return self._applications[application].mean
+
+    def estimate(self, application: ApplicationId) -> KVTokenTime:
+        own = self._applications[application]
+        if own.mean is not None:
+            return own.mean
+        pool = self._first if self._pool.mean is None else self._pool.mean
+        return max(pool, own.largest_revised)
+
+    def attained(self, run: OpenRun, increment: KVTokenTime) -> None:
+        self._applications[run.run.application].total += increment
+        self._pool.total += increment
+
+    def revised(self, run: OpenRun, estimate: KVTokenTime) -> None:
+        own = self._applications[run.run.application]
+        own.largest_revised = max(own.largest_revised, estimate)
+
+    def ended(self, run: OpenRun) -> None:
+        own = self._applications[run.run.application]
+        for sums in (own, self._pool):
+            if run.aborted:
+                sums.total -= run.attained
+            elif run.attained:
+                sums.finished += 1
+
+
+@dataclass(slots=True)
+class _Errors:
+    """Squares of log(cost / estimate) of the runs that are remembered, and their sums."""
+
+    told: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
+    mean: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
+    of_told: float = 0.0
+    of_mean: float = 0.0
+
+
+class TrackRecord:
+    """What predictions have been worth, by application. O(1), and O(remembered runs) when one finishes."""
+
+    def __init__(self) -> None:
+        self._errors: defaultdict[ApplicationId, _Errors] = defaultdict(_Errors)
+
+    def expected(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime) -> KVTokenTime:
+        """E of a run that has arrived, from what was told of it and the application's mean."""
+        errors = self._errors[application]
+        if not errors.of_told:
+            return told
+        told = max(told, LEAST_COST)
+        return told * math.pow(max(mean, LEAST_COST) / told, errors.of_told / (errors.of_told + errors.of_mean))
+
+    def finished(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime, cost: KVTokenTime) -> None:
+        """A run is over: its cost, and what was told of it and the mean when it arrived."""
+        errors = self._errors[application]
+        errors.told.append(_squared_log(cost, told))
+        errors.mean.append(_squared_log(cost, mean))
+        errors.of_told, errors.of_mean = sum(errors.told), sum(errors.mean)
+
+
+def _squared_log(cost: KVTokenTime, estimate: KVTokenTime) -> float:
+    return math.log(max(cost, LEAST_COST) / max(estimate, LEAST_COST)) ** 2
+
+
+@dataclass(slots=True)
+class Ratio:
+    """Running ratio of two sums: the application's, else the pool's, else 0."""
+
+    _upper: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+    _lower: defaultdict[ApplicationId | None, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add_upper(self, application: ApplicationId, amount: float) -> None:
+        self._upper[application] += amount
+        self._upper[None] += amount
+
+    def add_lower(self, application: ApplicationId, amount: float) -> None:
+        self._lower[application] += amount
+        self._lower[None] += amount
+
+    def of(self, application: ApplicationId) -> float:
+        for key in (application, None):
+            if self._lower[key]:
+                return self._upper[key] / self._lower[key]
+        return 0.0

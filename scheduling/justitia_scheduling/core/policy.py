@@ -1,0 +1,408 @@
+"""The event interface between a host and a policy, and the bookkeeping that every policy shares.
+
+A host tells a policy what happened, in order, each time with the moment `now` (seconds on the host's clock):
+
+    run_arrived -> request_arrived -> admitted -> stepped* -> finished | aborted -> run_ended
+                                         ^------- preempted
+
+and asks three things: :meth:`Policy.head`, the request to admit next; :meth:`Policy.gives_way`, the running request
+that makes room for a head that does not fit; and :meth:`Policy.victim`, the running request to preempt when the
+engine has run out of KV. The head that does not fit blocks: a host never skips it. So the admission loop of a host is
+
+    while (head := policy.head()) is not None:
+        if fits(head):
+            policy.admitted(head, now)
+        elif preemption is possible and (loser := policy.gives_way()) is not None:
+            policy.preempted(loser, now)
+        else:
+            break
+
+A policy that holds requests back by the clock is told it with `time_passed` and says with `held_until` when to ask
+again; all others offer a head whenever a request waits.
+
+Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
+to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run
+whose requests are all done stays open until `run_ended`, because its next stage may follow. Each tenant's
+`kv_token_time` is counted beside its service, whatever the cost model. `revisions` counts how often what was open
+got another key than the one it began with.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import islice
+from typing import ClassVar
+
+from justitia_scheduling.core.cost import CostModel, Work
+from justitia_scheduling.core.model import Request, Run, Step
+from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+
+
+class Status(Enum):
+    """Where a request is. Finished and aborted requests are forgotten."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+
+
+class UnknownIdError(KeyError):
+    """The host named a run or request that it has not announced, or that is over."""
+
+
+class EventOrderError(ValueError):
+    """The host told events in an order that cannot happen, such as admitting a running request."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenRun:
+    """A run that has arrived and not ended.
+
+    What has been delivered to it: `kv_token_time`, and `attained` in the unit in which the policy counts a run's cost.
+    `aborted` tells that one of its requests was.
+    """
+
+    run: Run
+    sequence: int
+    arrival: Seconds
+    kv_token_time: KVTokenTime = 0.0
+    attained: float = 0.0
+    aborted: bool = False
+    requests: set[RequestId] = field(default_factory=set)
+    id: RunId = field(init=False)
+    tenant: TenantId = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.id, self.tenant = self.run.id, self.run.tenant
+
+
+@dataclass(slots=True, eq=False)
+class OpenRequest:
+    """A request that has arrived and is neither finished nor aborted.
+
+    It was `charged` so much, in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was
+    first admitted: they cost it nothing. `prefilled` prompt tokens have been processed for it and `produced` output
+    tokens made, each counted once in its life. It has `begun` once it was admitted, and waits, or waited, since the
+    event of number `waits_since`: its arrival or a preemption.
+    """
+
+    request: Request
+    run: OpenRun
+    sequence: int
+    arrival: Seconds
+    status: Status = Status.WAITING
+    prefilled: Tokens = 0
+    produced: Tokens = 0
+    preemptions: int = 0
+    cached: Tokens = 0
+    charged: float = 0.0
+    begun: bool = False
+    waits_since: int = field(init=False)
+    id: RequestId = field(init=False)
+    tenant: TenantId = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waits_since = self.sequence
+        self.id, self.tenant = self.request.id, self.run.tenant
+
+    @property
+    def processed(self) -> Tokens:
+        return self.prefilled + self.produced
+
+
+class Policy(ABC):
+    """An order of service. Subclasses decide; this class keeps the books.
+
+    `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host.
+    """
+
+    oracle: ClassVar[bool] = False
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self.cost_model = cost_model
+        self.capacity: Tokens | None = None
+        self.weights: dict[TenantId, float] = {}
+        self.service: dict[TenantId, float] = {}
+        self.kv_token_time: dict[TenantId, KVTokenTime] = {}
+        self.revisions = 0
+        self.runs: dict[RunId, OpenRun] = {}
+        self.requests: dict[RequestId, OpenRequest] = {}
+        self.running: dict[RequestId, OpenRequest] = {}
+        self._sequence = 0
+
+    # What a host asks.
+
+    @abstractmethod
+    def head(self) -> RequestId | None:
+        """The waiting request to admit next, None when none waits. Asking changes no decision."""
+
+    @abstractmethod
+    def in_order(self) -> Iterator[RequestId]:
+        """The waiting requests in the order they would be admitted if nothing else happened. For people.
+
+        Nothing may happen while it is read. The first k of n cost O(k log k), and what tenants cost, not O(n).
+        """
+
+    def order(self, limit: int | None = None) -> list[RequestId]:
+        """All of them, or the first `limit`."""
+        return list(islice(self.in_order(), limit))
+
+    @abstractmethod
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """What decides a waiting request's place, most significant part first; the smaller goes first. For people.
+
+        Where several policies have a part in common: `fresh` is 0 for a preempted request, which then goes before all
+        that are not and has no other part; `arrival` and `runArrival` are numbers in the order of arrival. What has
+        equal keys goes in the order of arrival, or as the policy says.
+        """
+
+    def victim(self) -> RequestId | None:
+        """The running request to preempt: the last in order, never the only one."""
+        if len(self.running) < 2:
+            return None
+        return max(self.running.values(), key=self.eviction_key).id
+
+    def gives_way(self) -> RequestId | None:
+        """The running request to preempt for the head, which does not fit; None: the head waits.
+
+        Each answer that the host follows makes the next one different, so asking again and again comes to an end.
+        Most policies never take back what they admitted.
+        """
+        return None
+
+    def held_until(self) -> Seconds | None:
+        """When a request that is held back may be offered though nothing happens before; None if none is."""
+        return None
+
+    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+        """The running request with the largest key is preempted first."""
+        return (request.sequence,)
+
+    # What a host tells.
+
+    def time_passed(self, now: Seconds) -> None: ...  # noqa: B027
+
+    def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
+        """Give a tenant its weight (1 until told). Later charges and tags follow it; earlier ones stand."""
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"weight of tenant {tenant!r} is {weight}: it must be positive and finite")
+        self.weights[tenant] = weight
+
+    def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
+        """Tell the engine's KV space M, in tokens (never in blocks)."""
+        if kv_tokens <= 0:
+            raise ValueError(f"KV space is {kv_tokens} tokens: it must be positive")
+        self.capacity = kv_tokens
+
+    def run_arrived(self, run: Run, now: Seconds) -> None:
+        if run.id in self.runs:
+            raise EventOrderError(f"run {run.id!r} has arrived already")
+        opened = OpenRun(run, self._next(), now)
+        self.runs[run.id] = opened
+        self.service.setdefault(run.tenant, 0.0)
+        self.kv_token_time.setdefault(run.tenant, 0.0)
+        self.on_run_arrived(opened, now)
+
+    def request_arrived(self, request: Request, now: Seconds) -> None:
+        if request.id in self.requests:
+            raise EventOrderError(f"request {request.id!r} has arrived already")
+        self._take_in(OpenRequest(request, self._run(request.run), self._next(), now))
+
+    def run_resumed(self, before: OpenRun) -> None:
+        """A run of which another policy has heard first, as of its own arrival."""
+        self.run_arrived(before.run, before.arrival)
+        self.runs[before.id].aborted = before.aborted
+
+    def delivery_resumed(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        """What resumed runs have had so far."""
+        for run_id, cost in delivered.items():
+            self.runs[run_id].kv_token_time = self.runs[run_id].attained = cost
+        self.on_delivered(delivered, now)
+
+    def request_resumed(self, before: OpenRequest, charged: float) -> None:
+        """A request of which another policy has heard first: it arrived and waits, and what was done for it is done.
+
+        It has been `charged` so much, in this policy's unit. Its admission is not charged again.
+        """
+        self._take_in(
+            OpenRequest(
+                before.request,
+                self._run(before.run.id),
+                self._next(),
+                before.arrival,
+                prefilled=before.prefilled,
+                produced=before.produced,
+                cached=before.cached,
+                charged=charged,
+                begun=before.begun,
+            )
+        )
+
+    def admission_resumed(self, request_id: RequestId, now: Seconds) -> None:
+        """A resumed request is in the batch already, whatever this policy would have chosen."""
+        self.admitted(request_id, now)
+
+    def admitted(self, request_id: RequestId, now: Seconds, cached_tokens: Tokens = 0) -> None:
+        """The request joins the batch. `cached_tokens` of its prompt were in the prefix cache: they cost nothing."""
+        request = self._in(request_id, Status.WAITING)
+        if not 0 <= cached_tokens <= request.request.prompt_tokens:
+            raise ValueError(
+                f"{cached_tokens} cached tokens of {request_id!r}, whose prompt has {request.request.prompt_tokens}"
+            )
+        request.status = Status.RUNNING
+        self.running[request_id] = request
+        self.on_left_queue(request, now)
+        if not request.begun:
+            request.begun = True
+            request.cached = cached_tokens
+            self._charge(request, self.cost_model.admission(request.request.prompt_tokens - cached_tokens))
+
+    def prompt_known(self, request_id: RequestId, prompt_tokens: Tokens, now: Seconds) -> None:
+        """A running request's prompt, announced too short because the host could not count it, has been counted."""
+        request = self._in(request_id, Status.RUNNING)
+        before = request.request.prompt_tokens
+        if prompt_tokens < before:
+            raise ValueError(f"prompt of {request_id!r} shrinks from {before} to {prompt_tokens} tokens: charges stand")
+        request.request = replace(request.request, prompt_tokens=prompt_tokens)
+        admission, cached = self.cost_model.admission, request.cached
+        self._charge(request, admission(prompt_tokens - cached) - admission(before - cached))
+
+    def stepped(self, step: Step, now: Seconds) -> None:
+        """Tokens were processed. Charges tenants, advances the runs' attained cost and the policy's clock."""
+        requests = self._running(step)
+        work = [
+            Work(p, r.request.prompt_tokens, r.produced, r.cached) for p, r in zip(step.progress, requests, strict=True)
+        ]
+        charges = self.cost_model.step(work, step.duration, len(self.running))
+        delivered: dict[RunId, float] = {}
+        for request, done, charge in zip(requests, work, charges, strict=True):
+            _, prefilled, produced, _ = done.progress
+            request.prefilled += prefilled
+            request.produced += produced
+            self._charge(request, charge)
+            run = request.run
+            kv_token_time = done.kv_token_time
+            run.kv_token_time += kv_token_time
+            self.kv_token_time[run.tenant] += kv_token_time
+            if increment := self.run_cost(done, kv_token_time):
+                run.attained += increment
+                delivered[run.id] = delivered.get(run.id, 0.0) + increment
+        if delivered:
+            self.on_delivered(delivered, now)
+        self.on_stepped(step, now)
+
+    def preempted(self, request_id: RequestId, now: Seconds) -> None:
+        """The engine took the request's KV away; it waits again and will be recomputed."""
+        request = self._in(request_id, Status.RUNNING)
+        del self.running[request_id]
+        request.status = Status.WAITING
+        request.preemptions += 1
+        request.waits_since = self._next()
+        self.on_waiting(request, now)
+
+    def finished(self, request_id: RequestId, now: Seconds) -> None:
+        request = self._in(request_id, Status.RUNNING)
+        self._forget(request_id, now)
+        self.on_closed(request, True, now)
+
+    def aborted(self, request_id: RequestId, now: Seconds) -> None:
+        """The client or the host gave up, waiting or running. What was produced stays charged."""
+        request = self._in(request_id)
+        request.run.aborted = True
+        self._forget(request_id, now)
+        self.on_closed(request, False, now)
+
+    def withdrawn(self, request_id: RequestId, now: Seconds) -> None:
+        """The host takes back a request that has not begun. It may arrive again, and its run was not aborted."""
+        request = self._in(request_id, Status.WAITING)
+        if request.begun:
+            raise EventOrderError(f"request {request_id!r} has begun: it cannot be taken back")
+        self._forget(request_id, now)
+        self.on_closed(request, False, now)
+
+    def run_ended(self, run_id: RunId, now: Seconds) -> None:
+        """No request of the run will come again; its attained cost is its true cost."""
+        run = self._run(run_id)
+        if run.requests:
+            raise EventOrderError(f"run {run_id!r} ends with {len(run.requests)} requests open")
+        del self.runs[run_id]
+        self.on_run_ended(run, now)
+
+    # What a policy overrides.
+
+    def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
+        """What this work adds to the cost of its run: KV token-time, unless the policy says otherwise."""
+        return kv_token_time
+
+    def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
+
+    @abstractmethod
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        """A request arrived, or was preempted (`request.preemptions` > 0): queue it."""
+
+    @abstractmethod
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        """A waiting request was admitted or aborted: take it out of the queue."""
+
+    def on_charged(self, request: OpenRequest, charge: float) -> None: ...  # noqa: B027
+
+    def on_delivered(self, delivered: dict[RunId, float], now: Seconds) -> None: ...  # noqa: B027
+
+    def on_stepped(self, step: Step, now: Seconds) -> None: ...  # noqa: B027
+
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None: ...  # noqa: B027
+
+    def on_run_ended(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
+
+    # Shared bookkeeping.
+
+    def weight(self, tenant: TenantId) -> float:
+        return self.weights.get(tenant, 1.0)
+
+    def waiting(self) -> Iterable[OpenRequest]:
+        return (r for r in self.requests.values() if r.status is Status.WAITING)
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _take_in(self, request: OpenRequest) -> None:
+        self.requests[request.id] = request
+        request.run.requests.add(request.id)
+        self.on_waiting(request, request.arrival)
+
+    def _charge(self, request: OpenRequest, charge: float) -> None:
+        if charge:
+            self.service[request.tenant] += charge
+            request.charged += charge
+            self.on_charged(request, charge)
+
+    def _forget(self, request_id: RequestId, now: Seconds) -> None:
+        request = self.requests.pop(request_id)
+        request.run.requests.discard(request_id)
+        if request.status is Status.WAITING:
+            self.on_left_queue(request, now)
+        else:
+            del self.running[request_id]
+
+    def _running(self, step: Step) -> list[OpenRequest]:
+        try:
+            return [self.running[p.request] for p in step.progress]
+        except KeyError as unknown:
+            self._in(unknown.args[0], Status.RUNNING)
+            raise
+
+    def _run(self, run_id: RunId) -> OpenRun:
+        try:
+            return self.runs[run_id]
+        except KeyError:
+            raise UnknownIdError(f"run {run_id!r} is not open") from None
+
+    def _in(self, request_id: RequestId, status: Status | None = None) -> OpenRequest:
+        try:
+            request = self.requests[request_id]
+        except KeyError:
+            raise UnknownIdError(f"request {request_id!r} is not open") from None
+        if status is not None and request.status is not status:
+            raise EventOrderError(f"request {request_id!r} is {request.status.value}, not {status.value}")
+        return request

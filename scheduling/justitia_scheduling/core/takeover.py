@@ -1,0 +1,46 @@
+"""Replacing the policy while requests wait: the new one is told of every open run and request, as it came to pass.
+
+Carried: runs with their arrival and the KV token-time that they have attained; requests with their arrival, state,
+tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, KV space; and,
+where the cost model stays the same, what every request was charged and every tenant's service. Not carried, because
+only the old policy can read it: tags, lifts and estimates; the new policy makes its own from the day it takes over.
+Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
+"""
+
+from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_vocabulary.units import Seconds
+
+
+def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) -> None:
+    """Tell `new`, a fresh policy, all that is open in `old`. `old` is left as it is."""
+    for tenant, weight in old.weights.items():
+        new.set_weight(tenant, weight, now)
+    if old.capacity is not None:
+        new.set_capacity(old.capacity, now)
+    arrived: list[OpenRun | OpenRequest] = [*old.runs.values(), *old.requests.values()]
+    for each in sorted(arrived, key=lambda opened: opened.sequence):
+        if isinstance(each, OpenRun):
+            new.run_resumed(each)
+        else:
+            new.request_resumed(each, each.charged if keep_service else 0.0)
+    new.time_passed(now)
+    _admit_and_preempt(old, new, now)
+    attained = {run.id: run.kv_token_time for run in old.runs.values() if run.kv_token_time}
+    if attained:
+        new.delivery_resumed(attained, now)
+    new.kv_token_time.update(old.kv_token_time)
+    new.revisions = old.revisions
+    if keep_service:
+        new.service.update(old.service)
+
+
+def _admit_and_preempt(old: Policy, new: Policy, now: Seconds) -> None:
+    """What was preempted is preempted again, once for all its times: first what has lost its KV first. Then the batch
+    is what it was, in the order in which it was joined.
+    """
+    for request in sorted((r for r in old.requests.values() if r.preemptions), key=lambda r: r.waits_since):
+        new.admission_resumed(request.id, now)
+        new.preempted(request.id, now)
+        new.requests[request.id].preemptions = request.preemptions
+    for request_id in old.running:
+        new.admission_resumed(request_id, now)

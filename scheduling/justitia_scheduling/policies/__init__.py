@@ -1,0 +1,1 @@
+"""The policies that a pool may choose. Delivered into vLLM with `core`."""

@@ -1,0 +1,163 @@
+"""What a run is expected to cost: from what is told of it, and from what it shows. `tiered.py` keys runs by it.
+
+A run's cost is what it takes from the engine, in KV token-time: C for holding KV while it decodes, and for each prompt
+token `rho = c_tok / (c0/M + c_kv)`, what a full engine would have delivered while it read the token (`prompt_work` in
+`cost.py`; 0 where step times are not known). C alone calls a run of long prompts and short answers cheap.
+
+The estimate E begins with what was told, as far as that has come true for the application, else with the application's
+censored mean (`estimate.py` has both). What the run shows:
+
+    known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
+
+p the request's prompt, d the mean output of its application's finished requests (of the pool's while it has none, one
+token before any): measured, nobody's claim. As soon as `known > theta * E`,
+
+    E <- max(known, theta * attained)
+
+So attained <= theta * E always, E grows by more than theta each time, and there are fewer than
+`1 + log(K / E_0) / log(theta)` revisions, K the largest that is ever known. A large run is recognised when its first
+wide stage arrives, not after it has been served for long.
+
+*Renewal.* The estimate follows what is learnt of the application: a run that was estimated when nothing was known would
+otherwise wait behind all that come after it. With P what E would begin with if the run arrived at this moment,
+
+    E <- P  where  E > RENEWED_BEYOND * P  and  RENEWED_BEYOND * shown <= theta * P
+
+shown the most that was ever known of the run: it would not have been revised above P. Downwards only: who comes first
+is not put behind others by what is learnt later. Each renewal divides E by more than `RENEWED_BEYOND`, and a revision
+after one needs `shown` to have grown by as much, so both stay few (docs/design/tiered-justitia.md). When a run of the
+application arrives or ends, `LOOKED_AT` of its open runs are looked at in turn: no event costs more where many wait.
+"""
+
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from itertools import islice
+
+from justitia_scheduling.core.estimate import CensoredMean, Ratio, TrackRecord
+from justitia_scheduling.core.model import Run, kv_token_time
+from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId
+
+RENEWED_BEYOND = 1.1
+"""How many times what is known of its application a run may be estimated at."""
+
+LOOKED_AT = 4
+"""Open runs of the application that are looked at for renewal when one arrives or ends."""
+
+
+@dataclass(slots=True)
+class _Expected:
+    """Of an open run: E, the theta at which it is revised, and the cost of its requests not admitted yet; what was told
+    of it, and its application's mean when it arrived; the most that was ever known.
+    """
+
+    cost: KVTokenTime
+    theta: float
+    told: KVTokenTime | None
+    mean: KVTokenTime | None
+    unadmitted: KVTokenTime = 0.0
+    shown: KVTokenTime = 0.0
+
+
+class RunCosts:
+    """Estimates of the open runs' costs, revised at `theta` if told, else at `theta_learned`. Operations are O(1)."""
+
+    def __init__(self, theta: float, theta_learned: float) -> None:
+        self._theta, self._theta_learned = theta, theta_learned
+        self._means = CensoredMean()
+        self._record = TrackRecord()
+        self._outputs = Ratio()
+        self._prompt_per_kv = Ratio()
+        self._open: dict[RunId, _Expected] = {}
+        self._in_turn: defaultdict[ApplicationId, OrderedDict[RunId, OpenRun]] = defaultdict(OrderedDict)
+        self._requests: dict[RequestId, KVTokenTime] = {}
+
+    def __getitem__(self, run: RunId) -> KVTokenTime:
+        """E of an open run."""
+        return self._open[run].cost
+
+    def opened(self, run: OpenRun, prompt_work: KVTokenTime) -> None:
+        """The run has arrived; `prompt_work` is rho."""
+        application = run.run.application
+        told = self._told(run.run, prompt_work)
+        theta = self._theta_learned if told is None else self._theta
+        self._open[run.id] = _Expected(self._present(application, told), theta, told, self._means.of(application))
+        self._in_turn[application][run.id] = run
+
+    def renewed(self, application: ApplicationId) -> list[OpenRun]:
+        """Look at some of the application's open runs. Returns those whose estimate has fallen."""
+        in_turn, fallen = self._in_turn[application], []
+        for run in list(islice(in_turn.values(), LOOKED_AT)):
+            in_turn.move_to_end(run.id)
+            if self._fallen(run):
+                fallen.append(run)
+        return fallen
+
+    def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
+        """A request of the run has arrived. True if that changed the run's estimate."""
+        p, d = request.request.prompt_tokens, max(1.0, self._outputs.of(request.run.run.application))
+        self._requests[request.id] = expected = p * d + d * d / 2 + prompt_work * p
+        self._open[request.run.id].unadmitted += expected
+        return self._revised(request.run)
+
+    def left(self, request: OpenRequest) -> None:
+        """The request was admitted for the first time, or given up before."""
+        self._open[request.run.id].unadmitted -= self._requests.pop(request.id)
+
+    def attained(self, run: OpenRun, increment: KVTokenTime) -> bool:
+        """The run was served. True if that changed its estimate."""
+        self._means.attained(run, increment)
+        return self._revised(run)
+
+    def closed(self, request: OpenRequest, finished: bool) -> None:
+        """The request is over."""
+        application = request.run.run.application
+        held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
+        self._prompt_per_kv.add_upper(application, request.prefilled)
+        self._prompt_per_kv.add_lower(application, held)
+        if finished:
+            self._outputs.add_upper(application, request.produced)
+            self._outputs.add_lower(application, 1)
+
+    def ended(self, run: OpenRun) -> None:
+        """The run is over."""
+        expected = self._open.pop(run.id)
+        del self._in_turn[run.run.application][run.id]
+        if expected.told is not None and expected.mean is not None and run.attained and not run.aborted:
+            self._record.finished(run.run.application, expected.told, expected.mean, run.attained)
+        self._means.ended(run)
+
+    def _present(self, application: ApplicationId, told: KVTokenTime | None) -> KVTokenTime:
+        """E of a run that arrives at this moment."""
+        if told is None:
+            return self._means.estimate(application)
+        mean = self._means.of(application)
+        return told if mean is None else self._record.expected(application, told, mean)
+
+    def _fallen(self, run: OpenRun) -> bool:
+        """Renew the run's estimate, if that is due."""
+        expected = self._open[run.id]
+        present = self._present(run.run.application, expected.told)
+        if expected.cost <= RENEWED_BEYOND * present or expected.theta * present < RENEWED_BEYOND * expected.shown:
+            return False
+        expected.cost = present
+        return True
+
+    def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:
+        """Prompts that were not told are taken in proportion to the cost, as in the application's other runs."""
+        if run.predicted_cost is None:
+            return None
+        prompt = run.predicted_prompt
+        if prompt is None:
+            prompt = run.predicted_cost * self._prompt_per_kv.of(run.application)
+        return run.predicted_cost + prompt_work * prompt
+
+    def _revised(self, run: OpenRun) -> bool:
+        expected = self._open[run.id]
+        known = run.attained + expected.unadmitted
+        expected.shown = max(expected.shown, known)
+        if known <= expected.theta * expected.cost:
+            return False
+        expected.cost = max(known, expected.theta * run.attained)
+        self._means.revised(run, expected.cost)
+        return True

@@ -1,0 +1,60 @@
+"""Shortest remaining work first, on predicted lengths (TRAIL; with true ones it is the paper's TRAIL+).
+
+    remaining = prompt tokens to process + predicted output - output produced        tokens, smallest first
+
+Among the running, the request with the most remaining makes way for a head with less. One that has produced more than
+.6 of its predicted output does not: its KV is worth more than the head's gain. A request that waits has its whole
+prompt to process, if need be again, so two requests never trade places at one moment. When the engine has run out of
+KV, the most remaining is preempted, one past .6 only if there is no other.
+
+It starves: among endless short requests a long one never runs.
+"""
+
+from typing import ClassVar
+
+from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.lengths import OutputLengths
+from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.requestorder import RequestOrder
+from justitia_vocabulary.units import RequestId, Seconds
+
+LATE = 0.6
+"""The part of its predicted output after which a request is not preempted for another."""
+
+
+class SRPT(RequestOrder):
+    """Order key: (remaining work, arrival). Asking who gives way looks at each running request once."""
+
+    key_name: ClassVar[str] = "remainingTokens"
+
+    def __init__(self, cost_model: CostModel) -> None:
+        super().__init__(cost_model)
+        self._lengths = OutputLengths()
+
+    def gives_way(self) -> RequestId | None:
+        first = self._queue.first()
+        worst = max(self.running.values(), key=self.eviction_key, default=None)
+        if first is None or worst is None or self._late(worst) or self._remaining(worst) <= first[0]:
+            return None
+        return worst.id
+
+    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+        return (not self._late(request), self._remaining(request), request.sequence)
+
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        self._queue.push(request, request.request.prompt_tokens + self._to_produce(request))
+
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        if finished:
+            self._lengths.finished(request)
+
+    def _late(self, request: OpenRequest) -> bool:
+        return request.produced > LATE * self._lengths.predicted(request)
+
+    def _to_produce(self, request: OpenRequest) -> float:
+        return max(self._lengths.predicted(request) - request.produced, 0.0)
+
+    def _remaining(self, request: OpenRequest) -> float:
+        """Of a running request: its prompt, as far as it has not been processed, and the rest of its output."""
+        to_prefill = request.request.prompt_tokens - request.cached - request.prefilled
+        return max(to_prefill, 0) + self._to_produce(request)

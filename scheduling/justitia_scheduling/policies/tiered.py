@@ -1,0 +1,275 @@
+"""Tiered Justitia, the default: tenants gated by weight, runs inside the gate by stretched virtual finish time.
+
+Two decisions, one above the other.
+
+1. *Tenant gate.* Tenant f may be served iff, for every tenant g that waits,
+
+       c_f <= c_g + min(B, beta * E_g / weight_g)
+
+   c = service / weight (VTC's counters with their lift, in the pool's cost model), E_g the estimated cost of
+   g's first run, converted to the cost model's unit by the application's ratio of charge to KV token-time (else
+   the pool's) when the run became the first. The tenant with the smallest counter may always be served.
+   Bound, whatever is predicted: `c_f - c_g <= B + U/weight_f` for waiting f and g, U the most that the
+   requests in the engine can be charged; beta only tightens it.
+
+2. *Stretched tag.* Among the tenants that may be served, the run with the smallest key goes first:
+
+       K_j = V(a_j) + kappa * E_j / weight
+
+   E_j is what the run is expected to cost (`runcost.py`): what was told or its application's mean, until what the run
+   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. With it the
+   start tag is lifted to V - kappa * attained / weight: a run that was kept open and asked for little has saved up
+   nothing.
+
+V is the virtual time of GPS over runs, in the unit of E; E without the stretch is the cost there. Preempted requests
+go back to their tenant's queue and pass the gate again.
+
+Where the host can preempt, a head that does not fit takes the place of a running request of a tenant that the gate
+holds back and that holds more than `MUCH_MORE` times as many KV tokens for its weight.
+
+Reductions: one tenant, kappa = 1, no revision: Justitia. B = 0 and runs of one request and one estimate: weighted VTC.
+Derivation and proofs: docs/design/tiered-justitia.md.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from justitia_scheduling.core.cost import CostModel, Work
+from justitia_scheduling.core.estimate import Ratio
+from justitia_scheduling.core.gps import VirtualTime
+from justitia_scheduling.core.model import Step
+from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.recent import RecentMaximum
+from justitia_scheduling.core.runqueue import RunKey, RunQueue
+from justitia_scheduling.policies.gate import TenantGate
+from justitia_scheduling.policies.runcost import RunCosts
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+
+KAPPA = 5.0
+THETA = 2.0
+THETA_LEARNED = 3.0
+BETA = 3.0
+RECENT_REQUESTS = 1000
+MUCH_MORE = 2.0
+"""A tenant gives way if it holds more than this many times what the head's tenant would hold, each for its weight."""
+LEAST_RUN: Tokens = 32
+"""What a request that came back has to produce before it gives way again, at least."""
+
+
+class TieredJustitia(Policy):
+    """Order key: (gate, stretched tag K, arrival of the run).
+
+    `burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
+    the KV space the host tells (0, which is strict sharing, until it has told it); `bound_burst` sets another ceiling.
+    `theta` fixes one theta for all runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is
+    its application's mean.
+    """
+
+    def __init__(
+        self,
+        cost_model: CostModel,
+        *,
+        kappa: float = KAPPA,
+        theta: float | None = None,
+        beta: float = BETA,
+        burst: float | None = None,
+    ) -> None:
+        if kappa <= 0 or (theta is not None and theta <= 1) or beta < 0:
+            raise ValueError(f"kappa={kappa}, theta={theta}, beta={beta}: need kappa > 0, theta > 1, beta >= 0")
+        super().__init__(cost_model)
+        self.kappa, self.beta = kappa, beta
+        self.virtual_time = VirtualTime()
+        self.gate = TenantGate()
+        self.counters = self.gate.counters
+        self._fixed_burst = burst
+        self._ceiling: float | None = None
+        self._burst = burst or 0.0
+        self._longest_output = RecentMaximum(RECENT_REQUESTS, 1)
+        self._charge_per_cost = Ratio()
+        self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED)
+        self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
+        self._returned_with: dict[RequestId, Tokens] = {}
+
+    @property
+    def burst(self) -> float:
+        """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
+        return self._burst
+
+    def bound_burst(self, ceiling: float | None) -> None:
+        """Derive B with this ceiling, in units of the cost model, instead of the model's own; None: with that again."""
+        self._ceiling = ceiling
+        self._derive_burst()
+
+    @property
+    def in_engine(self) -> float:
+        """U: the most that the requests in the engine can be charged, if none has a longer output than one of the
+        last `RECENT_REQUESTS` to twice as many. 0 until the host has told the KV space.
+        """
+        return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
+
+    def head(self) -> RequestId | None:
+        tenant = self.gate.best(self.burst)
+        first = None if tenant is None else self._queues[tenant].first()
+        return None if first is None else first.id
+
+    def in_order(self) -> Iterator[RequestId]:
+        limit = self.gate.limit(self.burst)
+        ranked = heapq.merge(*(self._ranked(tenant, limit) for tenant in self.counters.waiting), key=lambda r: r[:2])
+        return (request for *_, request in ranked)
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """Whether the tenant is gated, and K in KV token-time per weight."""
+        return {"gated": int(self.gated(request.tenant)), "stretchedTag": self.key(request.run.id)}
+
+    def gated(self, tenant: TenantId) -> bool:
+        """Whether the gate holds the tenant back until others have caught up."""
+        return self.counters[tenant] > self.gate.limit(self.burst)
+
+    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, RunKey, RequestId]]:
+        """The tenant's waiting requests in order."""
+        gated = self.counters[tenant] > limit
+        return ((gated, key, request) for key, request in self._queues[tenant].in_order())
+
+    def victim(self) -> RequestId | None:
+        return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
+
+    def gives_way(self) -> RequestId | None:
+        """One of a tenant that the gate holds back, if it holds much more for its weight than the head's tenant."""
+        counter, limit = self.counters.by_tenant, self.gate.limit(self.burst)
+        ahead = [r for r in self.running.values() if counter[r.tenant] > limit and self._has_run(r)]
+        head = self.head() if ahead else None
+        if head is None:
+            return None
+        request, held = self.requests[head], self._held_for_weight()
+        most = MUCH_MORE * (held[request.tenant] + self._holds(request))
+        losers = [r for r in ahead if held[r.tenant] > most]
+        return self._first_to_go(losers, held) if losers else None
+
+    def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
+        """The last in the policy's order of the requests of that tenant which holds most for its weight."""
+        return max(requests, key=lambda r: (held[r.tenant], self.key(r.run.id), r.sequence)).id
+
+    def _held_for_weight(self) -> Mapping[TenantId, float]:
+        """KV tokens that the tenants' running requests hold, per unit of weight."""
+        held: defaultdict[TenantId, float] = defaultdict(float)
+        for request in self.running.values():
+            held[request.tenant] += self._holds(request)
+        return held
+
+    def _holds(self, request: OpenRequest) -> float:
+        """KV tokens per unit of its tenant's weight."""
+        return (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
+
+    def _has_run(self, request: OpenRequest) -> bool:
+        """Whether, if it was preempted before, it has been given since what reading it again took from others."""
+        before = self._returned_with.get(request.id)
+        return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
+
+    def key(self, run: RunId) -> float:
+        """K_j of an open run."""
+        clock = self.virtual_time
+        return clock.start(run) + self.kappa * self._costs[run] / clock.weight(run)
+
+    def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
+        prefilled = work.progress.prefilled
+        return kv_token_time + prefilled * self._prompt_work if prefilled else kv_token_time
+
+    @property
+    def _prompt_work(self) -> KVTokenTime:
+        """rho: the cost of reading a prompt token."""
+        return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
+
+    def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
+        super().set_capacity(kv_tokens, now)
+        self._derive_burst()
+
+    def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
+        self._costs.opened(run, self._prompt_work)
+        self.virtual_time.arrive(run.id, self._costs[run.id], self.weight(run.tenant))
+        self._renew(run.run.application)
+
+    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
+        if not request.preemptions and self._costs.asked(request, self._prompt_work):
+            self._key_again(request.run)
+        self.counters.enqueue(request.tenant)
+        self._queues[request.tenant].push(request, self.key(request.run.id))
+        self._update_gate(request.tenant)
+
+    def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        self.counters.dequeue(request.tenant)
+        self._queues[request.tenant].remove(request)
+        self._update_gate(request.tenant)
+        if request.preemptions:
+            self._returned_with[request.id] = request.produced
+            return
+        self._costs.left(request)
+        if self._longest_output.count():
+            self._derive_burst()
+
+    def on_charged(self, request: OpenRequest, charge: float) -> None:
+        self.counters.charge(request.tenant, charge, self.weight(request.tenant))
+        self._longest_output.observe(request.produced)
+        self._charge_per_cost.add_upper(request.run.run.application, charge)
+
+    def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        for run_id, increment in delivered.items():
+            run = self.runs[run_id]
+            self._charge_per_cost.add_lower(run.run.application, increment)
+            if self._costs.attained(run, increment):
+                self._key_again(run)
+        self.virtual_time.advance(sum(delivered.values()))
+
+    def on_stepped(self, step: Step, now: Seconds) -> None:
+        """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
+        self._derive_burst()
+        self.head()
+
+    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        self._costs.closed(request, finished)
+        self._returned_with.pop(request.id, None)
+
+    def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
+        self._costs.ended(run)
+        self.virtual_time.end(run.id, run.attained)
+        if not self.runs:
+            self.virtual_time.clear()
+        self._renew(run.run.application)
+
+    def _derive_burst(self) -> None:
+        """B as of what U depends on: the KV space, the longest output, the longest step."""
+        if self._fixed_burst is None:
+            ceiling = self.cost_model.largest_burst if self._ceiling is None else self._ceiling
+            self._burst = min(self.in_engine / 4, ceiling)
+
+    def _key_again(self, run: OpenRun) -> None:
+        """The run's estimate has been raised by what it showed."""
+        clock = self.virtual_time
+        clock.lift(run.id, clock.now - self.kappa * run.attained / clock.weight(run.id))
+        self._retag(run)
+
+    def _renew(self, application: ApplicationId) -> None:
+        """More is known of the application: what was estimated with less is keyed by that, its start tag as it is."""
+        for run in self._costs.renewed(application):
+            self._retag(run)
+
+    def _retag(self, run: OpenRun) -> None:
+        self.revisions += 1
+        self.virtual_time.retag(run.id, self._costs[run.id])
+        self._queues[run.tenant].rekey(run.id, self.key(run.id))
+        self._update_gate(run.tenant)
+
+    def _update_gate(self, tenant: TenantId) -> None:
+        """Tell the gate if the tenant's first run, or its key, is another one."""
+        first = self._queues[tenant].first_run()
+        if first is None:
+            self.gate.drop(tenant)
+        elif first[0] != self.gate.key(tenant):
+            key, run = first
+            self.gate.put_first(tenant, key, self._slack(run))
+
+    def _slack(self, run: OpenRun) -> float:
+        if self.beta == float("inf"):
+            return self.beta
+        cost = self._costs[run.id] * self._charge_per_cost.of(run.run.application)
+        return self.beta * cost / self.weight(run.tenant)
