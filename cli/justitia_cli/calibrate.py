@@ -18,7 +18,7 @@ from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, outpu
 from justitia_cli.printing import plain_table, print_json
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime
-from justitia_sidecar.beginnings import UNSTARTED
+from justitia_sidecar.admission.beginnings import UNSTARTED
 from justitia_simulator.calibration import CalibrationError, StepFit, build_profile, fit_steps
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, write_profile

@@ -21,7 +21,7 @@ import openai
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from justitia_cli.replay import CONNECT_TIMEOUT, only_model, root_cause
-from justitia_sidecar.usage import EventSplitter, EventTooLongError, read_event
+from justitia_sidecar.request.usage import EventSplitter, EventTooLongError, read_event
 from justitia_simulator.calibration import CalibrationError
 from justitia_vocabulary.units import Seconds, Tokens
 

@@ -16,21 +16,21 @@ from pydantic import ValidationError
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_predictor.store import Store, StoreError
-from justitia_sidecar.admin import build_admin
-from justitia_sidecar.connections import accept_backlog, public_seats, raise_file_limit
-from justitia_sidecar.control import ControlCredentials, build_control
-from justitia_sidecar.engine import Engine
-from justitia_sidecar.engine_channel import EngineChannel, listen
-from justitia_sidecar.hang import HangWatch
-from justitia_sidecar.learning import Learning
+from justitia_sidecar.engine.channel import EngineChannel, listen
+from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.hang import HangWatch
+from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.samples import Samples, SamplesError
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.objectives import Objectives
-from justitia_sidecar.public import PublicApp
+from justitia_sidecar.objectives.objectives import Objectives
+from justitia_sidecar.objectives.remembered import load, save, save_forever
+from justitia_sidecar.ports.admin import build_admin
+from justitia_sidecar.ports.connections import accept_backlog, public_seats, raise_file_limit
+from justitia_sidecar.ports.control import ControlCredentials, build_control
+from justitia_sidecar.ports.public import PublicApp
+from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.reload import WatchedDocument
-from justitia_sidecar.remembered import load, save, save_forever
-from justitia_sidecar.samples import Samples, SamplesError
 from justitia_sidecar.service import Sidecar
-from justitia_sidecar.serving import Server, server_config
 from justitia_sidecar.settings import Settings
 
 SHUTDOWN_SECONDS = 30

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from justitia_sidecar.samples import Samples, SamplesError
+from justitia_sidecar.learning.samples import Samples, SamplesError
 
 
 def main() -> int:

@@ -28,27 +28,27 @@ from justitia_channel.messages import Configure
 from justitia_scheduling.baselines.registry import build_cost_model, build_policy
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import PRIOR
-from justitia_sidecar.admission import Admission, EngineView
-from justitia_sidecar.authentication import KeyRing
-from justitia_sidecar.body import TokensPerByte
-from justitia_sidecar.engine import Engine, EngineAbsentError, EngineError
-from justitia_sidecar.engine_admission import EngineAdmission
-from justitia_sidecar.engine_channel import EngineChannel
-from justitia_sidecar.engine_metrics import EngineMetrics
-from justitia_sidecar.hang import HangWatch, has_work
-from justitia_sidecar.learning import Learning
-from justitia_sidecar.memory import memory_limit, most_runs
+from justitia_sidecar.admission.admission import Admission, EngineView
+from justitia_sidecar.admission.engine_admission import EngineAdmission
+from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
+from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.engine.client import Engine, EngineAbsentError, EngineError
+from justitia_sidecar.engine.hang import HangWatch, has_work
+from justitia_sidecar.engine.metrics import EngineMetrics
+from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.limits.memory import memory_limit, most_runs
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.objectives import Objectives
-from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
-from justitia_sidecar.policy_condition import PolicyCondition
-from justitia_sidecar.recognition import Directory, application_id
+from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument, understood
-from justitia_sidecar.runs import MAXIMUM_OPEN_RUNS, TrackedRun
-from justitia_sidecar.served_models import ServedModels
-from justitia_sidecar.ticket import Ticket
-from justitia_sidecar.waiting import Waiting
+from justitia_sidecar.report.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_sidecar.report.policy_condition import PolicyCondition
+from justitia_sidecar.request.authentication import KeyRing
+from justitia_sidecar.request.body import TokensPerByte
+from justitia_sidecar.request.recognition import Directory, application_id
+from justitia_sidecar.request.served_models import ServedModels
+from justitia_sidecar.request.waiting import Waiting
 from justitia_vocabulary.units import Seconds, TenantId
 
 TICK: Seconds = 1.0

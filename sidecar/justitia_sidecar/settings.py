@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from justitia_api import wire
-from justitia_sidecar.hang import HANG_SECONDS
+from justitia_sidecar.engine.hang import HANG_SECONDS
 
 
 class Settings(BaseSettings):

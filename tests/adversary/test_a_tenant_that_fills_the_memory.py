@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, TenantConfig, key_digest
-from justitia_sidecar.engine import Engine
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId

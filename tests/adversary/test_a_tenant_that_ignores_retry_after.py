@@ -9,7 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from justitia_sidecar import proxy, public
+from justitia_sidecar.ports import public
+from justitia_sidecar.request import proxy
 from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine
 from support.serving import KEYS, RunningSidecar, running_sidecar

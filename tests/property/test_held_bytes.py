@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from justitia_sidecar.held import HeldBytes, Holding, Kind
+from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
 from justitia_vocabulary.units import TenantId
 
 CAPACITY = 24

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from justitia_api.config import ApplicationConfig, RunConfig
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.policies.fcfs import FCFS
-from justitia_sidecar.runs import RunTable, TrackedRun
+from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_vocabulary.units import TenantId
 
 TENANTS = [TenantId(name) for name in "abc"]

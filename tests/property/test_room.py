@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_sidecar.room import Room
+from justitia_sidecar.limits.room import Room
 from justitia_vocabulary.units import TenantId
 
 TENANTS = [TenantId(name) for name in "abcd"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from justitia_api.config import ApplicationConfig, LearningConfig, PoolConfig
 from justitia_predictor.features import FirstRequest
 from justitia_predictor.store import Store
-from justitia_sidecar.learning import SETTLE, Learning, Noticed
+from justitia_sidecar.learning.learning import SETTLE, Learning, Noticed
+from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.samples import Samples
 from support.sidecar_client import BODY, pool
 from support.written_runs import written_runs
 

@@ -1,7 +1,7 @@
 """The sidecar's end of the channel, with an engine that is there or not as a test says, and hears nothing."""
 
 from justitia_channel.messages import Configure, Message, Ticket
-from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.engine.channel import EngineChannel
 
 
 class Listening(EngineChannel):

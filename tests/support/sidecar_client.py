@@ -13,7 +13,7 @@ from justitia_api.config import (
     SchedulingConfig,
     TenantConfig,
 )
-from justitia_sidecar.public import PublicApp
+from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from justitia_api.config import PoolDocuments
 from justitia_api.status import BoostStatus, ObjectiveStatus
-from justitia_sidecar.control import ControlCredentials
+from justitia_sidecar.ports.control import ControlCredentials
 from support.objectives import pool_status
 
 

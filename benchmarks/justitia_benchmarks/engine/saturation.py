@@ -16,7 +16,7 @@ from justitia_benchmarks.engine.overhead import PACKAGES, ROOT
 from justitia_benchmarks.engine.workload import NAMESPACE, WEIGHTS
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
 from justitia_cli.runtime import EngineRuntime
-from justitia_sidecar.engine_channel import EngineChannel, listen
+from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 SCRIPT = ROOT / "benchmarks" / "vllm_turns.py"

@@ -20,7 +20,7 @@ from justitia_benchmarks.engine.workload import KV_TOKENS, LONGEST, NAMESPACE, s
 from justitia_benchmarks.experiments.learning.prompts import FILLER, filler_text, telling_text
 from justitia_cli.tiny_model import END, Shape, make_tiny_model
 from justitia_predictor.features import Features, FirstRequest, cut
-from justitia_sidecar.body import TokensPerByte
+from justitia_sidecar.request.body import TokensPerByte
 from justitia_simulator.agents import CLASSES, agent_run
 from justitia_simulator.arrivals import scaled_to_load
 from justitia_simulator.suite import agent_suite

@@ -15,11 +15,11 @@ from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.kube import Kube
 from justitia_operator.names import children_name
 from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
-from justitia_sidecar.control import ControlCredentials, build_control
-from justitia_sidecar.engine import Engine
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.ports.control import ControlCredentials, build_control
+from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.service import Sidecar
-from justitia_sidecar.serving import Server, server_config
 from justitia_vocabulary.units import TenantId
 
 LOOK_SECONDS = 0.5

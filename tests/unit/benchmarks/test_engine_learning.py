@@ -35,7 +35,7 @@ from justitia_predictor.features import NUMBERS
 from justitia_predictor.models import Linear, PromptLength
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.body import Endpoint, parse_body
+from justitia_sidecar.request.body import Endpoint, parse_body
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult
 from justitia_vocabulary.units import ApplicationId
 from support.written_runs import written_runs

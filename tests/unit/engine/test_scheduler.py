@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from justitia_engine.supported import version_problem
-from justitia_sidecar.engine_channel import EngineChannel, listen
+from justitia_sidecar.engine.channel import EngineChannel, listen
 
 MODULES = {
     "vllm/__init__.py": "__version__ = '{version}'",

@@ -5,9 +5,9 @@ import asyncio
 import httpx2 as httpx
 import pytest
 
-from justitia_sidecar.admin import build_admin
-from justitia_sidecar.engine import Engine
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.ports.admin import build_admin
 from justitia_sidecar.service import Sidecar
 
 REQUESTS = [("GET", "/internal/status"), ("GET", "/internal/queue"), ("POST", "/internal/drain")]

@@ -11,12 +11,12 @@ from justitia_api.wire import Refusal
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime, WeightedTokens
 from justitia_scheduling.core.step_time import PRIOR
-from justitia_sidecar.admission import AT_A_TIME, Admission, EngineView
-from justitia_sidecar.beginnings import PATIENCE, UNSTARTED
-from justitia_sidecar.outputs import OutputMeans
-from justitia_sidecar.recognition import application_id
+from justitia_sidecar.admission.admission import AT_A_TIME, Admission, EngineView
+from justitia_sidecar.admission.beginnings import PATIENCE, UNSTARTED
+from justitia_sidecar.admission.outputs import OutputMeans
+from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.ticket import Stage, Ticket
+from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import RequestId, TenantId
 
 GOLD = TenantId("gold")

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from justitia_api.wire import Refusal
-from justitia_sidecar.body import Endpoint, ParsedBody, TokensPerByte, parse_body
 from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.request.body import Endpoint, ParsedBody, TokensPerByte, parse_body
 from justitia_vocabulary.units import ApplicationId
 
 APPLICATION = ApplicationId("ns/chat")

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_sidecar.connections import Seats
+from justitia_sidecar.ports.connections import Seats
 from justitia_vocabulary.units import TenantId
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")

@@ -19,9 +19,9 @@ from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE
 from justitia_operator.control import Control
 from justitia_operator.credentials import PERIOD, make_credentials, period_at
 from justitia_operator.objects import Kind, Push, Ref
-from justitia_sidecar.control import LONGEST_DOCUMENTS, ControlCredentials, build_control
-from justitia_sidecar.engine import Engine
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.ports.control import LONGEST_DOCUMENTS, ControlCredentials, build_control
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.service import Sidecar
 

@@ -19,7 +19,7 @@ from justitia_channel.messages import (
     Ticket,
 )
 from justitia_engine.link import Link
-from justitia_sidecar.engine_channel import EngineChannel, listen
+from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 CONFIGURATION = Configure(7, "vtc", "engine-time", {"gold": 3.0})

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from justitia_channel.messages import VERSION, Hello, Snapshot, encode
-from justitia_sidecar.engine_channel import EngineChannel
-from justitia_sidecar.engine_metrics import EngineMetrics, GrowingTotals
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.engine.metrics import EngineMetrics, GrowingTotals
 
 STATE = {
     "decisions": 10,

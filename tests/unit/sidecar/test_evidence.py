@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from justitia_api.config import LearningConfig
 from justitia_api.status import ErrorSums
-from justitia_sidecar.evidence import HALF_WINDOW, MOST_ERROR, Comparison, Evidence, error_of, in_canary
+from justitia_sidecar.learning.evidence import HALF_WINDOW, MOST_ERROR, Comparison, Evidence, error_of, in_canary
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 

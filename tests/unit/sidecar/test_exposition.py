@@ -5,8 +5,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from justitia_sidecar.exposition import SERIES_OF_A_PIECE, Exposition
 from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.report.exposition import SERIES_OF_A_PIECE, Exposition
 
 
 def _theirs(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

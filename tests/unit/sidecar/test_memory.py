@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia_sidecar.memory import memory_limit
+from justitia_sidecar.limits.memory import memory_limit
 
 MACHINE = 2**34
 

@@ -21,14 +21,14 @@ from justitia_api.config import (
     key_digest,
 )
 from justitia_scheduling.objectives.slo import PERIOD
-from justitia_sidecar.engine import Engine
+from justitia_sidecar.admission.runs import TrackedRun
+from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.objectives import Objectives, objective_status
-from justitia_sidecar.remembered import load, save
-from justitia_sidecar.report import observe_status, set_gauges
-from justitia_sidecar.runs import TrackedRun
+from justitia_sidecar.objectives.objectives import Objectives, objective_status
+from justitia_sidecar.objectives.remembered import load, save
+from justitia_sidecar.report.status import observe_status, set_gauges
 from justitia_sidecar.service import Sidecar, engine_configuration
-from justitia_sidecar.ticket import Ticket
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening

@@ -1,6 +1,6 @@
 import pytest
 
-from justitia_sidecar.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_sidecar.report.observation import RecentValues, ShareWindow, TokenBucket
 from justitia_vocabulary.units import TenantId
 
 A, B = TenantId("a"), TenantId("b")

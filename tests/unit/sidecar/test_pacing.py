@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_sidecar.pacing import LONGEST, MOST_KNOWN, Pace
+from justitia_sidecar.limits.pacing import LONGEST, MOST_KNOWN, Pace
 
 RATE, IMMEDIATE = 50.0, 100
 

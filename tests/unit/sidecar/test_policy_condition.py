@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from justitia_api.status import EngineSchedulerStatus
-from justitia_sidecar.policy_condition import PolicyCondition, find
+from justitia_sidecar.report.policy_condition import PolicyCondition, find
 
 
 def scheduler(

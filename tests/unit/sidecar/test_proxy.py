@@ -15,10 +15,10 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
-from justitia_sidecar import usage
-from justitia_sidecar.engine import Engine
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.salt import cache_salt, salted
+from justitia_sidecar.request import usage
+from justitia_sidecar.request.salt import cache_salt, salted
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour

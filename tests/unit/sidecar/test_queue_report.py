@@ -6,12 +6,12 @@ from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
 from justitia_channel.messages import Queue
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import WeightedTokens
-from justitia_sidecar.admission import Admission, EngineView
-from justitia_sidecar.engine_admission import EngineAdmission
-from justitia_sidecar.engine_channel import EngineChannel
-from justitia_sidecar.queue_report import _in_front, _with_engine
-from justitia_sidecar.recognition import application_id
-from justitia_sidecar.ticket import Ticket
+from justitia_sidecar.admission.admission import Admission, EngineView
+from justitia_sidecar.admission.engine_admission import EngineAdmission
+from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.report.queue import _in_front, _with_engine
+from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import RequestId, TenantId
 
 READY = EngineView(ready=True, kv_tokens=100, block_size=10, longest=90)

@@ -2,9 +2,9 @@ import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, PoolConfig, key_digest
 from justitia_api.wire import Refusal
-from justitia_sidecar.authentication import KeyRing
-from justitia_sidecar.recognition import Directory, application_id, ends_run, run_id
 from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.request.authentication import KeyRing
+from justitia_sidecar.request.recognition import Directory, application_id, ends_run, run_id
 from justitia_vocabulary.units import TenantId
 
 PEPPER = "0f" * 16

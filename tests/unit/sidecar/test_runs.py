@@ -2,7 +2,7 @@ from justitia_api.config import ApplicationConfig, RunConfig
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.model import Progress, Request, Step
 from justitia_scheduling.policies.fcfs import FCFS
-from justitia_sidecar.runs import RunTable, TrackedRun
+from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_vocabulary.units import ApplicationId, RequestId, TenantId
 
 GOLD = TenantId("gold")

@@ -7,7 +7,7 @@ import pytest
 
 from justitia_api.config import AdapterConfig
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.served_models import ServedModels
+from justitia_sidecar.request.served_models import ServedModels
 from justitia_vocabulary.units import TenantId
 from support.sidecar_client import GOLD, pool
 

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
-from justitia_sidecar.client_connection import LONGEST_LOOK, STALL_SECONDS, ClientConnection
-from justitia_sidecar.engine import Engine
-from justitia_sidecar.held import HeldBytes
+from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.limits.held import HeldBytes
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.public import PublicApp
+from justitia_sidecar.ports.client_connection import LONGEST_LOOK, STALL_SECONDS, ClientConnection
+from justitia_sidecar.ports.public import PublicApp
+from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.service import Sidecar
-from justitia_sidecar.serving import Server, server_config
 from support.misbehaving_engine import MUCH, MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, KEY, PEPPER, assert_nothing_left, engine_answers, pool
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from justitia_sidecar import connections
-from justitia_sidecar.asgi import Receive, Scope, Send, send_answer
-from justitia_sidecar.serving import Server, server_config
+from justitia_sidecar.ports import connections
+from justitia_sidecar.ports.serving import Server, server_config
+from justitia_sidecar.request.asgi import Receive, Scope, Send, send_answer
 
 HEAD = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n"
 

@@ -19,9 +19,9 @@ from justitia_api.config import (
     key_digest,
 )
 from justitia_channel.messages import VERSION, Hello, encode
-from justitia_sidecar.engine import Engine
-from justitia_sidecar.engine_admission import EngineAdmission
-from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.admission.engine_admission import EngineAdmission
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour

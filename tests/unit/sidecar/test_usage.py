@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_sidecar import usage as usage_module
-from justitia_sidecar.usage import EventSplitter, EventTooLongError, StreamedCount, read_answer, read_event
+from justitia_sidecar.request import usage as usage_module
+from justitia_sidecar.request.usage import EventSplitter, EventTooLongError, StreamedCount, read_answer, read_event
 
 USAGE = {"prompt_tokens": 3, "total_tokens": 5, "completion_tokens": 2}
 

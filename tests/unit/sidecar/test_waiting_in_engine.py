@@ -9,10 +9,10 @@ import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, QueueConfig, key_digest
 from justitia_channel import messages as channel
-from justitia_sidecar.engine import Engine
-from justitia_sidecar.engine_channel import EngineChannel
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.salt import cache_salt
+from justitia_sidecar.request.salt import cache_salt
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool

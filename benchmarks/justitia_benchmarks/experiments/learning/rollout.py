@@ -16,7 +16,7 @@ from justitia_predictor.artifact import Artifact, digest
 from justitia_predictor.models import Linear
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.evidence import Comparison, Evidence
+from justitia_sidecar.learning.evidence import Comparison, Evidence
 from justitia_simulator.agents import CLASSES
 
 PAST = 100

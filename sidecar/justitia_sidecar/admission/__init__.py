@@ -1,0 +1,1 @@
+"""When a request goes to the engine, and what it is charged."""

@@ -1,0 +1,169 @@
+"""The engine behind the sidecar: one vLLM server, reached over HTTP.
+
+Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its counts of requests, whether it makes
+progress, and its health; forwards requests. A request is sent once: there is no retry. What the engine says is read up
+to a bound.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractStreamWriter
+
+from justitia_api import wire
+from justitia_sidecar.admission.admission import EngineView
+from justitia_sidecar.admission.ticket import Ticket
+
+_PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
+_REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
+
+# Shorter than the engine's own keep-alive of 5 s, so that no request meets a connection that is being closed.
+_KEEPALIVE_SECONDS = 2
+
+MOST_PROBED_BYTES = 16 * 2**20
+"""Of one page. vLLM's metrics take about 100 KiB."""
+
+_FORWARDED = frozenset({b"content-type", b"accept", b"traceparent", b"tracestate"})
+
+_NO_AUTO_HEADERS = ("Accept-Encoding", "User-Agent")
+
+_CACHE_INFO = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_STEPS = re.compile(r"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_USAGE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_WAITING = re.compile(r"^vllm:num_requests_waiting(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_DEFERRED = re.compile(r'^vllm:num_requests_waiting_by_reason\{[^}]*reason="deferred"[^}]*\} (\S+)', re.MULTILINE)
+
+
+class EngineError(Exception):
+    """The engine cannot be reached, or said something that is not understood."""
+
+
+class EngineAbsentError(EngineError):
+    """Nobody listens where it should be."""
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+async def read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Raises EngineError beyond so many bytes."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise EngineError(f"{response.url} says more than {most} bytes")
+    return b"".join(parts)
+
+
+def read_metrics(text: str, view: EngineView) -> EngineView:
+    """`view` with the KV space, the counts of requests and the progress that the engine's metrics tell."""
+    info = _CACHE_INFO.search(text)
+    if info is None:
+        raise EngineError("its metrics have no vllm:cache_config_info: is it vLLM?")
+    labels = dict(_LABEL.findall(info[1]))
+    try:
+        blocks, size = int(labels["num_gpu_blocks"]), int(labels["block_size"])
+    except (KeyError, ValueError):
+        raise EngineError(f"vllm:cache_config_info tells no number of blocks and block size: {labels}") from None
+    if blocks * size <= 0:
+        raise EngineError(f"it tells {blocks} KV blocks of {size} tokens: it is not ready")
+    running, waiting, deferred = (
+        int(sum(float(value) for value in count.findall(text))) for count in (_RUNNING, _WAITING, _DEFERRED)
+    )
+    steps, usage = _STEPS.findall(text), _USAGE.findall(text)
+    progress = (*steps, *usage) if steps and usage else None
+    return replace(
+        view,
+        kv_tokens=blocks * size,
+        block_size=size,
+        running=running,
+        waiting=waiting,
+        deferred=deferred,
+        progress=progress,
+    )
+
+
+def engine_headers(ticket: Ticket, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    """Few of the client's headers, and our own that decide identity and order in the engine."""
+    kept = [(name.decode(), value.decode("latin-1")) for name, value in received if name in _FORWARDED]
+    return [*kept, ("x-request-id", ticket.id), (wire.ENGINE_PRIORITY_HEADER, str(ticket.rank))]
+
+
+class _Body(aiohttp.BytesPayload):
+    """A body that is let go of once it is written."""
+
+    def __init__(self, content: bytes, on_written: Callable[[], None]) -> None:
+        super().__init__(content)
+        self._on_written = on_written
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        await super().write_with_length(writer, content_length)
+        self._value = b""
+        self._on_written()
+
+
+class Engine:
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self.url = url.rstrip("/")
+        self._session = session
+
+    @staticmethod
+    def session() -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS)
+        return aiohttp.ClientSession(
+            connector=connector, timeout=_REQUEST_TIMEOUT, auto_decompress=False, read_bufsize=2**16
+        )
+
+    async def probe(self, view: EngineView) -> EngineView:
+        """The engine as it is. Raises EngineError where it does not answer well."""
+        try:
+            await self._get("/health")
+            found = read_metrics((await self._get("/metrics")).decode(), view)
+            if view.longest is None or not view.ready:
+                models = msgspec.json.decode(await self._get("/v1/models"), type=_Models).data
+                found.longest = min((m.max_model_len for m in models if m.max_model_len), default=None)
+        except aiohttp.ClientConnectorError as error:
+            raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
+        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+            raise EngineError(f"{self.url} does not answer: {error!r}") from error
+        found.ready = True
+        return found
+
+    async def send(
+        self, path: str, body: bytes, headers: list[tuple[str, str]], on_written: Callable[[], None]
+    ) -> aiohttp.ClientResponse:
+        """The answer's head; its body is still to be read. `on_written` is called once the request's body is with the
+        engine. Raises EngineError before any byte of the answer, EngineAbsentError where nothing was sent.
+        """
+        data = _Body(body, on_written)
+        try:
+            return await self._session.post(
+                self.url + path, data=data, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineError(f"the request could not be sent: {error!r}") from error
+
+    async def models(self) -> bytes:
+        try:
+            return await self._get("/v1/models")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineError(f"{self.url} does not answer: {error!r}") from error
+
+    async def _get(self, path: str) -> bytes:
+        async with self._session.get(self.url + path, timeout=_PROBE_TIMEOUT) as response:
+            response.raise_for_status()
+            return await read_at_most(response, MOST_PROBED_BYTES)

@@ -1,0 +1,1 @@
+"""What is learned from runs, and what is predicted of them."""

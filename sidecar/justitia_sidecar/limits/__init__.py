@@ -1,0 +1,1 @@
+"""What tenants share a bound of, and who gives way."""

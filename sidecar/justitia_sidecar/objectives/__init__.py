@@ -1,0 +1,1 @@
+"""What applications declared, what became of it, and the gamma that follows."""

@@ -1,0 +1,81 @@
+"""The port for the cluster: probes, metrics, status, queue, drain. Not for clients.
+
+What tells of single requests, or changes anything, is for processes beside this one alone: the pod's containers, and a
+user's shell on a laptop or in `kubectl exec`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from justitia_api.status import PoolStatus, QueueStatus
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.report.exposition import Exposition
+from justitia_sidecar.report.queue import observe_queue
+from justitia_sidecar.report.status import observe_status, set_gauges
+from justitia_sidecar.service import Sidecar
+
+
+def _from_beside(request: Request) -> None:
+    if request.client is None or not ip_address(request.client.host).is_loopback:
+        raise HTTPException(
+            403, "this path answers to processes of this pod only: use `kubectl exec` or a port-forward"
+        )
+
+
+Beside = Annotated[None, Depends(_from_beside)]
+
+
+def build_admin(sidecar: Sidecar) -> FastAPI:
+    admin = FastAPI(title="Justitia sidecar, admin", redoc_url=None)
+
+    @admin.exception_handler(RefusalError)
+    async def refuse(request: Request, refusal: RefusalError) -> Response:
+        headers = {name.decode(): value.decode() for name, value in refusal.headers}
+        return Response(refusal.body, refusal.refusal.status, headers)
+
+    @admin.get("/healthz", summary="The process lives")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @admin.get("/readyz", summary="Configured, the engine answers, and not draining")
+    async def readyz(response: Response) -> dict[str, bool]:
+        configured = sidecar.in_force is not None and sidecar.keys is not None
+        engine = sidecar.in_force is not None and sidecar.in_force.admission.engine.ready
+        if not (configured and engine) or sidecar.draining:
+            response.status_code = 503
+        return {"configured": configured, "engine": engine, "draining": sidecar.draining}
+
+    exposition = Exposition(sidecar.metrics.registry)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in exposition.pieces():
+            yield piece
+            await asyncio.sleep(0)
+
+    @admin.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        if sidecar.keys is not None:
+            for _ in set_gauges(sidecar):
+                await asyncio.sleep(0)
+        return StreamingResponse(pieces(), media_type=CONTENT_TYPE_LATEST)
+
+    @admin.get("/internal/status", summary="Tenants' shares, KV space, configuration in force")
+    async def status(_: Beside) -> PoolStatus:
+        return observe_status(sidecar)
+
+    @admin.get("/internal/queue", summary="Waiting requests in order, with why they wait")
+    async def queue(_: Beside) -> QueueStatus:
+        return await observe_queue(sidecar)
+
+    @admin.post("/internal/drain", summary="Refuse what is new; answers when the started requests are over")
+    async def drain(_: Beside) -> dict[str, int]:
+        await sidecar.drain()
+        return {"open_requests": sidecar.open_requests}
+
+    return admin

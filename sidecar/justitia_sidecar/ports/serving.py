@@ -1,0 +1,57 @@
+"""HTTP servers that share a process: uvicorn, without its own signals and logs of requests."""
+
+import contextlib
+import ssl
+import time
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from justitia_sidecar.ports.client_connection import ClientConnection
+from justitia_sidecar.ports.connections import OTHER_PORTS_SEATS, accept_backlog, bounded
+from justitia_vocabulary.units import Seconds
+
+KEEP_ALIVE_SECONDS = 120
+"""Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to the process, which runs several of them. Ends connections whose clients do not read."""
+
+    def __init__(self, config: uvicorn.Config, clock: Callable[[], Seconds] = time.monotonic) -> None:
+        super().__init__(config)
+        self._clock = clock
+        self._looked = clock()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % 10 == 0:
+            self.look()
+        return await super().on_tick(counter)
+
+    def look(self) -> None:
+        """At what clients have taken since the last look."""
+        now = self._clock()
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, ClientConnection):
+                connection.looked_at(now - self._looked)
+        self._looked = now
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def server_config(app: object, tls: ssl.SSLContext | None = None, seats: int = OTHER_PORTS_SEATS) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http=bounded(seats),
+        backlog=accept_backlog(),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=5,
+        ssl_context_factory=None if tls is None else lambda config, default: tls,
+    )

@@ -1,0 +1,1 @@
+"""What the sidecar says of itself."""

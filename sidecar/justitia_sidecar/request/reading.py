@@ -1,0 +1,71 @@
+"""A request's body: read under the account of its tenant (`held.py`), and held until the engine has it."""
+
+from collections.abc import Callable
+
+from justitia_api.wire import Refusal
+from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
+from justitia_sidecar.refusals import RefusalError
+from justitia_sidecar.request.asgi import ClientGoneError, Receive, Scope
+from justitia_vocabulary.units import TenantId
+
+
+class Body:
+    """`give_way` is called if another tenant's bytes take its place, which they cannot any more once it is pinned."""
+
+    def __init__(self, account: HeldBytes, tenant: TenantId, give_way: Callable[[RefusalError], None]) -> None:
+        self.content = b""
+        self._account = account
+        self._holding = Holding(tenant, Kind.BODY, lambda: give_way(_memory_full()))
+
+    async def read(self, scope: Scope, receive: Receive, most: int) -> None:
+        """Fill `content`. Raises a refusal, before a byte is read where the head tells the size, and ClientGoneError.
+
+        A body whose size is not told counts as the largest there may be until it is whole.
+        """
+        declared = dict(scope["headers"]).get(b"content-length", b"")
+        expected = int(declared) if declared.isdigit() else most
+        if expected > most:
+            raise _too_large(most)
+        self._hold(expected)
+        parts: list[bytes] = []
+        received, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            part = message.get("body", b"")
+            parts.append(part)
+            received += len(part)
+            if received > most:
+                raise _too_large(most)
+            more = message.get("more_body", False)
+        self.change(b"".join(parts))
+
+    def change(self, content: bytes) -> None:
+        """Raises a refusal where there is no room for it."""
+        self._hold(len(content))
+        self.content = content
+
+    def pin(self) -> None:
+        self._account.pin(self._holding)
+
+    def let_go(self) -> None:
+        self.content = b""
+        self._account.put(self._holding, 0)
+
+    def _hold(self, size: int) -> None:
+        if not self._account.put(self._holding, size):
+            raise _memory_full()
+
+
+def _memory_full() -> RefusalError:
+    return RefusalError(
+        Refusal.QUEUE_FULL,
+        "This server's memory is full, and your tenant's part of it by weight is used up: retry later, or send smaller "
+        "bodies.",
+        retry_after=5,
+    )
+
+
+def _too_large(most: int) -> RefusalError:
+    return RefusalError(Refusal.BODY_TOO_LARGE, f"The body is larger than {most} bytes: shorten the prompt.")

@@ -1,0 +1,99 @@
+"""What may end a request before it has begun: a refusal from elsewhere, while it is read or waits.
+
+What is under way is cancelled then, so a connection to the engine is closed, and the engine drops the request.
+"""
+
+import asyncio
+from types import TracebackType
+
+from justitia_api.wire import Refusal
+from justitia_sidecar.admission.admission import Admission
+from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import Seconds
+
+
+class Interruption:
+    """Around all that a request does. It may be refused until it is `over`, that is, has begun."""
+
+    def __init__(self) -> None:
+        self._refusal: RefusalError | None = None
+        self._over = False
+
+    async def __aenter__(self) -> "Interruption":
+        self._loop = asyncio.get_running_loop()
+        self._timeout = asyncio.timeout(None)
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raises the refusal that has ended the request."""
+        self._over = True
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            assert self._refusal is not None
+            raise self._refusal from None
+
+    def refuse(self, refusal: RefusalError) -> None:
+        """End the request, once, unless it is over."""
+        if not self._over and self._refusal is None:
+            self._refusal = refusal
+            self._timeout.reschedule(self._loop.time())
+
+    def over(self) -> None:
+        self._over = True
+        if not self._timeout.expired():
+            self._timeout.reschedule(None)
+
+
+class Waiting:
+    """A request's wait, which ends after the queue's `timeout`. `waiters` lists the waits that have not ended."""
+
+    def __init__(
+        self,
+        ticket: Ticket,
+        admission: Admission,
+        timeout: Seconds,
+        waiters: "set[Waiting]",
+        interruption: Interruption,
+    ) -> None:
+        self._ticket = ticket
+        self._admission = admission
+        self._timeout = timeout
+        self._waiters = waiters
+        self._interruption = interruption
+
+    def __enter__(self) -> "Waiting":
+        self._timer = asyncio.get_running_loop().call_later(self._timeout, self._waited_too_long)
+        self._waiters.add(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._leave()
+
+    def refuse(self, refusal: RefusalError) -> None:
+        """End the wait, unless the request has begun, or may have."""
+        if self in self._waiters and self._admission.waits(self._ticket):
+            self._interruption.refuse(refusal)
+
+    def over(self) -> None:
+        """The request has begun."""
+        if self in self._waiters:
+            self._leave()
+            self._interruption.over()
+
+    def _leave(self) -> None:
+        self._waiters.discard(self)
+        self._timer.cancel()
+
+    def _waited_too_long(self) -> None:
+        self.refuse(
+            RefusalError(
+                Refusal.QUEUE_TIMEOUT,
+                f"The request waited {self._timeout:g} s and was not admitted: retry later or send less at a time.",
+                retry_after=10,
+            )
+        )
