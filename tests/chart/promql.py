@@ -9,8 +9,8 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from justitia_channel.messages import VERSION, Hello, Snapshot, encode
 from justitia_operator.metrics import Metrics as OperatorMetrics
+from justitia_sidecar.engine import metrics as engine_metrics
 from justitia_sidecar.engine.channel import EngineChannel
-from justitia_sidecar.engine.client import metrics as engine_metrics
 from justitia_sidecar.metrics import Metrics as SchedulerMetrics
 
 TARGET_LABELS = {"namespace", "pod"}

@@ -10,7 +10,8 @@ from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
 from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
 from justitia_channel import messages as channel
-from justitia_sidecar.admission.admission import EngineView, accounts, crossing
+from justitia_sidecar.admission import accounts, crossing
+from justitia_sidecar.admission.admission import EngineView
 from justitia_sidecar.admission.engine_admission import EngineAdmission
 from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.refusals import RefusalError

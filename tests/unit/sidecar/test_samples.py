@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from justitia_predictor.sample import Sample
-from justitia_sidecar.learning.learning import samples as module
+from justitia_sidecar.learning import samples as module
 from justitia_sidecar.learning.samples import RETENTION, Finished, Samples, SamplesError
 from support.written_runs import written_runs
 
