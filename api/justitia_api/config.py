@@ -14,6 +14,16 @@ from typing import Annotated, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from justitia_vocabulary.objectives import MetricName
+from justitia_vocabulary.policies import (
+    HIGHEST_GAMMA,
+    HYSTERESIS,
+    INSIDE_THE_ENGINE_ONLY,
+    LOWEST_GAMMA,
+    CostModelName,
+    PolicyName,
+)
+
 MINIMUM_KEY_BYTES = 16
 
 
@@ -23,41 +33,11 @@ class Document(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
 
 
-class PolicyName(StrEnum):
-    """Order of service, as resources spell it."""
-
-    FCFS = "FCFS"
-    VTC = "VTC"
-    JUSTITIA = "Justitia"
-    TIERED_JUSTITIA = "TieredJustitia"
-    UNIBOOST = "UniBoost"
-    SRPT = "SRPT"
-    SJF = "SJF"
-
-
-WITHOUT_WEIGHTS = (PolicyName.FCFS, PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
-"""Policies that give tenants no shares."""
-
-INSIDE_THE_ENGINE_ONLY = (PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
-"""Policies that order single requests, token for token or preempting: the sidecar can do neither."""
-
 ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choose another policy"
 GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
 BURST_ONLY = "burstSeconds is for policy TieredJustitia with cost model EngineTime only: remove it, or choose these"
 GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
 GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
-LOWEST_GAMMA, HIGHEST_GAMMA = "0.001", "10"
-"""Bounds of gamma where none are given, in 1/s."""
-HYSTERESIS = "2"
-"""Where none is given, in 1/gamma."""
-
-
-class CostModelName(StrEnum):
-    """What tenants are charged."""
-
-    ENGINE_TIME = "EngineTime"
-    KV_TOKEN_TIME = "KVTokenTime"
-    WEIGHTED_TOKENS = "WeightedTokens"
 
 
 class _Scheduling(Protocol):
@@ -136,15 +116,6 @@ class LearningConfig(Document):
     version: Digest | None = Field(default=None, description="Whose predictions count; None: the running mean's")
     candidate: Digest | None = Field(default=None, description="Compared with the version on the same runs")
     canary_percent: int = Field(default=0, ge=0, le=100, description="Of runs, whose prediction is the candidate's")
-
-
-class MetricName(StrEnum):
-    """What an objective is about, in seconds."""
-
-    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"
-    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"
-    REQUEST_COMPLETION = "RequestCompletion"
-    RUN_COMPLETION = "RunCompletion"
 
 
 class ObjectiveConfig(Document):

@@ -10,14 +10,8 @@ from justitia_api.config import (
     GAMMA_CROSSED,
     GAMMA_FIXED,
     GAMMA_ONLY,
-    HIGHEST_GAMMA,
-    HYSTERESIS,
-    INSIDE_THE_ENGINE_ONLY,
-    LOWEST_GAMMA,
     BoostMode,
-    CostModelName,
     Document,
-    PolicyName,
     possible,
 )
 from justitia_api.engine import Engine, Model
@@ -38,6 +32,14 @@ from justitia_api.resource import (
     map_by,
     reason_column,
     rules,
+)
+from justitia_vocabulary.policies import (
+    HIGHEST_GAMMA,
+    HYSTERESIS,
+    INSIDE_THE_ENGINE_ONLY,
+    LOWEST_GAMMA,
+    CostModelName,
+    PolicyName,
 )
 
 REPLICAS_CROSSED = "minimumReplicas must not be greater than maximumReplicas"
@@ -100,21 +102,21 @@ class Boost(Document):
             json_schema_extra=POSITIVE,
             description="Smallest gamma, in 1/s, a decimal number greater than 0. Not looked at with mode Fixed.",
         ),
-    ] = LOWEST_GAMMA
+    ] = f"{LOWEST_GAMMA:g}"
     maximum_gamma: Annotated[
         Decimal,
         Field(
             json_schema_extra=POSITIVE,
             description="Largest gamma, in 1/s, at least minimumGamma. Not looked at with mode Fixed.",
         ),
-    ] = HIGHEST_GAMMA
+    ] = f"{HIGHEST_GAMMA:g}"
     hysteresis: Annotated[
         Decimal,
         Field(
             description="How far a running request must be behind the first that waits to make way for it, a decimal "
             "number, in units of 1 / gamma. The larger, the fewer preemptions, each of which is paid for by all."
         ),
-    ] = HYSTERESIS
+    ] = f"{HYSTERESIS:g}"
 
     @model_validator(mode="after")
     def _in_order(self) -> "Boost":

@@ -1,12 +1,12 @@
 """What an application asks of its pool's latency, and how it stands."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from justitia_api.config import Document, MetricName
+from justitia_api.config import Document
 from justitia_api.resource import map_by, rules
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
 
 MOST_OBJECTIVES = 8
 WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a shorter window too few requests are known"
@@ -46,15 +46,6 @@ class ServiceLevelObjective(Document):
         if self.window_seconds * 100 < self.bound_milliseconds:
             raise ValueError(WINDOW_TOO_SHORT)
         return self
-
-
-class ObjectiveState(StrEnum):
-    """How an objective stands."""
-
-    MET = "Met"
-    AT_RISK = "AtRisk"
-    MISSED = "Missed"
-    UNATTAINABLE = "Unattainable"
 
 
 class ObservedObjective(Document):

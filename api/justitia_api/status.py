@@ -4,42 +4,20 @@ The operator reads these into the status of resources, the command line into its
 the pool's labels can report anything, so the numbers that the operator computes with have limits here.
 """
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from justitia_api.conditions import Condition
-from justitia_api.config import BoostMode, CostModelName, Digest, Document, ObjectiveConfig, PolicyName
+from justitia_api.config import BoostMode, Digest, Document, ObjectiveConfig
+from justitia_vocabulary.policies import CostModelName, PolicyName
+from justitia_vocabulary.waiting import WaitingReason
 
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Sum = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Bucket = Annotated[int, Field(ge=-1000, le=1000)]
 """Of a `Sketch`, which has none beyond."""
 MOST_BUCKETS = 2001
-
-
-class WaitingReason(StrEnum):
-    """Why a request waits."""
-
-    TENANT_LIMIT = "TenantLimit"
-    """Its tenant runs as many requests as its limit allows."""
-    TENANT_NOT_BEGUN = "TenantNotBegun"
-    """The engine takes long to begin with its tenant's last requests, and is given no more of them meanwhile."""
-    ENGINE_UNAVAILABLE = "EngineUnavailable"
-    """The engine does not answer."""
-    ENGINE_BUSY = "EngineBusy"
-    """It is next; the engine has not begun the last requests it was given, or its batch is full."""
-    NO_KV_SPACE = "NoKVSpace"
-    """It is next; it does not fit into the KV space that is free, in front of the engine with its predicted output."""
-    TENANT_GATED = "TenantGated"
-    """Its tenant is ahead of its share; others catch up first."""
-    BEHIND_OTHERS = "BehindOthers"
-    """Others come first in the policy's order."""
-    BEING_PREPARED = "BeingPrepared"
-    """The engine compiles the grammar that its output is to follow."""
-    NOT_TOLD = "NotTold"
-    """It is on its way: the engine has not said yet that it has it."""
 
 
 class Quantiles(Document):

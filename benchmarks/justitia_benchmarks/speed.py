@@ -46,7 +46,7 @@ from rich.progress import track
 
 from justitia_benchmarks.document import table
 from justitia_cli.console import errors, mistakes, output
-from justitia_scheduling.baselines.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import EngineTime, StepTime
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import OpenRequest, Policy
@@ -292,7 +292,7 @@ def benchmark(
     with mistakes():
         for name in policy:
             build_policy(name, EngineTime(STEP_TIME))
-        names = policy or [DEFAULT_POLICY, *(name for name in POLICIES if name != DEFAULT_POLICY)]
+        names = policy or list(POLICIES)
         lengths = [n for n in QUEUED if n <= largest]
         plan = [(name, seed) for seed in range(1, seeds + 1) for name in names]
         timings = [

@@ -1,48 +1,55 @@
-"""What a sidecar and a scheduler inside the engine tell each other, as bytes. Version 1.
+"""What the sidecar and the plug-in inside the engine tell each other. Version 1.
 
-A message is a line of JSON, `{"kind": "ticket", ...}`. To the engine: `Hello`, `Configure`, `Ticket` (before the
-request that it is for), `RunEnded`, `AskQueue`. From it: `Hello`, `Arrived`, `Admitted`, `Closed`, `Snapshot`, `Queue`.
-Each side sends `Hello` first; another version ends the connection.
+To the engine: `Hello`, `Configure`, `Ticket` (before the request that it is for), `RunEnded`, `AskQueue`. From it:
+`Hello`, `Arrived`, `Admitted`, `Closed`, `Snapshot`, `Queue`. Each side sends `Hello` first; another version ends the
+connection. Fields that a reader does not know are passed over, and missing ones have their defaults, so that two
+releases understand each other.
 
 A request's key is the id that the sidecar gives to the engine's server, 32 hexadecimal digits; the engine makes one or
 more sequences of it, told apart by their number: `SEQUENCES_PER_PROMPT` times the prompt's index, plus the choice's.
 """
 
-import json
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated
 
+from msgspec import Meta, Struct
+
+from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.report import PolicyReport
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 VERSION = 1
 SEQUENCES_PER_PROMPT = 1 << 16
-LONGEST_LINE = 1 << 20
-"""Bytes. A peer that sends a longer one is not understood."""
+
+NotNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
 
 
-class ChannelError(ValueError):
-    """What came is no message of this version. `fatal`: what follows cannot be read either."""
-
-    def __init__(self, message: str, *, fatal: bool) -> None:
-        super().__init__(message)
-        self.fatal = fatal
+class _Message(Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag=str.lower):
+    """A message has the tag of its class."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """Who speaks. `instance` differs from process to process; `about` is for people and for the peer's checks."""
+class About(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What an engine says of itself: vLLM's version, KV space and block size in tokens, its data-parallel index, and
+    why it does not keep the order, if it does not.
+    """
+
+    vllm: str | None = None
+    kv_tokens: Tokens | None = None
+    block_size: Tokens | None = None
+    index: int | None = None
+    unsupported: str | None = None
+
+
+class Hello(_Message, frozen=True):
+    """Who speaks. `instance` differs from process to process."""
 
     version: int
     instance: str
-    about: dict[str, Any]
+    about: About = About()
 
 
-@dataclass(frozen=True, slots=True)
-class Configure:
+class Configure(_Message, frozen=True):
     """How to order from this moment on: policy and cost model by name, weights by tenant, bounds of gamma in 1/s,
     hysteresis in 1/gamma, ceiling of the burst in the cost model's unit.
     """
@@ -50,16 +57,15 @@ class Configure:
     generation: int
     policy: str
     cost_model: str
-    weights: dict[str, float]
-    gamma: list[float] | None = None
-    hysteresis: float | None = None
-    burst: float | None = None
+    weights: dict[str, NotNegative]
+    gamma: list[NotNegative] | None = None
+    hysteresis: NotNegative | None = None
+    burst: NotNegative | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Whose a request is, and what is predicted of its run (KV token-time, tokens) and of itself (tokens). The engine
-    makes so many `sequences` of it. `sent` is the moment on the machine's monotonic clock, which both ends share.
+class Ticket(_Message, frozen=True):
+    """Whose a request is, and what is predicted of its run, in KV token-time. The engine makes so many `sequences` of
+    it. `sent` is the moment on the machine's monotonic clock, which both ends share.
     """
 
     key: str
@@ -67,57 +73,36 @@ class Ticket:
     application: ApplicationId
     run: RunId
     sequences: int = 1
-    run_cost: KVTokenTime | None = None
-    run_prompt: float | None = None
-    run_output: float | None = None
-    output: float | None = None
-    sent: Seconds | None = None
+    run_cost: Annotated[KVTokenTime, Meta(ge=0)] | None = None
+    sent: Annotated[Seconds, Meta(ge=0)] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(_Message, frozen=True):
     """No request of the run will come again."""
 
     run: RunId
 
 
-@dataclass(frozen=True, slots=True)
-class AskQueue:
+class AskQueue(_Message, frozen=True):
     """Asks for a `Queue` of at most `limit` requests."""
 
     limit: int
 
 
-class Waits(StrEnum):
-    """Why a request waits in the engine. The sidecar's `WaitingReason` has the same names."""
-
-    ENGINE_BUSY = "EngineBusy"
-    """It is next; the batch is full, or the last step had no tokens left for it."""
-    NO_KV_SPACE = "NoKVSpace"
-    """It is next; its tokens do not fit into the KV space that is free."""
-    TENANT_GATED = "TenantGated"
-    BEHIND_OTHERS = "BehindOthers"
-    BEING_PREPARED = "BeingPrepared"
-    """It could not be served yet: its grammar is being compiled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """The first sequence of a request has come to the scheduler."""
+class Arrived(_Message, frozen=True):
+    """The first sequence of a request has come to the engine's scheduler."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(_Message, frozen=True):
     """A sequence joined the batch for the first time."""
 
     key: str
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(_Message, frozen=True):
     """A sequence is over, finished or aborted: what the engine did for it, and what its tenant was charged. `read` are
     the prompt's tokens that it computed, fewer than all where it was aborted meanwhile.
     """
@@ -129,91 +114,69 @@ class Closed:
     cached: Tokens
     produced: Tokens
     preemptions: int
-    charge: float
+    charge: NotNegative
     read: Tokens = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The scheduler's state and counters, about once a second."""
+class Snapshot(_Message, frozen=True):
+    """The plug-in's state and counters, about once a second. Counters count from the engine's start, those of a policy
+    from its own. Service is in `unit`, the cost model's; times are in seconds; `longest...` are those since the last
+    snapshot. `generation` is that of the configuration in effect, -1 before the first. `dismissed`: the policy has
+    failed.
+    """
 
-    state: dict[str, Any]
+    generation: int = -1
+    dismissed: bool = False
+    failures: int = 0
+    failure: str = ""
+    malformed: int = 0
+    dropped_in: int = 0
+    dropped_out: int = 0
+    decisions: int = 0
+    decision_seconds: Seconds = 0.0
+    longest_decision: Seconds = 0.0
+    waiting: int = 0
+    running: int = 0
+    open_runs: int = 0
+    service: dict[TenantId, float] = {}
+    unit: str = ""
+    kv_token_time: dict[TenantId, KVTokenTime] = {}
+    unticketed: int = 0
+    late_tickets: int = 0
+    forgotten_tickets: int = 0
+    preemptions: int = 0
+    evictions: int = 0
+    revisions: int = 0
+    tickets: int = 0
+    ticket_lag: Seconds = 0.0
+    longest_ticket_lag: Seconds = 0.0
+    step_time: StepTime | None = None
+    policy: PolicyReport = PolicyReport()
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """How many requests wait, and the first in order, each with why it waits (`justitia_engine.explain`)."""
+class WaitingRequest(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A request of which so many `sequences` wait. `rank` is its place in the policy's order, from 1; None: the policy
+    does not know of it. Tenant and application are None where only the sidecar knows whose it is.
+    """
+
+    key: str
+    reason: WaitingReason
+    prompt_tokens: Tokens
+    sequences: int = 1
+    rank: int | None = None
+    tenant: TenantId | None = None
+    application: ApplicationId | None = None
+    run: str = ""
+    preemptions: int = 0
+    waiting_seconds: Seconds = 0.0
+    order_key: dict[str, float] = {}
+
+
+class Queue(_Message, frozen=True):
+    """How many requests wait, and the first in order, each with why it waits."""
 
     waiting: int
-    requests: list[dict[str, Any]]
+    requests: list[WaitingRequest]
 
 
 Message = Hello | Configure | Ticket | RunEnded | AskQueue | Arrived | Admitted | Closed | Snapshot | Queue
-_KINDS: dict[str, type[Message]] = {kind.__name__.lower(): kind for kind in get_args(Message)}
-_FIELDS = {kind: get_type_hints(kind) for kind in get_args(Message)}
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def encode(message: Message) -> bytes:
-    """The message as a line. Raises ChannelError where it is longer than one may be."""
-    fields = {name: getattr(message, name) for name in _FIELDS[type(message)]}
-    line = _to_json({"kind": type(message).__name__.lower(), **fields}).encode()
-    if len(line) >= LONGEST_LINE:
-        raise ChannelError(f"a {type(message).__name__} of {len(line)} bytes is too long", fatal=False)
-    return line + b"\n"
-
-
-def decode(line: bytes) -> Message:
-    """The message in a line. Raises ChannelError, not fatal, where it has none."""
-    try:
-        told = json.loads(line)
-        kind = _KINDS[told.pop("kind")]
-        checks = _CHECKS[kind]
-        message = kind(**{name: value for name, value in told.items() if name in checks})
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ChannelError(f"no message: {error!r}", fatal=False) from None
-    for name, fits in checks.items():
-        if not fits(getattr(message, name)):
-            raise ChannelError(f"{kind.__name__}.{name} must not be {getattr(message, name)!r:.80}", fatal=False)
-    return message
-
-
-class Lines:
-    """Bytes as they come from the peer, to lines. Holds at most one that is not whole."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are whole now. Raises ChannelError, fatal, where one is too long to be a message."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if max(map(len, lines), default=0) > LONGEST_LINE or len(self._rest) > LONGEST_LINE:
-            raise ChannelError(f"a line of more than {LONGEST_LINE} bytes: no message is that long", fatal=True)
-        return lines
-
-
-def _check_of(hint: Any) -> Callable[[Any], bool]:
-    """Whether a value has the type; the only unions are with None. Of type float are finite numbers that are not
-    negative.
-    """
-    hint = getattr(hint, "__supertype__", hint)
-    parts = get_args(hint)
-    if isinstance(hint, UnionType):
-        fits = _check_of(parts[0])
-        return lambda value: value is None or fits(value)
-    match get_origin(hint) or hint:
-        case origin if origin is Any:
-            return lambda value: True
-        case origin if origin is float:
-            return lambda value: type(value) in (int, float) and 0 <= value < math.inf
-        case origin if origin is dict:
-            fits_value = _check_of(parts[1])
-            return lambda value: type(value) is dict and all(map(fits_value, value.values()))
-        case origin if origin is list:
-            fits_each = _check_of(parts[0])
-            return lambda value: type(value) is list and all(map(fits_each, value))
-        case origin:
-            return lambda value: type(value) is origin
-
-
-_CHECKS = {kind: {name: _check_of(hint) for name, hint in fields.items()} for kind, fields in _FIELDS.items()}

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from justitia_api.status import QueuedRequest, WaitingReason
+from justitia_api.status import QueuedRequest
+from justitia_vocabulary.waiting import WaitingReason
 
 WHY = {
     WaitingReason.TENANT_LIMIT: "its tenant runs as many requests as its limit allows (limits.runningRequests of the "

@@ -2,11 +2,11 @@
 
 from rich.table import Table
 
-from justitia_api.config import WITHOUT_WEIGHTS
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_cli.printing import plain_table
 from justitia_operator.objectives import added_up
+from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
 def live_table(title: str, status: PoolStatus | None) -> Table:

@@ -13,12 +13,13 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from justitia_cli.console import errors, mistakes, output, parse_weights_of
 from justitia_cli.tables import print_json, print_summary
-from justitia_scheduling.baselines.registry import COST_MODELS, DEFAULT_POLICY, POLICIES, build_cost_model, build_policy
+from justitia_scheduling.baselines.registry import COST_MODELS, POLICIES, build_cost_model, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.prediction import FORMS, find_prediction
 from justitia_simulator.profiles import EngineProfile, find_profile, in_chunks
 from justitia_simulator.results import write_results
 from justitia_simulator.workload import load_workload
+from justitia_vocabulary.policies import PolicyName
 
 SARATHI_BUDGET = 512
 
@@ -27,7 +28,7 @@ def simulate_command(  # noqa: PLR0917
     workload: Annotated[Path, typer.Argument(help="Workload file (.jsonl, .jsonl.gz)")],
     out: Annotated[Path, typer.Option(help="Folder for the result files; policies already there stay")],
     policy: Annotated[list[str], typer.Option(help=f"Policy, repeatable: {', '.join(sorted(POLICIES))}")] = [  # noqa: B006
-        DEFAULT_POLICY
+        PolicyName.TIERED_JUSTITIA
     ],
     engine: Annotated[str, typer.Option(help="Engine profile: a name or a .json file")] = "a10g-llama2-7b",
     kv_tokens: Annotated[

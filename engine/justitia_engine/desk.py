@@ -13,7 +13,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from justitia_channel.messages import Admitted, Arrived, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
 from justitia_engine.explain import QueueView, explain
@@ -149,23 +151,22 @@ class Desk:
 
     # What people ask.
 
-    def state(self) -> dict[str, Any]:
-        """Of the policy and of the channel; times in seconds. `longest...` are those since the last snapshot."""
-        link = self._link
+    def snapshot(self) -> Snapshot:
         longest_decision, self._longest_decision = self._longest_decision, 0.0
-        state: dict[str, Any] = {
-            "generation": self._generation,
-            "dismissed": self.host is None,
-            "failures": self.failures,
-            "failure": self.failure,
-            "malformed": link.malformed,
-            "droppedIn": link.dropped_in,
-            "droppedOut": link.dropped_out,
-            "decisions": self._decisions,
-            "decisionSeconds": self._decision_seconds,
-            "longestDecision": longest_decision,
-        }
-        return state | (self._guarded(lambda host: host.state()) or {})
+        link = self._link
+        return replace(
+            self._guarded(lambda host: host.snapshot()) or Snapshot(),
+            generation=self._generation,
+            dismissed=self.host is None,
+            failures=self.failures,
+            failure=self.failure,
+            malformed=link.malformed,
+            dropped_in=link.dropped_in,
+            dropped_out=link.dropped_out,
+            decisions=self._decisions,
+            decision_seconds=self._decision_seconds,
+            longest_decision=longest_decision,
+        )
 
     # How.
 
@@ -196,21 +197,21 @@ class Desk:
     def _show(self, now: Seconds) -> None:
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY
-            self._link.send(Snapshot(self.state()))
+            self._link.send(self.snapshot())
 
     def _hear(self, message: object, now: Seconds) -> None:
         match message:
             case Ticket():
                 self._guarded(lambda host: host.ticket(message, now))
-            case RunEnded(run):
+            case RunEnded(run=run):
                 self._guarded(lambda host: host.run_ended(run, now))
             case Configure():
                 self._configure(message, now)
-            case Hello(_, instance, _):
+            case Hello(instance=instance):
                 if instance != self._sidecar:
                     self._sidecar = instance
                     self._guarded(lambda host: host.end_runs(now))
-            case AskQueue(limit):
+            case AskQueue(limit=limit):
                 self._answer(limit, now)
 
     def _configure(self, told: Configure, now: Seconds) -> None:

@@ -4,20 +4,21 @@ A row is a request, at the place of the first of its sequences that waits. It co
 however many requests wait, and is asked for by people only.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
-from justitia_channel.messages import Queue, Waits
+from msgspec.structs import replace
+
+from justitia_channel.messages import Queue, WaitingRequest
 from justitia_engine.host import EngineHost, OpenSequence
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import Seconds
+from justitia_vocabulary.waiting import WaitingReason
 
 SEQUENCES_PER_ROW = 10
 """So many sequences are looked at for each row at most. Where requests have more, fewer rows come."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class QueueView:
     so many `more` sequences come after it.
     """
 
-    obstacle: Waits
+    obstacle: WaitingReason
     being_prepared: Sequence[OpenSequence]
     by_arrival: Sequence[OpenSequence] = ()
     more: int = 0
@@ -37,44 +38,46 @@ def explain(host: EngineHost | None, view: QueueView, limit: int, now: Seconds) 
     """At most `limit` requests in order, and after them those that are being prepared."""
     rows = _by_key(_by_arrival(view) if host is None else _in_policys_order(host, view, limit, now))
     waiting = len(rows) + view.more if host is None else host.waiting_requests
-    prepared = _by_key(_row(each, Waits.BEING_PREPARED) for each in view.being_prepared)
-    ranked = [row | {"rank": rank} for rank, row in enumerate(islice(rows.values(), limit), start=1)]
+    prepared = _by_key(_row(each, WaitingReason.BEING_PREPARED) for each in view.being_prepared)
+    ranked = [replace(row, rank=rank) for rank, row in enumerate(islice(rows.values(), limit), start=1)]
     return Queue(waiting + len(prepared), [*ranked, *prepared.values()][:limit])
 
 
-def _in_policys_order(host: EngineHost, view: QueueView, limit: int, now: Seconds) -> Iterator[Row]:
+def _in_policys_order(host: EngineHost, view: QueueView, limit: int, now: Seconds) -> Iterator[WaitingRequest]:
     policy = host.policy
     head = policy.head()
     for sequence in policy.order(limit * SEQUENCES_PER_ROW):
         request = policy.requests[sequence]
         gated = isinstance(policy, TieredJustitia) and policy.gated(request.tenant)
-        behind = Waits.TENANT_GATED if gated else Waits.BEHIND_OTHERS
-        yield {
-            "key": host.name(sequence).key,
-            "tenant": request.tenant,
-            "application": request.run.run.application,
-            "run": request.run.id,
-            "promptTokens": request.request.prompt_tokens,
-            "preemptions": request.preemptions,
-            "waitingSeconds": now - request.arrival,
-            "orderKey": policy.order_key(request),
-            "reason": view.obstacle if sequence == head else behind,
-        }
+        behind = WaitingReason.TENANT_GATED if gated else WaitingReason.BEHIND_OTHERS
+        yield WaitingRequest(
+            host.name(sequence).key,
+            view.obstacle if sequence == head else behind,
+            request.request.prompt_tokens,
+            tenant=request.tenant,
+            application=request.run.run.application,
+            run=request.run.id,
+            preemptions=request.preemptions,
+            waiting_seconds=now - request.arrival,
+            order_key=policy.order_key(request),
+        )
 
 
-def _by_arrival(view: QueueView) -> Iterator[Row]:
+def _by_arrival(view: QueueView) -> Iterator[WaitingRequest]:
     for number, each in enumerate(view.by_arrival):
-        yield _row(each, Waits.BEHIND_OTHERS if number else view.obstacle)
+        yield _row(each, WaitingReason.BEHIND_OTHERS if number else view.obstacle)
 
 
-def _row(each: OpenSequence, reason: Waits) -> Row:
+def _row(each: OpenSequence, reason: WaitingReason) -> WaitingRequest:
     """Whose it is only the policy knows, and the sidecar."""
-    return {"key": each.name.key, "promptTokens": each.prompt_tokens, "reason": reason}
+    return WaitingRequest(each.name.key, reason, each.prompt_tokens)
 
 
-def _by_key(rows: Iterator[Row]) -> dict[str, Row]:
+def _by_key(rows: Iterator[WaitingRequest]) -> dict[str, WaitingRequest]:
     """The first row of each request, with how many of its sequences wait."""
-    found: dict[str, Row] = {}
+    found: dict[str, WaitingRequest] = {}
+    waiting: defaultdict[str, int] = defaultdict(int)
     for row in rows:
-        found.setdefault(row["key"], row | {"sequences": 0})["sequences"] += 1
-    return found
+        found.setdefault(row.key, row)
+        waiting[row.key] += 1
+    return {key: replace(row, sequences=waiting[key]) for key, row in found.items()}

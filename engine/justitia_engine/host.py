@@ -9,20 +9,20 @@ Nothing here knows vLLM, sockets or clocks; `now` is in seconds. What the policy
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Ticket
+from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Snapshot, Ticket
 from justitia_engine.untold import StepDone, Untold
-from justitia_scheduling.baselines.registry import build_cost_model, build_policy
 from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.model import Request, Run, Step
 from justitia_scheduling.core.policy import Policy, Status
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.core.takeover import carry_over
 from justitia_scheduling.policies.boost import Boosted
 from justitia_scheduling.policies.justitia import Justitia
+from justitia_scheduling.policies.registry import build_cost_model, build_policy
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_scheduling.policies.uniboost import DELTA, UniBoost
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId, Tokens
@@ -300,9 +300,8 @@ class EngineHost:
 
     def _enter(self, sequence: RequestId, ticket: Ticket, prompt_tokens: Tokens, now: Seconds) -> None:
         if ticket.run not in self.policy.runs:
-            predicted = (ticket.run_cost, ticket.run_prompt, ticket.run_output)
-            self.policy.run_arrived(Run(ticket.run, ticket.tenant, ticket.application, *predicted), now)
-        self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens, ticket.output), now)
+            self.policy.run_arrived(Run(ticket.run, ticket.tenant, ticket.application, ticket.run_cost), now)
+        self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens), now)
 
     def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
         """To the policy it is another request, which has for its prompt all that the first one had."""
@@ -365,36 +364,44 @@ class EngineHost:
     def name(self, sequence: RequestId) -> SequenceName:
         return self._known[sequence].name
 
-    def state(self) -> dict[str, Any]:
-        """For a snapshot. Service in the cost model's unit, virtual time in KV token-time; seconds; of prefill and
-        decode seconds a token.
-        """
+    def snapshot(self) -> Snapshot:
+        """The host's and the policy's part of one."""
         policy, counters = self.policy, self.counters
         longest_lag, counters.longest_lag = counters.longest_lag, 0.0
-        state: dict[str, Any] = {
-            "waiting": self.waiting,
-            "running": len(policy.running),
-            "openRuns": len(policy.runs),
-            "service": dict(policy.service),
-            "unit": policy.cost_model.unit,
-            "unticketed": counters.unticketed,
-            "lateTickets": counters.late_tickets,
-            "forgottenTickets": counters.forgotten_tickets,
-            "preemptions": counters.preemptions,
-            "evictions": counters.evictions,
-            "revisions": policy.revisions,
-            "kvTokenTime": dict(policy.kv_token_time),
-            "tickets": counters.tickets,
-            "ticketLag": counters.lag,
-            "longestTicketLag": longest_lag,
-            "stepTime": asdict(self.fit.step_time),
-        }
-        if isinstance(policy, Justitia | TieredJustitia):
-            state["virtualTime"] = policy.virtual_time.now
-        if isinstance(policy, TieredJustitia):
-            state |= {"burst": policy.burst, "inEngine": policy.in_engine}
-        if isinstance(policy, Boosted):
-            times = policy.token_time
-            state |= {"gamma": policy.tail.gamma, "gammaEstimate": policy.tail.estimate}
-            state |= {"prefillTime": times.prefill(), "decodeTime": times.decode(len(policy.running))}
-        return state
+        return Snapshot(
+            waiting=self.waiting,
+            running=len(policy.running),
+            open_runs=len(policy.runs),
+            service=dict(policy.service),
+            unit=policy.cost_model.unit,
+            kv_token_time=dict(policy.kv_token_time),
+            unticketed=counters.unticketed,
+            late_tickets=counters.late_tickets,
+            forgotten_tickets=counters.forgotten_tickets,
+            preemptions=counters.preemptions,
+            evictions=counters.evictions,
+            revisions=policy.revisions,
+            tickets=counters.tickets,
+            ticket_lag=counters.lag,
+            longest_ticket_lag=longest_lag,
+            step_time=self.fit.step_time,
+            policy=_report(policy),
+        )
+
+
+def _report(policy: Policy) -> PolicyReport:
+    report = PolicyReport()
+    if isinstance(policy, Justitia | TieredJustitia):
+        report = replace(report, virtual_time=policy.virtual_time.now)
+    if isinstance(policy, TieredJustitia):
+        report = replace(report, burst=policy.burst, in_engine=policy.in_engine)
+    if isinstance(policy, Boosted):
+        times, tail = policy.token_time, policy.tail
+        report = replace(
+            report,
+            gamma=tail.gamma,
+            gamma_estimate=tail.estimate,
+            prefill_time=times.prefill(),
+            decode_time=times.decode(len(policy.running)),
+        )
+    return report

@@ -11,9 +11,9 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
-from justitia_channel.messages import VERSION, ChannelError, Hello, Lines, Message, decode, encode
+from justitia_channel.messages import VERSION, About, Hello, Message
+from justitia_channel.wire import ChannelError, Lines, decode, encode
 from justitia_vocabulary.units import Seconds
 
 MOST = 50_000
@@ -29,7 +29,7 @@ Log = Callable[[str], None]
 class Link:
     """`about` is what the engine says of itself in its Hello."""
 
-    def __init__(self, path: str, about: dict[str, Any], log: Log) -> None:
+    def __init__(self, path: str, about: About, log: Log) -> None:
         self.inbox: deque[Message] = deque(maxlen=MOST)
         self.outbox: deque[Message] = deque(maxlen=MOST)
         self.connected = False
@@ -89,7 +89,7 @@ class Link:
             message = decode(line)
         except ChannelError as error:
             self.malformed += 1
-            self._log_once("malformed", f"the sidecar sent {error}")
+            self._log_once("malformed", f"{error} came from the sidecar")
             return
         if isinstance(message, Hello):
             if message.version != VERSION:

@@ -24,7 +24,7 @@ from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
-from justitia_channel.messages import SEQUENCES_PER_PROMPT, Waits
+from justitia_channel.messages import SEQUENCES_PER_PROMPT, About
 from justitia_engine.desk import Desk
 from justitia_engine.explain import QueueView
 from justitia_engine.host import OpenSequence, SequenceName
@@ -32,6 +32,7 @@ from justitia_engine.link import Link
 from justitia_engine.queue import PolicyQueue
 from justitia_engine.untold import Reading, StepDone
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 LAST, VICTIM = 0, 1
 _ID = re.compile(r"(?:(\d+)_)?(?:chat)?cmpl-([0-9a-f]{32})(?:-(\d+))?-[0-9a-f]{8}")
@@ -64,7 +65,7 @@ class JustitiaScheduler(AsyncScheduler):
         kv_tokens = (pool.num_gpu_blocks - 1) * self.block_size
         parallel = self.parallel_config.data_parallel_index
         most_held = min(kv_tokens, self.max_num_running_reqs * self.max_model_len)
-        about = {"vllm": vllm.__version__, "kvTokens": kv_tokens, "blockSize": self.block_size, "index": parallel}
+        about = About(vllm.__version__, kv_tokens, self.block_size, parallel)
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
         self.desk = Desk(
             self._link,
@@ -228,7 +229,7 @@ class JustitiaScheduler(AsyncScheduler):
     def _view(self, limit: int) -> QueueView:
         """What is queued has been through a step."""
         no_space = bool(self.waiting) and self._has_seat() and not self._fits(self.waiting.peek_request())
-        obstacle = Waits.NO_KV_SPACE if no_space else Waits.ENGINE_BUSY
+        obstacle = WaitingReason.NO_KV_SPACE if no_space else WaitingReason.ENGINE_BUSY
         prepared = [_open(request) for request in self.waiting.arrived if _compiling(request)]
         if self.desk.host is not None:
             return QueueView(obstacle, prepared)

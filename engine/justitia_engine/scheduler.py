@@ -27,6 +27,7 @@ if unsupported is not None:
     except ImportError:
         from vllm.v1.core.sched.scheduler import Scheduler as Own
 
+    from justitia_channel.messages import About
     from justitia_engine.link import Link
 
     logger.error(
@@ -40,7 +41,7 @@ if unsupported is not None:
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            about = {"vllm": vllm.__version__, "unsupported": unsupported}
+            about = About(vllm.__version__, unsupported=unsupported)
             link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
             link.start(link.inbox.clear)
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import BoostMode, MetricName, PolicyName
+from justitia_api.config import BoostMode
 from justitia_api.pool import ServingPool
-from justitia_api.slo import ObjectiveState, ObservedObjective, ServiceLevelObjective
+from justitia_api.slo import ObservedObjective, ServiceLevelObjective
 from justitia_operator.status import Verdict
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.policies import PolicyName
 
 _METRICS = {
     MetricName.TIME_TO_FIRST_TOKEN: "time to first token",

@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType
-from justitia_api.config import MetricName
 from justitia_api.pool import ServingPool
-from justitia_api.slo import ObjectiveState, ServiceLevelObjective, SLOStatus
+from justitia_api.slo import ServiceLevelObjective, SLOStatus
 from justitia_api.status import ObjectiveStatus
 from justitia_operator.attained import Observed, as_recorded, slo_verdict
 from justitia_operator.documents import objective_config
@@ -27,6 +26,7 @@ from justitia_operator.status import Verdict, recorded_verdict
 from justitia_scheduling.objectives.attainment import PARTS, attainment
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.sketch import Sketch
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
 
 RENEWED = timedelta(minutes=5)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import WITHOUT_WEIGHTS, KeyTable, PoolConfig
+from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.arguments import refused_argument, refused_variable
@@ -62,6 +62,7 @@ from justitia_operator.serving import application_ready, fairness_verdict, tenan
 from justitia_operator.sidecars import installation_of
 from justitia_operator.snapshot import Installation, Rejection, Snapshot
 from justitia_operator.status import Verdict, accepted, not_installed, plan_status, resolved, verdict_of
+from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
 def reconcile(world: Snapshot, ref: Ref, now: datetime) -> Plan:

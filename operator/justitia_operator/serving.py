@@ -8,7 +8,6 @@ from collections.abc import Iterable
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import WITHOUT_WEIGHTS
 from justitia_api.pool import ServingPool
 from justitia_operator.documents import read_pool_config
 from justitia_operator.engines import Engines, observe_engines
@@ -17,6 +16,7 @@ from justitia_operator.objects import Kind, Ref
 from justitia_operator.resolve import Admission, Refused, tenant_keys
 from justitia_operator.snapshot import Snapshot
 from justitia_operator.status import Verdict
+from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
 class Pools:

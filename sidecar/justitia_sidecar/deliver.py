@@ -11,6 +11,10 @@ from pathlib import Path
 PACKAGES = ("justitia_engine", "justitia_scheduling", "justitia_channel", "justitia_vocabulary")
 
 
+NOT_DELIVERED = ("baselines", "objectives")
+"""Of scheduling: what only simulations and sidecars need."""
+
+
 def deliver(folder: Path) -> None:
     """Replace the packages in the folder by the installed ones."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -20,7 +24,8 @@ def deliver(folder: Path) -> None:
         assert found.submodule_search_locations
         target = folder / name
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(found.submodule_search_locations[0], target, ignore=shutil.ignore_patterns("__pycache__"))
+        left_out = shutil.ignore_patterns("__pycache__", *NOT_DELIVERED)
+        shutil.copytree(found.submodule_search_locations[0], target, ignore=left_out)
 
 
 if __name__ == "__main__":

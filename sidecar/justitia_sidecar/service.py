@@ -7,27 +7,19 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import structlog
 
 from justitia_api.conditions import Condition
-from justitia_api.config import (
-    INSIDE_THE_ENGINE_ONLY,
-    CostModelName,
-    KeyTable,
-    PolicyName,
-    PoolConfig,
-    SchedulingConfig,
-    digest_of,
-)
+from justitia_api.config import KeyTable, PoolConfig, SchedulingConfig, digest_of
 from justitia_api.wire import Refusal
 from justitia_channel.messages import Configure
-from justitia_scheduling.baselines.registry import build_cost_model, build_policy
 from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.step_time import PRIOR
+from justitia_scheduling.policies.registry import build_cost_model, build_policy
 from justitia_sidecar.admission.admission import Admission, EngineView
 from justitia_sidecar.admission.engine_admission import EngineAdmission
 from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
@@ -49,6 +41,7 @@ from justitia_sidecar.request.body import TokensPerByte
 from justitia_sidecar.request.recognition import Directory, application_id
 from justitia_sidecar.request.served_models import ServedModels
 from justitia_sidecar.request.waiting import Waiting
+from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
 from justitia_vocabulary.units import Seconds, TenantId
 
 TICK: Seconds = 1.0
@@ -59,27 +52,12 @@ PROBES_TO_GIVE_UP = 2
 log = structlog.get_logger("justitia.sidecar")
 
 
-REGISTRY_NAMES: dict[PolicyName | CostModelName, str] = {
-    PolicyName.FCFS: "fcfs",
-    PolicyName.VTC: "vtc",
-    PolicyName.JUSTITIA: "justitia",
-    PolicyName.TIERED_JUSTITIA: "tiered-justitia",
-    PolicyName.UNIBOOST: "uniboost",
-    PolicyName.SRPT: "srpt",
-    PolicyName.SJF: "sjf",
-    CostModelName.ENGINE_TIME: "engine-time",
-    CostModelName.KV_TOKEN_TIME: "kv-token-time",
-    CostModelName.WEIGHTED_TOKENS: "weighted-tokens",
-}
-"""What `justitia_scheduling.baselines.registry` calls them."""
-
-
 def build_configured_policy(config: PoolConfig) -> Policy:
     """For the order in front of the engine: FCFS in place of a policy that only the engine can keep."""
     scheduling = config.scheduling
     policy = PolicyName.FCFS if scheduling.policy in INSIDE_THE_ENGINE_ONLY else scheduling.policy
-    cost_model = build_cost_model(REGISTRY_NAMES[scheduling.cost_model], PRIOR)
-    return build_policy(REGISTRY_NAMES[policy], cost_model)
+    cost_model = build_cost_model(scheduling.cost_model, PRIOR)
+    return build_policy(policy, cost_model)
 
 
 def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) -> Configure:
@@ -87,8 +65,8 @@ def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) 
     scheduling = config.scheduling
     return Configure(
         config.generation,
-        REGISTRY_NAMES[scheduling.policy],
-        REGISTRY_NAMES[scheduling.cost_model],
+        scheduling.policy,
+        scheduling.cost_model,
         {tenant.name: tenant.weight for tenant in config.tenants},
         None if gamma is None else list(gamma),
         None if scheduling.boost is None else scheduling.boost.hysteresis,
@@ -270,9 +248,9 @@ class Sidecar:
             self.metrics.run_completion.labels(*labels).observe(run.took)
 
     @property
-    def engine_state(self) -> Mapping[str, Any]:
-        """What the engine's scheduler last told of itself; nothing where it keeps no order, or is not there."""
-        return self.channel.state if self.channel is not None and self.channel.telling else {}
+    def policy_in_engine(self) -> PolicyReport:
+        """What the policy inside the engine last told of itself; nothing where there is none."""
+        return self.channel.state.policy if self.channel is not None and self.channel.telling else PolicyReport()
 
     @property
     def channel(self) -> EngineChannel | None:
@@ -420,7 +398,7 @@ class Sidecar:
         if self.channel is not None:
             self._compare_only_like(self.channel, admission)
         self.conditions()
-        if self.objectives.look(now, admission.tickets.values(), self.engine_state) and self.channel:
+        if self.objectives.look(now, admission.tickets.values(), self.policy_in_engine) and self.channel:
             self.channel.configure(engine_configuration(self.in_force.config, self.objectives.bounds))
         self.shares.sample(admission.service, active, now)
 

@@ -8,12 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
 from justitia_scheduling.policies.boost import Boosted
 from justitia_simulator.replica import Inference
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.units import RequestId, Seconds
 
 
@@ -60,21 +61,21 @@ class SloControl:
         self.seen.demand.arrived(request.run.application, now)
 
     def first_token(self, request: Inference, now: Seconds) -> None:
-        self._observe(Metric.TIME_TO_FIRST_TOKEN, request.run.application, now - request.ready, now)
+        self._observe(MetricName.TIME_TO_FIRST_TOKEN, request.run.application, now - request.ready, now)
 
     def finished(self, request: Inference, now: Seconds) -> None:
         del self._open[request.id]
         application, decoded = request.run.application, request.produced - 1
-        self._observe(Metric.REQUEST_COMPLETION, application, now - request.ready, now)
+        self._observe(MetricName.REQUEST_COMPLETION, application, now - request.ready, now)
         if decoded:
             pace = (now - request.first_token) / decoded
-            self._observe(Metric.TIME_PER_OUTPUT_TOKEN, application, pace, now)
+            self._observe(MetricName.TIME_PER_OUTPUT_TOKEN, application, pace, now)
         times = self._policies[0].token_time
         engine_time = request.work.prompt_tokens * times.prefill() + request.produced * times.decode(1)
         self.seen.demand.served(application, engine_time)
 
     def run_finished(self, run: WorkloadRun, now: Seconds) -> None:
-        self._observe(Metric.RUN_COMPLETION, run.application, now - run.arrival, now)
+        self._observe(MetricName.RUN_COMPLETION, run.application, now - run.arrival, now)
 
     def look(self, now: Seconds) -> None:
         while self._changes and self._changes[0][1].since <= now:
@@ -89,13 +90,13 @@ class SloControl:
             policy.tail.bound(decision.floor, decision.ceiling)
         self.looks.append(Look(now, self._policies[0].tail.gamma, decision))
 
-    def _observe(self, metric: Metric, application: str, value: Seconds, now: Seconds) -> None:
+    def _observe(self, metric: MetricName, application: str, value: Seconds, now: Seconds) -> None:
         for key, declared in self._declared.items():
             if declared.objective.metric is metric and declared.application in (None, application):
                 self.seen.observe(key, value, now)
 
     def _ages(self, declared: Declared, now: Seconds) -> list[Seconds]:
-        first = declared.objective.metric is Metric.TIME_TO_FIRST_TOKEN
+        first = declared.objective.metric is MetricName.TIME_TO_FIRST_TOKEN
         return [
             now - request.ready
             for request in self._open.values()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import aiohttp
 
-from justitia_channel.messages import VERSION, Arrived, Hello, Ticket, decode, encode
+from justitia_channel.messages import VERSION, Arrived, Hello, Ticket
+from justitia_channel.wire import decode, encode
 from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.serving import KEYS, eventually, running_sidecar
@@ -28,7 +29,7 @@ class SchedulersEnd:
     async def serve(self) -> None:
         reader, writer = await asyncio.open_unix_connection(self._socket)
         with closing(writer):
-            writer.write(encode(Hello(VERSION, "engine", {})))
+            writer.write(encode(Hello(VERSION, "engine")))
             async for line in reader:
                 message = decode(line)
                 if isinstance(message, Ticket):

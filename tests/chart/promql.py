@@ -7,11 +7,14 @@ import promql_parser
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from justitia_channel.messages import VERSION, Hello, Snapshot, encode
+from justitia_channel.messages import VERSION, Hello, Snapshot
+from justitia_channel.wire import encode
 from justitia_operator.metrics import Metrics as OperatorMetrics
+from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine import metrics as engine_metrics
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.metrics import Metrics as SchedulerMetrics
+from justitia_vocabulary.units import TenantId
 
 TARGET_LABELS = {"namespace", "pod"}
 """Every series that a PodMonitor has scraped is of a pod."""
@@ -27,10 +30,10 @@ def exposed() -> Labels:
     operator, scheduler = OperatorMetrics(), SchedulerMetrics()
     channel = EngineChannel()
     scheduler.registry.register(engine_metrics.EngineMetrics(channel))
-    words = (*engine_metrics._COUNTERS, *engine_metrics._GAUGES, *engine_metrics._OTHER_COUNTERS)
-    state = dict.fromkeys(words, 1.0) | {"kvTokenTime": {"tenant": 1.0}}
+    report = PolicyReport(gamma=1.0, virtual_time=1.0)
+    snapshot = Snapshot(generation=1, kv_token_time={TenantId("tenant"): 1.0}, policy=report)
     channel._engine = object()  # type: ignore[assignment]
-    for message in (Hello(VERSION, "engine", {}), Snapshot(state)):
+    for message in (Hello(VERSION, "engine"), snapshot):
         channel._receive(encode(message).rstrip())
     _touch(operator)
     _touch(scheduler)

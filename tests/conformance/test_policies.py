@@ -304,5 +304,5 @@ def test_admitting_twice_is_refused(name: str) -> None:
 
 
 def test_an_unknown_policy_is_refused_with_the_names_that_exist() -> None:
-    with pytest.raises(ValueError, match=r"unknown policy 'best'.*fcfs.*tiered-justitia.*vtc"):
+    with pytest.raises(ValueError, match=r"unknown policy 'best'.*FCFS.*TieredJustitia.*VTC"):
         build_policy("best", WeightedTokens())

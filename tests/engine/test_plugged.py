@@ -88,7 +88,7 @@ def test_the_order_served_is_the_policys_and_nothing_is_lost_or_charged_twice(
         assert closed[call.key].finished
     counts = replay(engine)
     assert counts["admitted"] >= 30
-    assert engine.peer.state()["failures"] == 0, engine.peer.state()
+    assert engine.peer.state().failures == 0, engine.peer.state()
     engine.peer.send(*(RunEnded(RunId(run)) for run in {call.run for call in calls if call.run}))
 
 
@@ -163,7 +163,7 @@ def test_one_ticket_serves_all_sequences_of_a_request(engine: PluggedEngine) -> 
     assert len({(c.key, c.sequence) for c in closed}) == 5
     assert sorted(c.prompt_tokens for c in closed) == [20, 30, 30, 30, 40]
     assert all(c.produced == 8 for c in closed)
-    assert engine.peer.state()["unticketed"] == 0
+    assert engine.peer.state().unticketed == 0
 
 
 def test_what_a_client_sends_as_priority_changes_nothing(engine: PluggedEngine) -> None:
@@ -198,8 +198,8 @@ def test_without_a_ticket_or_with_a_malformed_one_a_request_is_served_and_counte
     engine.peer.send_bytes(b'{"kind":"ticket","key":"' + calls[1].key.encode() + b'","tenant":5}\n\xff\xfe\n')
     assert all(answer["usage"]["completion_tokens"] == 5 for answer in engine.send_all(calls))
     after = engine.state()
-    assert after["unticketed"] - before["unticketed"] == 2
-    assert after["malformed"] - before["malformed"] == 2
+    assert after.unticketed - before.unticketed == 2
+    assert after.malformed - before.malformed == 2
 
 
 def test_a_ticket_that_comes_late_corrects_the_order(engine: PluggedEngine) -> None:
@@ -210,8 +210,8 @@ def test_a_ticket_that_comes_late_corrects_the_order(engine: PluggedEngine) -> N
         engine.leave_after_first_chunk(call, then=lambda: engine.ticket(call), chunks=20)
         at_rest(engine, [call])
     after = engine.state()
-    assert after["lateTickets"] - before["lateTickets"] == 1
-    assert after["service"]["gold"] > before["service"].get("gold", 0.0)
+    assert after.late_tickets - before.late_tickets == 1
+    assert after.service["gold"] > before.service.get("gold", 0.0)
 
 
 def test_when_the_sidecar_is_gone_requests_are_served_and_when_it_is_back_it_is_heard(engine: PluggedEngine) -> None:
@@ -229,17 +229,17 @@ def test_when_the_sidecar_is_gone_requests_are_served_and_when_it_is_back_it_is_
 
 def test_a_policy_that_raises_is_dismissed_and_the_engine_serves_on(engine: PluggedEngine) -> None:
     engine.configure("raises-at-the-third-step", "kv-token-time", gold=1.0)
-    before = engine.state()["failures"]
+    before = engine.state().failures
     rng = random.Random(13)
     calls = [Call("gold", prompt(rng, 200), 40) for _ in range(12)]
     assert all(answer["usage"]["completion_tokens"] == 40 for answer in engine.send_all(calls))
-    assert engine.state()["failures"] == before + 1
-    assert "on purpose" in engine.state()["failure"]
+    assert engine.state().failures == before + 1
+    assert "on purpose" in engine.state().failure
     engine.configure("tiered-justitia", "kv-token-time", gold=1.0)
     after = Call("gold", [9] * 20, 5)
     engine.send_all([after])
     at_rest(engine, [after])
-    assert engine.state()["failures"] == before + 1
+    assert engine.state().failures == before + 1
 
 
 def test_weights_change_between_two_steps(engine: PluggedEngine) -> None:
@@ -255,17 +255,17 @@ def test_weights_change_between_two_steps(engine: PluggedEngine) -> None:
         engine.send_all(calls, when=(8, change))
     at_rest(engine, calls)
     assert any(e == "set_weight" and a[:2] == ("silver", 7.0) for _, e, a, _ in engine.recorded())
-    assert engine.state()["generation"] == engine.generation
+    assert engine.state().generation == engine.generation
     replay(engine)
 
 
 def test_an_idle_engine_takes_a_policy_and_bounds_of_gamma_answers_and_says_so(engine: PluggedEngine) -> None:
     """No request is made."""
-    eventually("it is idle", lambda: engine.state()["running"] == 0)
+    eventually("it is idle", lambda: engine.state().running == 0)
     for bounds in ([0.5, 0.5], [2.0, 3.0]):
         engine.configure("uniboost", gamma=bounds, gold=1.0)
         state = engine.state()
-        assert (state["generation"], state["gamma"]) == (engine.generation, bounds[0])
+        assert (state.generation, state.policy.gamma) == (engine.generation, bounds[0])
     assert engine.queue(5) == Queue(0, [])
     put_in_force = [line for line in engine.log.read_text().splitlines() if "policy uniboost is in force" in line]
     assert len([line for line in put_in_force if f"by configuration {engine.generation - 1}," in line]) == 1

@@ -5,7 +5,6 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -75,13 +74,13 @@ def shares_of_service(engine: PluggedEngine, policy: str, weights: dict[str, flo
     def made(client: int) -> Call:
         return Call(tenants[client % len(tenants)], [rng.randrange(10, 200) for _ in range(100)], 10)
 
-    def snapshots() -> list[dict[str, Any]]:
-        found = [message.state for message in engine.peer.heard[begun:] if isinstance(message, Snapshot)]
-        return [s for s in found if s["generation"] == engine.generation and set(weights) <= s["service"].keys()]
+    def snapshots() -> list[Snapshot]:
+        found = [message for message in engine.peer.heard[begun:] if isinstance(message, Snapshot)]
+        return [s for s in found if s.generation == engine.generation and set(weights) <= s.service.keys()]
 
     def delivered() -> dict[str, float]:
         first, *_, last = snapshots()
-        return {tenant: last["service"][tenant] - first["service"][tenant] for tenant in tenants}
+        return {tenant: last.service[tenant] - first.service[tenant] for tenant in tenants}
 
     begun = len(engine.peer.heard)
     with ClosedLoop(engine, 6 * len(tenants), made):
@@ -256,7 +255,7 @@ def ended_before_the_light_one(engine: PluggedEngine, policy: str) -> int:
 
 
 def test_a_tenant_that_asks_for_little_does_not_wait_for_those_that_take_all(engine: PluggedEngine) -> None:
-    before = engine.state()["evictions"]
+    before = engine.state().evictions
     assert ended_before_the_light_one(engine, "tiered-justitia") == 0
-    assert engine.state()["evictions"] > before
+    assert engine.state().evictions > before
     assert ended_before_the_light_one(engine, "vtc") > 0, "VTC never takes back what it admitted"

@@ -3,10 +3,11 @@
 Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`.
 """
 
-from justitia_scheduling.baselines import registry
+from justitia_scheduling.policies import registry
+from justitia_vocabulary.policies import PolicyName
 from support.braked_scheduler import JustitiaScheduler
 from support.raising_policy import RaisesAtTheThirdStep
 
 __all__ = ["JustitiaScheduler"]
 
-registry.POLICIES["justitia"] = RaisesAtTheThirdStep
+registry.POLICIES[PolicyName.JUSTITIA] = RaisesAtTheThirdStep

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-from justitia_api.config import BoostMode, CostModelName, ObjectiveConfig, PolicyName
+from justitia_api.config import BoostMode, ObjectiveConfig
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus, PoolStatus
 from justitia_operator.objects import Json
 from justitia_scheduling.objectives.attainment import PARTS
 from justitia_scheduling.objectives.sketch import Sketch
+from justitia_vocabulary.policies import CostModelName, PolicyName
 
 Values = Iterable[tuple[float, float]]
 """How long ago, as a share of the window, and the value in seconds."""

@@ -20,14 +20,12 @@ from justitia_channel.messages import (
     Closed,
     Configure,
     Hello,
-    Lines,
     Message,
     Queue,
     Snapshot,
     Ticket,
-    decode,
-    encode,
 )
+from justitia_channel.wire import Lines, decode, encode
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.serving import MODEL, Vllm, eventually, running_vllm
 
@@ -55,7 +53,7 @@ class TestPeer:
             except OSError:
                 return
             with peer:
-                peer.sendall(encode(Hello(VERSION, uuid.uuid4().hex, {})))
+                peer.sendall(encode(Hello(VERSION, uuid.uuid4().hex)))
                 self._peer = peer
                 self._hear(peer)
                 self._peer = None
@@ -89,8 +87,8 @@ class TestPeer:
     def admitted(self) -> list[Admitted]:
         return [message for message in self.heard if isinstance(message, Admitted)]
 
-    def state(self) -> dict[str, Any]:
-        return next(m.state for m in reversed(self.heard) if isinstance(m, Snapshot))
+    def state(self) -> Snapshot:
+        return next(m for m in reversed(self.heard) if isinstance(m, Snapshot))
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -177,12 +175,12 @@ class PluggedEngine:
         answer: Queue = eventually("an answer", lambda: self._first(Queue, seen))
         return answer
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Snapshot:
         """The next snapshot that was made after all that has happened so far."""
         self.queue()
         seen = len(self.peer.heard)
         snapshot: Snapshot = eventually("a snapshot", lambda: self._first(Snapshot, seen))
-        return snapshot.state
+        return snapshot
 
     def _first(self, kind: type[Message], seen: int) -> Message | None:
         return next((message for message in self.peer.heard[seen:] if isinstance(message, kind)), None)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from justitia_scheduling.baselines import registry
 from justitia_scheduling.core.cost import CostModel, EngineTime
 from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies import registry
 from justitia_scheduling.policies.boost import Boosted
 from support.braked_scheduler import JustitiaScheduler
 from support.raising_policy import RaisesAtTheThirdStep

@@ -133,7 +133,9 @@ def running_vllm(
     settings = {
         "HF_HUB_OFFLINE": "1",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("engine", "scheduling", "tests")),
+        "PYTHONPATH": os.pathsep.join(
+            str(ROOT / part) for part in ("engine", "scheduling", "channel", "vocabulary", "tests")
+        ),
         "JUSTITIA_TEST_BRAKE": str(brake),
     }
     with log.open("wb") as output:

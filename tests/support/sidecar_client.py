@@ -5,16 +5,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from justitia_api.config import (
-    ApplicationConfig,
-    CostModelName,
-    PolicyName,
-    PoolConfig,
-    SchedulingConfig,
-    TenantConfig,
-)
+from justitia_api.config import ApplicationConfig, PoolConfig, SchedulingConfig, TenantConfig
 from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.service import Sidecar
+from justitia_vocabulary.policies import CostModelName, PolicyName
 from justitia_vocabulary.units import TenantId
 
 PEPPER = "0f" * 16

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_vocabulary.objectives import MetricName
 
 SPREAD = 0.5
 Median = Callable[[float, float], float]
@@ -75,7 +76,7 @@ class Plant:
             moment, value, key = heapq.heappop(self._known)
             self.seen.observe(key, value, moment)
         for key, (objective, _) in self.objectives.items():
-            if objective.metric is not Metric.TIME_PER_OUTPUT_TOKEN:
+            if objective.metric is not MetricName.TIME_PER_OUTPUT_TOKEN:
                 ages = [self.now - (moment - value) for moment, value, k in self._known if k == key]
                 self.seen.still_open(key, ages, self.now)
 

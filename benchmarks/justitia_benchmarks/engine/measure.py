@@ -139,12 +139,12 @@ async def replay_told(
     """Replay to an engine that is told of each run what `told` says. Raises RuntimeError if its scheduler failed."""
 
     def announce(run: WorkloadRun, number: int) -> Mapping[str, str]:
-        return teller.announce(run, number, told[run.id], tenant_of(run))
+        return teller.announce(run, told[run.id], tenant_of(run))
 
     before = teller.channel.state
     results = await replay(runs, replace(target, announce=announce))
     state = teller.channel.state
-    grown = {name: state[name] - before[name] for name in ("failures", "unticketed", "lateTickets")}
+    grown = {name: getattr(state, name) - getattr(before, name) for name in ("failures", "unticketed", "late_tickets")}
     if grown["failures"] or grown["unticketed"] > grown["lateTickets"]:
         raise RuntimeError(f"the scheduler failed, or tickets did not come: {state}")
     return results
@@ -155,9 +155,9 @@ _STEPS = "vllm:iteration_tokens_total_count"
 
 async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:
     """What clients were charged between now and `moment` seconds from now: while runs arrive, tenants compete."""
-    before = dict(teller.channel.state.get("service", {}))
+    before = teller.channel.state.service
     await asyncio.sleep(moment)
-    return {c: total - before.get(c, 0.0) for c, total in teller.channel.state.get("service", {}).items()}
+    return {c: total - before.get(c, 0.0) for c, total in teller.channel.state.service.items()}
 
 
 def tokens_per_second(served: Mapping[str, Any]) -> float:

@@ -9,7 +9,8 @@ from typing import Any
 from justitia_cli.runtime import EngineRuntime
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = {"PYTHONPATH": f"{ROOT / 'engine'}:{ROOT / 'scheduling'}"}
+WINGS = tuple(ROOT / wing for wing in ("engine", "channel", "scheduling", "vocabulary"))
+PACKAGES = {"PYTHONPATH": os.pathsep.join(map(str, WINGS))}
 """What a script that runs in the engine's interpreter needs of ours."""
 SCRIPT = ROOT / "benchmarks" / "vllm_steps.py"
 

@@ -56,9 +56,7 @@ async def _tell(policy: str, folder: Path) -> None:
     def send(number: int) -> None:
         tenant = TenantId(list(WEIGHTS)[number % len(WEIGHTS)])
         run = RunId(f"r{number}")
-        channel.send(
-            Ticket(f"{number:032x}", tenant, ApplicationId(f"{NAMESPACE}/alike"), run, 1, 5e3, 60.0, 60.0, 60.0)
-        )
+        channel.send(Ticket(f"{number:032x}", tenant, ApplicationId(f"{NAMESPACE}/alike"), run, run_cost=5e3))
 
     def hear(message: Arrived | Admitted | Closed) -> None:
         number = int(message.key, 16)

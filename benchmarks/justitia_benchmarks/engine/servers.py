@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from justitia_benchmarks.engine.overhead import ROOT, WINGS
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
 from justitia_cli.local.launch import Model, Ports
@@ -41,6 +42,7 @@ ARGUMENTS = (
     "--max-num-batched-tokens=2048",
     "--stream-interval=16",
 )
+WITH_BASELINES = "--scheduler-cls=justitia_benchmarks.engine.scheduler.JustitiaScheduler"
 """The first token of a stream is told at once, the others sixteen at a time: the machine has two cores for all."""
 
 KEYS = {tenant: f"example-only-{tenant}-0123456789abcdef" for tenant in WEIGHTS}
@@ -89,9 +91,14 @@ def running_pools(
                     runtime,
                     model,
                     progress,
+                    arguments=arguments,
+                    path=path,
                 )
             )
-            for enforcement in ("Sidecar", "Engine")
+            for enforcement, arguments, path in (
+                ("Sidecar", ARGUMENTS, ()),
+                ("Engine", (*ARGUMENTS, WITH_BASELINES), (*WINGS, ROOT / "benchmarks")),
+            )
         ]
         yield Pools(*started)
 
@@ -105,9 +112,10 @@ def running_pool(
     progress: Progress,
     *,
     arguments: Sequence[str] = ARGUMENTS,
+    path: Sequence[Path] = (),
     scheduler_environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[RunningPool]:
-    """A pool, ready. `arguments` are the engine's."""
+    """A pool, ready. `arguments` are the engine's, which looks for modules in `path` before the plug-in."""
     directory.mkdir(parents=True, exist_ok=True)
     ports = Ports(*free_ports(3))
     with LocalPool(
@@ -118,6 +126,7 @@ def running_pool(
         ports,
         progress,
         engine_arguments=arguments,
+        engine_path=path,
         scheduler_environment=scheduler_environment,
     ) as pool:
         progress(f"starting the engine in {directory.name}")
@@ -173,10 +182,10 @@ class Teller:
         for name in ("fcfs", policy):
             self._generation += 1
             self.channel.configure(Configure(self._generation, name, cost_model, dict(weights)))
-            await _until(lambda: self.channel.state.get("generation") == self._generation)
+            await _until(lambda: self.channel.state.generation == self._generation)
         self.preemptions = 0
 
-    def announce(self, run: WorkloadRun, number: int, told: Told, tenant: str) -> dict[str, str]:
+    def announce(self, run: WorkloadRun, told: Told, tenant: str) -> dict[str, str]:
         """Send the request's ticket; returns the headers that name it."""
         key = uuid.uuid4().hex
         name = RunId(f"{self._generation}/{run.id}")
@@ -188,11 +197,7 @@ class Teller:
                 TenantId(tenant),
                 run.application,
                 name,
-                1,
-                told.cost,
-                told.prompt_tokens,
-                told.output_tokens,
-                told.outputs[number],
+                run_cost=told.cost,
             )
         )
         return {"x-request-id": key}

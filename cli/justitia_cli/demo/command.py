@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from justitia_api.config import PolicyName
 from justitia_api.status import PoolStatus
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
@@ -34,6 +33,7 @@ from justitia_simulator.records import FINISHED, PolicyResults
 from justitia_simulator.results import write_results
 from justitia_simulator.traces import TraceRequest, load_trace
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.policies import PolicyName
 
 POLICIES = {"fcfs": PolicyName.FCFS, "vtc": PolicyName.VTC, "tiered-justitia": PolicyName.TIERED_JUSTITIA}
 KV_BLOCKS, BLOCK_SIZE = 256, 32

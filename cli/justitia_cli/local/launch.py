@@ -4,8 +4,9 @@ What differs from a pod is stated here and nowhere else: paths and ports, the mo
 CPU.
 """
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,9 +54,17 @@ class Launch:
 
 
 def engine_launch(  # noqa: PLR0917
-    deployment: Json, runtime: EngineRuntime, model: Model, ports: Ports, extra: Iterable[str], plugin: Path
+    deployment: Json,
+    runtime: EngineRuntime,
+    model: Model,
+    ports: Ports,
+    extra: Iterable[str],
+    plugin: Path,
+    path: Sequence[Path] = (),
 ) -> Launch:
-    """The engine's container as a command; `plugin` stands for its plugin volume."""
+    """The engine's container as a command; `plugin` stands for its plugin volume. Modules are looked for in `path`
+    before it.
+    """
     container = _container(deployment, "containers", "engine")
     changed = {f"--port={ENGINE_PORT}": f"--port={ports.engine}"}
     arguments = [changed.get(argument, argument) for argument in container["args"]]
@@ -63,6 +72,8 @@ def engine_launch(  # noqa: PLR0917
     if runtime.device == "cpu":
         arguments += CPU_ARGUMENTS
     environment = dict(runtime.environment) | _of_user(container) | _of_plugin(container, plugin)
+    if path:
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, (*path, plugin)))
     if model.tiny:
         arguments += TINY_MODEL_ARGUMENTS
         environment["HF_HUB_OFFLINE"] = "1"

@@ -36,8 +36,8 @@ Progress = Callable[[str], None]
 class LocalPool:
     """The engine and the sidecar of one pool. A context manager: whatever happens, no process is left.
 
-    `directory` receives the documents and the logs. `scheduler_environment` is added to the sidecar's variables. Every
-    method raises LocalError with one clear line.
+    `directory` receives the documents and the logs. `scheduler_environment` is added to the sidecar's variables,
+    and the engine looks for modules in `engine_path` first. Every method raises LocalError with one clear line.
     """
 
     def __init__(  # noqa: PLR0917
@@ -50,6 +50,7 @@ class LocalPool:
         progress: Progress,
         *,
         engine_arguments: Iterable[str] = (),
+        engine_path: Sequence[Path] = (),
         scheduler_environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._directory = directory
@@ -59,6 +60,7 @@ class LocalPool:
         self._ports = ports
         self._progress = progress
         self._engine_arguments = tuple(engine_arguments)
+        self._engine_path = engine_path
         self._scheduler_environment = dict(scheduler_environment)
         self._root = secrets.token_hex(32)
         self._objects: PoolObjects = converge(documents, None, self._root)
@@ -161,7 +163,8 @@ class LocalPool:
         deployment = self._objects.deployment
         if plugged(deployment):
             deliver(self._plugin)
-        return engine_launch(deployment, self._runtime, self._model, self._ports, self._engine_arguments, self._plugin)
+        arguments, path = self._engine_arguments, self._engine_path
+        return engine_launch(deployment, self._runtime, self._model, self._ports, arguments, self._plugin, path)
 
     def _write_documents(self) -> None:
         _write_private(self._directory / CONFIG_FILE, self._objects.config.model_dump_json(by_alias=True, indent=2))

@@ -20,27 +20,15 @@ minutes to hours, so that the ratios of windows are smaller too.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.objective import allowed_share
 from justitia_scheduling.objectives.observations import SLICES, Watched
+from justitia_vocabulary.objectives import ObjectiveState
 from justitia_vocabulary.units import Seconds
 
 PARTS = (1.0, 1 / 2, 1 / 12, 1 / 60)
 """Of the window, up to now."""
-
-
-class State(Enum):
-    """How an objective stands."""
-
-    MET = "Met"
-    AT_RISK = "AtRisk"
-    """Its budget is being spent too fast."""
-    MISSED = "Missed"
-    """Its budget is spent."""
-    UNATTAINABLE = "Unattainable"
-    """It misses, and no gamma holds it: the load is too large, or another objective asks for the opposite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +60,13 @@ class Attainment:
     alerted: bool
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> ObjectiveState | None:
         """By what was counted alone. None before anything is known."""
         if not self.count:
             return None
         if self.budget < 0:
-            return State.MISSED
-        return State.AT_RISK if self.alerted else State.MET
+            return ObjectiveState.MISSED
+        return ObjectiveState.AT_RISK if self.alerted else ObjectiveState.MET
 
 
 def counted(watched: Watched, now: Seconds, *, values: bool = True) -> tuple[Cohort, ...]:

@@ -10,28 +10,11 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.units import Seconds
 
 MIDDLE = (0.90, 0.99)
 """Between these percentiles the sign of completion times is unknown."""
-
-
-class Metric(Enum):
-    """What is measured, in seconds."""
-
-    TIME_TO_FIRST_TOKEN = "TimeToFirstToken"
-    """From a request's arrival to its first token."""
-    TIME_PER_OUTPUT_TOKEN = "TimePerOutputToken"
-    """From a request's first token to its last, per token after the first."""
-    REQUEST_COMPLETION = "RequestCompletion"
-    """From a request's arrival to its last token."""
-    RUN_COMPLETION = "RunCompletion"
-    """From a run's arrival to the last token of its last request."""
-
-    @property
-    def since_arrival(self) -> bool:
-        """Whether something that has no value yet, and is older than the bound, is known to miss it."""
-        return self is not Metric.TIME_PER_OUTPUT_TOKEN
 
 
 class Direction(Enum):
@@ -55,7 +38,7 @@ class Objective:
     ValueError.
     """
 
-    metric: Metric
+    metric: MetricName
     percentile: float
     bound: Seconds
     window: Seconds
@@ -76,11 +59,11 @@ class Objective:
     @property
     def direction(self) -> Direction:
         match self.metric:
-            case Metric.TIME_TO_FIRST_TOKEN:
+            case MetricName.TIME_TO_FIRST_TOKEN:
                 return Direction.DOWN
-            case Metric.TIME_PER_OUTPUT_TOKEN:
+            case MetricName.TIME_PER_OUTPUT_TOKEN:
                 return Direction.MEASURED
-            case Metric.REQUEST_COMPLETION | Metric.RUN_COMPLETION:
+            case MetricName.REQUEST_COMPLETION | MetricName.RUN_COMPLETION:
                 least, most = MIDDLE
                 if self.percentile <= least:
                     return Direction.DOWN

@@ -36,11 +36,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
-from justitia_scheduling.objectives.attainment import Attainment, State, attainment, counted
+from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.dither import AMPLITUDE, Dither
 from justitia_scheduling.objectives.objective import Direction, Objective
 from justitia_scheduling.objectives.observations import SLICES, ObjectiveId, Observations, Watched
+from justitia_vocabulary.objectives import ObjectiveState
 from justitia_vocabulary.units import Seconds
 
 PERIOD: Seconds = 5.0
@@ -72,7 +73,7 @@ LEAST_LOAD = 0.3
 class Standing:
     """`state` is None before anything is known. `opposed` by another objective is one reason for Unattainable."""
 
-    state: State | None
+    state: ObjectiveState | None
     attainment: Attainment
     opposed: bool = False
 
@@ -195,7 +196,7 @@ class Controller:
         demand = seen.demand.rate(now)
         needed = None if demand is None else demand / m.held_load
         more = None
-        if demand is not None and any(s.state is State.UNATTAINABLE for s in standings.values()):
+        if demand is not None and any(s.state is ObjectiveState.UNATTAINABLE for s in standings.values()):
             more = self._more(demand, replicas)
         return Decision(floor, ceiling, standings, needed if more is None else max(needed or 0.0, more), more)
 
@@ -311,7 +312,7 @@ class Controller:
         pinned = self._memory.pinned.get(key)
         missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not Verdict.ROOM)
         if missed and (opposing or (pinned is not None and now - pinned >= CONFIRM)):
-            return Standing(State.UNATTAINABLE, of, opposing)
+            return Standing(ObjectiveState.UNATTAINABLE, of, opposing)
         return Standing(of.state, of)
 
     def _learn_load(

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.config import PoolConfig, TenantLimits
-from justitia_api.status import GateStatus, WaitingReason
+from justitia_api.status import GateStatus
 from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.model import Progress, Request, Step
 from justitia_scheduling.core.policy import Policy
@@ -40,6 +40,7 @@ from justitia_sidecar.admission.runs import RunTable
 from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.limits.room import Room
 from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 AT_A_TIME = 64
 """Requests that enter or leave the policy in one go, because their tenant's state has changed."""

@@ -19,7 +19,7 @@ less afterwards, that holds.
 from collections.abc import Callable, Mapping
 
 from justitia_api.config import PoolConfig
-from justitia_api.status import GateStatus, WaitingReason
+from justitia_api.status import GateStatus
 from justitia_channel import messages as channel
 from justitia_scheduling.core.cost import KVTokenTimeCost, StepTime
 from justitia_scheduling.core.model import kv_token_time
@@ -32,6 +32,7 @@ from justitia_sidecar.admission.estimate import presumed
 from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 SAID_WITHIN: Seconds = 10.0
 """After the end of a request. It takes a step and the 50 ms for which the engine collects messages."""
@@ -69,16 +70,18 @@ class EngineAdmission(Admission):
 
     @property
     def service(self) -> Mapping[TenantId, float]:
-        return {TenantId(tenant): service for tenant, service in self._channel.state.get("service", {}).items()}
+        return self._channel.state.service
 
     @property
     def unit(self) -> str:
-        return str(self._channel.state.get("unit", ""))
+        return self._channel.state.unit
 
     @property
     def gate(self) -> GateStatus | None:
-        state = self._channel.state
-        return GateStatus(burst=state["burst"], in_engine=state["inEngine"]) if "burst" in state else None
+        policy = self._channel.state.policy
+        if policy.burst is None or policy.in_engine is None:
+            return None
+        return GateStatus(burst=policy.burst, in_engine=policy.in_engine)
 
     def waits(self, ticket: Ticket) -> bool:
         """Whether the engine has not begun with the request. False where that cannot be known."""
@@ -148,9 +151,9 @@ class EngineAdmission(Admission):
 
     def _tell(self, ticket: Ticket) -> None:
         run = self.policy.runs[ticket.run.id].run
-        told = (run.predicted_cost, run.predicted_prompt, run.predicted_output)
         name = self._passed_on.name(run.id)
-        self._channel.send(channel.Ticket(ticket.id, run.tenant, run.application, name, ticket.sequences, *told))
+        told = channel.Ticket(ticket.id, run.tenant, run.application, name, ticket.sequences, run.predicted_cost)
+        self._channel.send(told)
 
     def _tell_late(self) -> None:
         """Of what was sent while the engine's scheduler was away: it is of its tenant from now on."""
@@ -222,8 +225,7 @@ class EngineAdmission(Admission):
     @property
     def _step_time(self) -> StepTime:
         """As the engine's scheduler last told it."""
-        told = self._channel.state.get("stepTime")
-        return StepTime(**told) if told else self.fit.step_time
+        return self._channel.state.step_time or self.fit.step_time
 
     def _presumed_to_wait(self, ticket: Ticket) -> bool:
         """By vLLM's own count of what waits: without tickets it serves by arrival."""

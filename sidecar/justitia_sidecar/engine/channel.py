@@ -10,11 +10,10 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import structlog
+from msgspec.structs import asdict, replace
 
 from justitia_api.status import EngineSchedulerStatus
 from justitia_channel.messages import (
@@ -22,25 +21,21 @@ from justitia_channel.messages import (
     Admitted,
     Arrived,
     AskQueue,
-    ChannelError,
     Closed,
     Configure,
     Hello,
-    Lines,
     Message,
     Queue,
     Snapshot,
     Ticket,
-    decode,
-    encode,
 )
+from justitia_channel.wire import ChannelError, Lines, decode, encode
 from justitia_vocabulary.units import Seconds
 
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0
 _READ = 2**16
-_LOSSES = ("failures", "droppedOut")
-"""Counters of a snapshot that tell of messages that were never sent."""
+NOTHING_TOLD = Snapshot()
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -66,17 +61,17 @@ class EngineChannel:
 
     def __init__(self, hear: Callable[[Arrived | Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
-        self.on_snapshot: Callable[[str, dict[str, Any]], None] = lambda instance, state: None
+        self.on_snapshot: Callable[[str, Snapshot], None] = lambda instance, snapshot: None
         self.on_hello: Callable[[], None] = lambda: None
         self.instance = uuid.uuid4().hex
         self.peer = ""
         self.vllm: str | None = None
         self.unsupported: str | None = None
         self.gaps = 0
-        self.state: dict[str, Any] = {}
+        self.state = NOTHING_TOLD
         self.dropped = 0
         self.malformed = 0
-        self._hello = encode(Hello(VERSION, self.instance, {}))
+        self._hello = encode(Hello(VERSION, self.instance))
         self._configuration: Configure | None = None
         self._engine: asyncio.StreamWriter | None = None
         self._greeted = False
@@ -92,16 +87,16 @@ class EngineChannel:
         return EngineSchedulerStatus(
             connected=self.connected,
             vllm=self.vllm,
-            generation=state.get("generation"),
-            dismissed=state.get("dismissed", False),
-            failures=state.get("failures", 0),
-            last_failure=state.get("failure") or None,
+            generation=None if state is NOTHING_TOLD else state.generation,
+            dismissed=state.dismissed,
+            failures=state.failures,
+            last_failure=state.failure or None,
         )
 
     @property
     def telling(self) -> bool:
         """Whether the engine says with which sequences it begins: not while it has no policy."""
-        return self.connected and not self.state.get("dismissed", False)
+        return self.connected and not self.state.dismissed
 
     async def serve(self, listener: socket.socket) -> None:
         """Until cancelled."""
@@ -168,27 +163,27 @@ class EngineChannel:
             message = decode(line)
         except ChannelError as error:
             self.malformed += 1
-            log.warning("the engine's scheduler sent no message", reason=str(error))
+            log.warning("the plug-in sent a malformed message", reason=str(error))
             return
         match message:
             case Arrived() | Admitted() | Closed():
                 self.hear(message)
-            case Snapshot(state):
-                self.gaps += any(state.get(name, 0) != self.state.get(name, 0) for name in _LOSSES)
-                self.state = state
-                self.on_snapshot(self.peer, state)
+            case Snapshot():
+                before = self.state
+                self.gaps += (message.failures, message.dropped_out) != (before.failures, before.dropped_out)
+                self.state = message
+                self.on_snapshot(self.peer, message)
             case Queue():
                 for answer in self._asked:
                     if not answer.done():
                         answer.set_result(message)
                 self._asked.clear()
-            case Hello(version, instance, about):
+            case Hello(version=version, instance=instance, about=about):
                 if version != VERSION:
                     raise ChannelError(f"it speaks version {version}, not {VERSION}: update the older", fatal=True)
                 if self.peer != instance:
-                    self.state = {}
-                self.peer, self.vllm, self._greeted = instance, about.get("vllm"), True
-                why = about.get("unsupported")
-                self.unsupported = None if why is None else str(why)
-                log.info("the engine's scheduler has connected", **about)
+                    self.state = NOTHING_TOLD
+                self.peer, self.vllm, self._greeted = instance, about.vllm, True
+                self.unsupported = about.unsupported
+                log.info("the engine's scheduler has connected", **asdict(about))
                 self.on_hello()

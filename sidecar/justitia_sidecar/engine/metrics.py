@@ -7,11 +7,11 @@ from 0. Labels come from resources only: tenants; the empty one is of requests w
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from justitia_channel.messages import Snapshot
 from justitia_sidecar.engine.channel import EngineChannel
 
 _COUNTERS = {
@@ -19,19 +19,12 @@ _COUNTERS = {
     "evictions": ("justitia_engine_evictions", "Requests preempted for a head that did not fit"),
     "preemptions": ("justitia_engine_preemptions", "Requests that lost their KV space, evicted ones included"),
     "unticketed": ("justitia_engine_unticketed_sequences", "Sequences that came without a ticket"),
-    "lateTickets": ("justitia_engine_late_tickets", "Sequences whose ticket came after them"),
-    "forgottenTickets": ("justitia_engine_forgotten_tickets", "Tickets given up because no request came for them"),
+    "late_tickets": ("justitia_engine_late_tickets", "Sequences whose ticket came after them"),
+    "forgotten_tickets": ("justitia_engine_forgotten_tickets", "Tickets given up because no request came for them"),
     "failures": ("justitia_engine_policy_failures", "Policies dismissed because they raised an error"),
 }
-_GAUGES = {
-    "gamma": ("justitia_engine_gamma", "Decay rate of the tail of completion times, 1/s, of a policy that has it"),
-    "virtualTime": ("justitia_engine_virtual_time", "GPS virtual time, KV token-time per weight, since it began"),
-    "longestDecision": ("justitia_engine_longest_decision_seconds", "Longest decision in the last snapshot's interval"),
-    "longestTicketLag": ("justitia_channel_longest_lag_seconds", "Longest lag in the last snapshot's interval"),
-    "generation": ("justitia_engine_config_generation", "Generation of the configuration that the engine orders by"),
-}
-_OTHER_COUNTERS = ("decisions", "decisionSeconds", "tickets", "ticketLag", "malformed", "droppedIn", "droppedOut")
-_TENANT = "kvTokenTime"
+_OTHER_COUNTERS = ("decisions", "decision_seconds", "tickets", "ticket_lag", "malformed", "dropped_in", "dropped_out")
+_TENANT = "kv_token_time"
 
 Counts = Mapping[tuple[str, str], float]
 
@@ -62,29 +55,28 @@ class EngineMetrics(Collector):
         self._counted = GrowingTotals()
         channel.on_snapshot = self.observe
 
-    def observe(self, instance: str, state: Mapping[str, Any]) -> None:
-        counts = {(name, ""): float(state[name]) for name in (*_COUNTERS, *_OTHER_COUNTERS) if name in state}
-        counts |= {(_TENANT, tenant): float(sum_) for tenant, sum_ in state.get(_TENANT, {}).items()}
+    def observe(self, instance: str, told: Snapshot) -> None:
+        counts = {(name, ""): float(getattr(told, name)) for name in (*_COUNTERS, *_OTHER_COUNTERS)}
+        counts |= {(_TENANT, tenant): served for tenant, served in told.kv_token_time.items()}
         self._counted.observe(instance, counts)
 
     def collect(self) -> Iterable[Metric]:
         channel, total = self._channel, self._total
         for word, (name, description) in _COUNTERS.items():
             yield CounterMetricFamily(name, description, total(word))
-        for word, (name, description) in _GAUGES.items():
-            if channel.connected and word in channel.state:
-                yield GaugeMetricFamily(name, description, channel.state[word])
+        if channel.connected:
+            yield from _gauges(channel.state)
         yield SummaryMetricFamily(
             "justitia_engine_decision_seconds",
             "Time to choose the next request, inside the engine",
             int(total("decisions")),
-            total("decisionSeconds"),
+            total("decision_seconds"),
         )
         yield SummaryMetricFamily(
             "justitia_channel_lag_seconds",
             "From the sending of a ticket to its being applied between two steps of the engine",
             int(total("tickets")),
-            total("ticketLag"),
+            total("ticket_lag"),
         )
         service = CounterMetricFamily(
             "justitia_tenant_kv_token_time", "KV token-time served, whatever the cost model", labels=["tenant"]
@@ -96,8 +88,8 @@ class EngineMetrics(Collector):
         yield _both_ways(
             "justitia_channel_dropped_messages",
             "Messages lost because their receiver did not keep up",
-            total("droppedIn") + channel.dropped,
-            total("droppedOut"),
+            total("dropped_in") + channel.dropped,
+            total("dropped_out"),
         )
         yield _both_ways(
             "justitia_channel_malformed_messages",
@@ -111,6 +103,22 @@ class EngineMetrics(Collector):
 
     def _total(self, name: str) -> float:
         return self._counted.totals[name, ""]
+
+
+def _gauges(told: Snapshot) -> Iterable[Metric]:
+    gauge, policy = GaugeMetricFamily, told.policy
+    if policy.gamma is not None:
+        about = "Decay rate of the tail of completion times, 1/s, of a policy that has it"
+        yield gauge("justitia_engine_gamma", about, policy.gamma)
+    if policy.virtual_time is not None:
+        about = "GPS virtual time, KV token-time per weight, since it began"
+        yield gauge("justitia_engine_virtual_time", about, policy.virtual_time)
+    about = "Longest decision in the last snapshot's interval"
+    yield gauge("justitia_engine_longest_decision_seconds", about, told.longest_decision)
+    about = "Longest lag in the last snapshot's interval"
+    yield gauge("justitia_channel_longest_lag_seconds", about, told.longest_ticket_lag)
+    about = "Generation of the configuration that the engine orders by"
+    yield gauge("justitia_engine_config_generation", about, told.generation)
 
 
 def _both_ways(name: str, description: str, to_engine: float, from_engine: float) -> Metric:

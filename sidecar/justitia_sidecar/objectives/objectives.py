@@ -15,17 +15,19 @@ from typing import Any
 
 import structlog
 
-from justitia_api.config import BoostConfig, BoostMode, MetricName, ObjectiveConfig, PoolConfig
+from justitia_api.config import BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
-from justitia_scheduling.objectives.attainment import Attainment, State, attainment, counted
+from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.cohorts import Cohort
-from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.admission.ticket import Ticket
 from justitia_sidecar.request.recognition import application_id
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.units import ApplicationId, Seconds, TenantId
 
 _WATCHED = "watched "
@@ -73,7 +75,7 @@ class Objectives:
         self._looked: Seconds | None = None
         self._saved: Mapping[str, Any] | None = None
         self.declared: dict[ObjectiveId, Declared] = {}
-        self._of: Mapping[tuple[ApplicationId, Metric], list[Declared]] = {}
+        self._of: Mapping[tuple[ApplicationId, MetricName], list[Declared]] = {}
 
     def configure(self, config: PoolConfig) -> None:
         """What was counted of objectives that stay is kept, and so is gamma."""
@@ -84,7 +86,7 @@ class Objectives:
             for o in a.objectives
         ]
         self.declared = {each.id: each for each in every}
-        by_metric: defaultdict[tuple[ApplicationId, Metric], list[Declared]] = defaultdict(list)
+        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[Declared]] = defaultdict(list)
         for each in every:
             by_metric[each.application, each.objective.metric].append(each)
         self._of = by_metric
@@ -115,33 +117,33 @@ class Objectives:
 
     def first_token(self, ticket: Ticket, now: Seconds) -> None:
         """Of a streamed request."""
-        self._observe(Metric.TIME_TO_FIRST_TOKEN, ticket.application, now - ticket.arrival, now)
+        self._observe(MetricName.TIME_TO_FIRST_TOKEN, ticket.application, now - ticket.arrival, now)
 
-    def ended(self, ticket: Ticket, now: Seconds, *, completed: bool, engine: Mapping[str, Any]) -> None:
-        """`engine`: what its scheduler last told, with the engine seconds that a token takes."""
+    def ended(self, ticket: Ticket, now: Seconds, *, completed: bool, engine: PolicyReport) -> None:
+        """`engine`: what the policy inside it last told, with the engine seconds that a token takes."""
         age, application = now - ticket.arrival, ticket.application
         if ticket.streamed and ticket.first_token is None:
-            self._late(Metric.TIME_TO_FIRST_TOKEN, application, age, now)
+            self._late(MetricName.TIME_TO_FIRST_TOKEN, application, age, now)
         if not completed:
-            self._late(Metric.REQUEST_COMPLETION, application, age, now)
+            self._late(MetricName.REQUEST_COMPLETION, application, age, now)
             return
-        self._observe(Metric.REQUEST_COMPLETION, application, age, now)
+        self._observe(MetricName.REQUEST_COMPLETION, application, age, now)
         if (pace := ticket.pace(now)) is not None:
-            self._observe(Metric.TIME_PER_OUTPUT_TOKEN, application, pace, now)
-        if "prefillTime" in engine:
-            took = ticket.prompt_tokens * engine["prefillTime"] + ticket.produced * engine["decodeTime"]
+            self._observe(MetricName.TIME_PER_OUTPUT_TOKEN, application, pace, now)
+        if engine.prefill_time is not None and engine.decode_time is not None:
+            took = ticket.prompt_tokens * engine.prefill_time + ticket.produced * engine.decode_time
             self._seen.demand.served(application, took)
 
     def run_ended(self, run: TrackedRun) -> None:
         """It was over when its last request was: that nothing comes after it is known later."""
         observe = self._late if run.aborted else self._observe
-        observe(Metric.RUN_COMPLETION, application_id(run.application), run.took, run.last_activity)
+        observe(MetricName.RUN_COMPLETION, application_id(run.application), run.took, run.last_activity)
 
-    def _observe(self, metric: Metric, application: ApplicationId, value: Seconds, now: Seconds) -> None:
+    def _observe(self, metric: MetricName, application: ApplicationId, value: Seconds, now: Seconds) -> None:
         for each in self._of.get((application, metric), ()):
             self._seen.observe(each.id, value, now + self._epoch)
 
-    def _late(self, metric: Metric, application: ApplicationId, age: Seconds, now: Seconds) -> None:
+    def _late(self, metric: MetricName, application: ApplicationId, age: Seconds, now: Seconds) -> None:
         """There will be no value."""
         for each in self._of.get((application, metric), ()):
             if age > each.objective.bound:
@@ -149,34 +151,34 @@ class Objectives:
 
     # Decisions.
 
-    def look(self, now: Seconds, tickets: Iterable[Ticket], engine: Mapping[str, Any]) -> bool:
-        """Looks every `PERIOD` seconds: whether the bounds of gamma are others now. `engine`: what its scheduler last
-        told, nothing where there is none.
+    def look(self, now: Seconds, tickets: Iterable[Ticket], engine: PolicyReport) -> bool:
+        """Looks every `PERIOD` seconds: whether the bounds of gamma are others now. `engine`: what the
+        policy inside it last told.
         """
         if self._looked is not None and now - self._looked < PERIOD:
             return False
         self._looked = now
         self._tell_open(now, tickets)
-        if self._controller is None or "gammaEstimate" not in engine:
+        if self._controller is None or engine.gamma_estimate is None:
             return False
         before = self._controller.bounds
-        self._decision = self._controller.step(now + self._epoch, self._seen, engine["gammaEstimate"])
+        self._decision = self._controller.step(now + self._epoch, self._seen, engine.gamma_estimate)
         if self._controller.bounds == before:
             return False
         low, high = self._controller.bounds
-        log.info("gamma is bounded", floor=low, ceiling=high, estimate=engine["gammaEstimate"])
+        log.info("gamma is bounded", floor=low, ceiling=high, estimate=engine.gamma_estimate)
         return True
 
     def _tell_open(self, now: Seconds, tickets: Iterable[Ticket]) -> None:
-        ages: defaultdict[tuple[ApplicationId, Metric], list[Seconds]] = defaultdict(list)
+        ages: defaultdict[tuple[ApplicationId, MetricName], list[Seconds]] = defaultdict(list)
         runs = set()
         for ticket in tickets:
             runs.add(ticket.run)
-            ages[ticket.application, Metric.REQUEST_COMPLETION].append(now - ticket.arrival)
+            ages[ticket.application, MetricName.REQUEST_COMPLETION].append(now - ticket.arrival)
             if ticket.streamed and ticket.first_token is None:
-                ages[ticket.application, Metric.TIME_TO_FIRST_TOKEN].append(now - ticket.arrival)
+                ages[ticket.application, MetricName.TIME_TO_FIRST_TOKEN].append(now - ticket.arrival)
         for run in runs:
-            ages[application_id(run.application), Metric.RUN_COMPLETION].append(now - run.opened)
+            ages[application_id(run.application), MetricName.RUN_COMPLETION].append(now - run.opened)
         for each in self.declared.values():
             if each.objective.metric.since_arrival:
                 of = ages[each.application, each.objective.metric]
@@ -188,19 +190,19 @@ class Objectives:
         """Counts all of them: once for whatever is told at a moment."""
         for each in self.declared.values():
             decided = None if self._decision is None else self._decision.standings.get(each.id)
-            unattainable = decided is not None and decided.state is State.UNATTAINABLE
+            unattainable = decided is not None and decided.state is ObjectiveState.UNATTAINABLE
             cohorts = counted(self._seen.watched[each.id], now + self._epoch)
             yield Standing(each, cohorts, unattainable, decided is not None and decided.opposed)
 
-    def boost(self, engine: Mapping[str, Any]) -> BoostStatus | None:
+    def boost(self, engine: PolicyReport) -> BoostStatus | None:
         """None where the engine tells of no gamma."""
-        if "gamma" not in engine:
+        if engine.gamma is None or engine.gamma_estimate is None:
             return None
         floor, ceiling = self.bounds or (LOWEST, HIGHEST)
         return BoostStatus(
             mode=BoostMode.ADAPTIVE if self._boost is None else self._boost.mode,
-            gamma=engine["gamma"],
-            estimate=engine["gammaEstimate"],
+            gamma=engine.gamma,
+            estimate=engine.gamma_estimate,
             floor=floor,
             ceiling=ceiling,
             needed=None if self._decision is None else self._decision.needed,
@@ -252,8 +254,4 @@ def objective_status(standing: Standing) -> ObjectiveStatus:
 
 
 def _objective(config: ObjectiveConfig, weight: float) -> Objective:
-    metric = _METRICS[config.metric]
-    return Objective(metric, config.percentile / 100, config.bound_seconds, config.window_seconds, weight)
-
-
-_METRICS = {name: Metric(name.value) for name in MetricName}
+    return Objective(config.metric, config.percentile / 100, config.bound_seconds, config.window_seconds, weight)

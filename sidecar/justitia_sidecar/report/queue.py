@@ -7,12 +7,13 @@ only.
 from collections.abc import Iterator
 from typing import Any
 
-from justitia_api.status import QueuedRequest, QueueStatus, WaitingReason
-from justitia_channel.messages import Queue
+from justitia_api.status import QueuedRequest, QueueStatus
+from justitia_channel.messages import Queue, WaitingRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import RequestId, Seconds
+from justitia_vocabulary.waiting import WaitingReason
 
 LISTED_REQUESTS = 1000
 
@@ -48,7 +49,7 @@ def _with_engine(admission: Admission, queue: Queue, now: Seconds) -> tuple[int,
     """How many wait, and the rows. Where not all that wait in the engine are listed, none is known not to be there."""
     rows = [_in_engine(admission, told, now) for told in queue.requests]
     sent = [ticket for ticket in admission.tickets.values() if ticket.stage is Stage.SENT]
-    there = {told["key"] for told in queue.requests}
+    there = {told.key for told in queue.requests}
     complete = len(queue.requests) == queue.waiting
     untold = [ticket for ticket in sent if ticket.id not in there] if complete else []
     rows += [_row(admission, ticket, WaitingReason.NOT_TOLD, now) for ticket in untold]
@@ -56,16 +57,16 @@ def _with_engine(admission: Admission, queue: Queue, now: Seconds) -> tuple[int,
     return queue.waiting + len(untold) + admission.queued - len(sent), rows
 
 
-def _in_engine(admission: Admission, told: dict[str, Any], now: Seconds) -> dict[str, Any]:
+def _in_engine(admission: Admission, told: WaitingRequest, now: Seconds) -> dict[str, Any]:
     """What the engine knows goes before what the sidecar knows: without its ticket a request is nobody's there."""
-    ticket = admission.tickets.get(RequestId(told["key"]))
-    reason = WaitingReason(told["reason"])
-    row = _unknown(told["key"], reason) if ticket is None else _row(admission, ticket, reason, now)
-    row |= {"rank": told.get("rank"), "order_key": told.get("orderKey", {}), "sequences": told["sequences"]}
-    row |= {"prompt_tokens": told["promptTokens"], "preemptions": told.get("preemptions", 0)}
-    row |= {name: told[name] for name in ("tenant", "application") if name in told}
+    ticket = admission.tickets.get(RequestId(told.key))
+    row = _unknown(told.key, told.reason) if ticket is None else _row(admission, ticket, told.reason, now)
+    row |= {"rank": told.rank, "order_key": told.order_key, "sequences": told.sequences}
+    row |= {"prompt_tokens": told.prompt_tokens, "preemptions": told.preemptions}
+    if told.tenant is not None:
+        row |= {"tenant": told.tenant, "application": told.application}
     if ticket is None:
-        row |= {"run": told.get("run", ""), "waiting_seconds": round(told.get("waitingSeconds", 0.0), 3)}
+        row |= {"run": told.run, "waiting_seconds": round(told.waiting_seconds, 3)}
     return row
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from justitia_api.config import WITHOUT_WEIGHTS
 from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
 from justitia_sidecar.admission.admission import TenantLoad
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Standing, objective_status
 from justitia_sidecar.report.observation import WINDOW, RecentValues
 from justitia_sidecar.service import InForce, Sidecar
+from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 from justitia_vocabulary.units import TenantId
 
 TENANTS_OF_A_PIECE = 100
@@ -60,7 +60,7 @@ def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
         tenants=tuple(tenants),
         learning=sidecar.learning.status(config),
         objectives=tuple(map(objective_status, standings)),
-        boost=sidecar.objectives.boost(sidecar.engine_state),
+        boost=sidecar.objectives.boost(sidecar.policy_in_engine),
     )
 
 
@@ -133,7 +133,8 @@ def set_gauges(sidecar: Sidecar) -> Iterator[None]:
     m.open_runs.set(len(admission.runs))
     m.engine_ready.set(admission.engine.ready)
     m.engine_hangs.set(sidecar.hang_watch.hangs)
-    _set_objectives(m, sidecar.objectives.standings(sidecar.clock()), sidecar.objectives.boost(sidecar.engine_state))
+    objectives = sidecar.objectives
+    _set_objectives(m, objectives.standings(sidecar.clock()), objectives.boost(sidecar.policy_in_engine))
     t = admission.fit.step_time
     m.step_seconds.labels("step").set(t.per_step)
     m.step_seconds.labels("token").set(t.per_token)

@@ -228,7 +228,7 @@ class Forwarding:
         if ticket.stage in (Stage.SENT, Stage.STARTED) and not (ticket.produced or self._refused):
             metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(ticket, now))
         completed = self._outcome is Outcome.COMPLETED
-        self._sidecar.objectives.ended(ticket, now, completed=completed, engine=self._sidecar.engine_state)
+        self._sidecar.objectives.ended(ticket, now, completed=completed, engine=self._sidecar.policy_in_engine)
         if completed:
             self._metric("completion", now - ticket.arrival)
             if (pace := ticket.pace(now)) is not None:

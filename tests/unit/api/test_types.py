@@ -6,10 +6,11 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from justitia_api.application import LLMApplicationSpec
-from justitia_api.config import INSIDE_THE_ENGINE_ONLY, BoostConfig, PolicyName, SchedulingConfig
+from justitia_api.config import BoostConfig, SchedulingConfig
 from justitia_api.engine import Model
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.tenant import TenantSpec
+from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
 
 TENANT: dict[str, Any] = {"namespaces": {"names": ["a"]}, "apiKeys": [{"secretRef": {"name": "k"}}]}
 POOL: dict[str, Any] = {"model": {"uri": "hf://acme/model"}}

@@ -20,8 +20,9 @@ from justitia_benchmarks.speed import (
     rows,
     timed,
 )
-from justitia_scheduling.baselines.registry import DEFAULT_POLICY, POLICIES, build_policy
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import EngineTime
+from justitia_vocabulary.policies import PolicyName
 
 
 def timing(queued: int, median: float, seed: int = 1) -> Timing:
@@ -43,7 +44,7 @@ def test_tenants_are_a_hundredth_of_the_queue() -> None:
 
 
 def test_every_operation_is_measured() -> None:
-    timings = measure(DEFAULT_POLICY, [10, 100], 120, seed=1)
+    timings = measure(PolicyName.TIERED_JUSTITIA, [10, 100], 120, seed=1)
     assert [(t.queued, t.operation) for t in timings] == [(n, operation) for n in (10, 100) for operation in Operation]
     assert all(t.p99 >= t.median for t in timings)
 

@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from justitia_api.config import PolicyName
 from justitia_api.status import ObjectiveStatus, TenantStatus
 from justitia_cli.live_table import live_table, objectives_table
+from justitia_vocabulary.policies import PolicyName
 from support.objectives import FIRST_TOKEN, pool_status, some, told
 
 

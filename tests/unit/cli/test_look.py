@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from justitia_api.status import QueuedRequest, WaitingReason
+from justitia_api.status import QueuedRequest
 from justitia_cli.explanation import WHY, explain, matching
+from justitia_vocabulary.waiting import WaitingReason
 
 
 def waiting(position: int, tenant: str = "gold", **more: Any) -> QueuedRequest:

@@ -112,12 +112,12 @@ def test_a_report_of_runs_that_all_failed_still_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--policy", "best"], "unknown policy 'best': choose one of distboost, drr, fcfs, "),
+        (["--policy", "best"], "unknown policy 'best': choose one of DistBoost, DRR, FCFS, "),
         (["--engine", "tpu"], "unknown engine 'tpu': choose one of a100-40g-llama2-7b, "),
         (["--weight", "t"], "--weight 't': expected NAME=VALUE"),
         (["--weight", "t=0"], "--weight t=0: must be positive and finite"),
         (["--weight", "t=x"], "--weight t=x: 'x' is not a number"),
-        (["--cost-model", "free"], "unknown cost model 'free': choose one of engine-time"),
+        (["--cost-model", "free"], "unknown cost model 'free': choose one of EngineTime"),
         (["--kv-tokens", "10"], "a request of run 'r' needs 12 tokens of KV and the engine has 10"),
     ],
 )

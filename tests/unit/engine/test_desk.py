@@ -12,28 +12,28 @@ import pytest
 
 from justitia_channel.messages import (
     VERSION,
+    About,
     AskQueue,
     Closed,
     Configure,
     Hello,
-    Lines,
     Message,
     Queue,
     RunEnded,
     Snapshot,
     Ticket,
-    Waits,
-    decode,
-    encode,
 )
+from justitia_channel.wire import Lines, decode, encode
 from justitia_engine import desk as desk_module
 from justitia_engine.desk import IDLE_AFTER, MOST_AT_ONCE, SNAPSHOT_EVERY, Desk
 from justitia_engine.explain import QueueView
 from justitia_engine.host import EngineHost, OpenSequence, SequenceName
 from justitia_engine.link import MOST, Link
 from justitia_engine.untold import Reading, StepDone
-from justitia_scheduling.baselines.registry import POLICIES
+from justitia_scheduling.policies.registry import POLICIES
+from justitia_vocabulary.policies import PolicyName
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 from support.serving import eventually
 
 GOLD = TenantId("gold")
@@ -50,7 +50,7 @@ class Office:
     """A desk with a link that is not connected: what is told is put into its inbox, what it says is in its outbox."""
 
     def __init__(self, path: str = "") -> None:
-        self.link = Link(path, {}, lambda problem: None)
+        self.link = Link(path, About(), lambda problem: None)
         self.in_step = False
         self.open: list[OpenSequence] = []
         self.output: dict[RequestId, int] = {}
@@ -60,7 +60,7 @@ class Office:
             lambda: self.open,
             produced=lambda sequence: self.output[sequence],
             in_step=lambda: self.in_step,
-            view=lambda limit: QueueView(Waits.ENGINE_BUSY, []),
+            view=lambda limit: QueueView(WaitingReason.ENGINE_BUSY, []),
             log=logging.getLogger("desk"),
         )
 
@@ -103,11 +103,11 @@ def name(key: str) -> SequenceName:
 def test_an_idle_engine_is_configured_shown_and_asked(office: Office) -> None:
     office.tell(configuration(gamma=None), ticket("a"), AskQueue(5))
     office.desk.between_steps()
-    assert type(office.host.policy) is POLICIES["vtc"]
+    assert type(office.host.policy) is POLICIES[PolicyName.VTC]
     assert office.said(Queue) == [Queue(0, [])]
     (snapshot,) = office.said(Snapshot)
     assert isinstance(snapshot, Snapshot)
-    assert snapshot.state["generation"] == 1
+    assert snapshot.generation == 1
 
 
 def test_an_idle_engine_is_shown_about_once_a_second_and_no_more(office: Office, clock: Clock) -> None:
@@ -161,13 +161,13 @@ def test_the_end_of_a_run_never_seen_is_nothing(office: Office) -> None:
 
 
 def test_another_sidecar_ends_the_runs_of_the_one_before_and_the_same_one_does_not(office: Office) -> None:
-    office.tell(Hello(VERSION, "one", {}), ticket("a"))
+    office.tell(Hello(VERSION, "one"), ticket("a"))
     office.desk.settle([(name("a"), 10)])
     office.desk.closed(name("a").id, 0, False)
-    office.tell(Hello(VERSION, "one", {}))
+    office.tell(Hello(VERSION, "one"))
     office.desk.settle([])
     assert office.host.policy.runs
-    office.tell(Hello(VERSION, "two", {}))
+    office.tell(Hello(VERSION, "two"))
     office.desk.settle([])
     assert not office.host.policy.runs
 
@@ -177,8 +177,8 @@ def test_a_configuration_that_is_not_valid_leaves_the_one_in_force(
 ) -> None:
     office.tell(configuration(), configuration("lifo", generation=2))
     office.desk.settle([])
-    assert type(office.host.policy) is POLICIES["vtc"]
-    assert office.desk.state()["generation"] == 1
+    assert type(office.host.policy) is POLICIES[PolicyName.VTC]
+    assert office.desk.snapshot().generation == 1
     assert "configuration 2 is not put in force: unknown policy 'lifo'" in caplog.text
 
 
@@ -211,11 +211,11 @@ def fail(monkeypatch: pytest.MonkeyPatch, of: object, what: str) -> None:
 
 
 def test_what_people_ask_cannot_stop_the_engine(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    fail(monkeypatch, office.host, "state")
+    fail(monkeypatch, office.host, "snapshot")
     office.tell(AskQueue(5))
     office.desk.settle([])
     assert office.desk.failures == 1
-    assert "on purpose" in office.desk.state()["failure"]
+    assert "on purpose" in office.desk.snapshot().failure
 
 
 def step(desk: Desk, produced: dict[RequestId, int]) -> None:
@@ -297,7 +297,7 @@ def test_an_idle_engine_answers_over_a_real_socket(tmp_path: Path) -> None:
         peer, _ = listener.accept()
         with peer:
             peer.settimeout(10)
-            peer.sendall(b"".join(map(encode, [Hello(VERSION, "one", {}), configuration("uniboost", 7), AskQueue(3)])))
+            peer.sendall(b"".join(map(encode, [Hello(VERSION, "one"), configuration("uniboost", 7), AskQueue(3)])))
             heard, lines = list[Message](), Lines()
 
             def so_far() -> list[Message]:
@@ -306,7 +306,7 @@ def test_an_idle_engine_answers_over_a_real_socket(tmp_path: Path) -> None:
 
             eventually("the queue is told", lambda: Queue(0, []) in so_far())
             told = eventually("a snapshot", in_force(so_far, 7))
-            assert "gamma" in told.state
+            assert told.policy.gamma is not None
         office.link.close()
 
 
@@ -315,6 +315,6 @@ def in_force(so_far: Callable[[], list[Message]], generation: int) -> Callable[[
 
     def found() -> Snapshot | None:
         snapshots = [message for message in so_far() if isinstance(message, Snapshot)]
-        return next((s for s in snapshots if s.state["generation"] == generation), None)
+        return next((s for s in snapshots if s.generation == generation), None)
 
     return found

@@ -1,19 +1,18 @@
 """What people are told of the engine's queue."""
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_api.status import WaitingReason
-from justitia_channel.messages import Configure, Queue, Ticket, Waits, decode, encode
+from justitia_channel.messages import Configure, Queue, Ticket, WaitingRequest
+from justitia_channel.wire import decode, encode
 from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, SequenceName
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 
-FULL = QueueView(Waits.NO_KV_SPACE, [])
+FULL = QueueView(WaitingReason.NO_KV_SPACE, [])
 
 
 def name(key: str, number: int = 0) -> SequenceName:
@@ -33,7 +32,7 @@ def asks(on: EngineHost, key: str, tenant: str | None = "gold", sequences: int =
         on.queued(name(key, number), 10, at)
 
 
-def rows(on: EngineHost | None, view: QueueView = FULL, limit: int = 100) -> list[dict[str, Any]]:
+def rows(on: EngineHost | None, view: QueueView = FULL, limit: int = 100) -> list[WaitingRequest]:
     return explain(on, view, limit, 5.0).requests
 
 
@@ -41,19 +40,17 @@ def test_a_row_tells_whose_the_request_is_and_by_what_it_is_ordered() -> None:
     on = host()
     asks(on, "a", at=2.0)
     assert rows(on) == [
-        {
-            "key": "a",
-            "rank": 1,
-            "tenant": "gold",
-            "application": "ns/app",
-            "run": "run-a",
-            "sequences": 1,
-            "promptTokens": 10,
-            "preemptions": 0,
-            "waitingSeconds": 3.0,
-            "orderKey": {"tenantCounter": 0.0},
-            "reason": "NoKVSpace",
-        }
+        WaitingRequest(
+            "a",
+            WaitingReason.NO_KV_SPACE,
+            10,
+            rank=1,
+            tenant=TenantId("gold"),
+            application=ApplicationId("ns/app"),
+            run="run-a",
+            waiting_seconds=3.0,
+            order_key={"tenantCounter": 0.0},
+        )
     ]
 
 
@@ -61,9 +58,9 @@ def test_what_the_engine_says_stands_in_the_way_of_the_head_alone() -> None:
     on = host()
     for key in "abc":
         asks(on, key)
-    assert [row["reason"] for row in rows(on)] == ["NoKVSpace", "BehindOthers", "BehindOthers"]
-    busy = rows(on, QueueView(Waits.ENGINE_BUSY, []))
-    assert [row["reason"] for row in busy] == ["EngineBusy", "BehindOthers", "BehindOthers"]
+    assert [row.reason for row in rows(on)] == ["NoKVSpace", "BehindOthers", "BehindOthers"]
+    busy = rows(on, QueueView(WaitingReason.ENGINE_BUSY, []))
+    assert [row.reason for row in busy] == ["EngineBusy", "BehindOthers", "BehindOthers"]
 
 
 def test_a_tenant_that_is_ahead_is_gated() -> None:
@@ -73,10 +70,10 @@ def test_a_tenant_that_is_ahead_is_gated() -> None:
     asks(on, "gold")
     asks(on, "silver", "silver")
     on.policy._charge(on.policy.requests[name("served").id], 1e9)
-    by_key = {row["key"]: row for row in rows(on)}
-    assert by_key["gold"]["reason"] == "TenantGated"
-    assert (by_key["silver"]["rank"], by_key["silver"]["reason"]) == (1, "NoKVSpace")
-    assert by_key["gold"]["orderKey"]["gated"] == 1
+    by_key = {row.key: row for row in rows(on)}
+    assert by_key["gold"].reason == "TenantGated"
+    assert (by_key["silver"].rank, by_key["silver"].reason) == (1, "NoKVSpace")
+    assert by_key["gold"].order_key["gated"] == 1
 
 
 def test_a_request_of_several_sequences_is_one_row_until_the_last_is_admitted() -> None:
@@ -85,7 +82,7 @@ def test_a_request_of_several_sequences_is_one_row_until_the_last_is_admitted() 
     asks(on, "b")
     on.admitted(name("a", 0).id, 0, 1.0)
     queue = explain(on, FULL, 100, 5.0)
-    assert [(row["key"], row["sequences"], row["rank"]) for row in queue.requests] == [("a", 2, 1), ("b", 1, 2)]
+    assert [(row.key, row.sequences, row.rank) for row in queue.requests] == [("a", 2, 1), ("b", 1, 2)]
     assert queue.waiting == 2
     on.admitted(name("a", 1).id, 0, 1.0)
     on.admitted(name("a", 2).id, 0, 1.0)
@@ -96,7 +93,7 @@ def test_a_request_without_a_ticket_is_seen_as_nobodys() -> None:
     on = host()
     asks(on, "a", tenant=None)
     (row,) = rows(on)
-    assert (row["key"], row["tenant"], row["application"]) == ("a", "", "")
+    assert (row.key, row.tenant, row.application) == ("a", "", "")
 
 
 def test_what_is_beyond_the_limit_is_counted() -> None:
@@ -104,15 +101,15 @@ def test_what_is_beyond_the_limit_is_counted() -> None:
     for number in range(20):
         asks(on, f"{number}")
     queue = explain(on, FULL, 5, 5.0)
-    assert ([row["rank"] for row in queue.requests], queue.waiting) == ([1, 2, 3, 4, 5], 20)
+    assert ([row.rank for row in queue.requests], queue.waiting) == ([1, 2, 3, 4, 5], 20)
 
 
 def test_what_is_being_prepared_has_no_rank() -> None:
     on = host()
     asks(on, "a")
-    view = QueueView(Waits.ENGINE_BUSY, [OpenSequence(name("p"), 7, 0, False)])
+    view = QueueView(WaitingReason.ENGINE_BUSY, [OpenSequence(name("p"), 7, 0, False)])
     queue = explain(on, view, 100, 5.0)
-    assert [(row["key"], row.get("rank"), row["reason"]) for row in queue.requests] == [
+    assert [(row.key, row.rank, row.reason) for row in queue.requests] == [
         ("a", 1, "EngineBusy"),
         ("p", None, "BeingPrepared"),
     ]
@@ -121,17 +118,13 @@ def test_what_is_being_prepared_has_no_rank() -> None:
 
 def test_without_a_policy_the_queue_is_by_arrival_and_without_keys() -> None:
     waiting = [OpenSequence(name(key), 10, 0, False) for key in "aab"]
-    queue = explain(None, QueueView(Waits.NO_KV_SPACE, [], waiting, more=4), 100, 5.0)
-    assert [(row["key"], row["rank"], row["sequences"], row["reason"]) for row in queue.requests] == [
+    queue = explain(None, QueueView(WaitingReason.NO_KV_SPACE, [], waiting, more=4), 100, 5.0)
+    assert [(row.key, row.rank, row.sequences, row.reason) for row in queue.requests] == [
         ("a", 1, 2, "NoKVSpace"),
         ("b", 2, 1, "BehindOthers"),
     ]
     assert queue.waiting == 6
-    assert "orderKey" not in queue.requests[0]
-
-
-def test_the_sidecar_knows_every_reason_by_the_same_name() -> None:
-    assert {reason.value for reason in Waits} <= {reason.value for reason in WaitingReason}
+    assert queue.requests[0].order_key == {}
 
 
 def test_a_thousand_rows_fit_into_a_message() -> None:

@@ -1,11 +1,11 @@
 """The policy's host inside an engine, without the engine."""
 
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from justitia_channel.messages import Arrived, Configure, Ticket
 from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName
@@ -84,7 +84,8 @@ def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_
     assert gamma(on) == 2.0
     on.configure(bounded(0.01, 0.05), 1.0)
     assert gamma(on) == 0.05
-    assert (on.state()["gamma"], on.state()["gammaEstimate"]) == (0.05, GAMMA)
+    report = on.snapshot().policy
+    assert (report.gamma, report.gamma_estimate) == (0.05, GAMMA)
     on.configure(configuration("uniboost"), 2.0)
     assert gamma(on) == GAMMA, "what was estimated stands"
     on.configure(bounded(HIGHEST, HIGHEST), 3.0)
@@ -142,8 +143,9 @@ def test_what_a_token_takes_is_told_beside_gamma() -> None:
     on = host("uniboost")
     assert isinstance(on.policy, Boosted)
     times = on.policy.token_time
-    assert (on.state()["prefillTime"], on.state()["decodeTime"]) == (times.prefill(), times.decode(0))
-    assert "prefillTime" not in host("vtc").state()
+    report = on.snapshot().policy
+    assert (report.prefill_time, report.decode_time) == (times.prefill(), times.decode(0))
+    assert host("vtc").snapshot().policy.prefill_time is None
 
 
 def test_bounds_hold_for_a_policy_that_comes_with_them() -> None:

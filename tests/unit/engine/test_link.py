@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from justitia_channel.messages import LONGEST_LINE, VERSION, Admitted, Hello, Lines, Message, RunEnded, decode, encode
+from justitia_channel.messages import VERSION, About, Admitted, Hello, Message, RunEnded, Snapshot
+from justitia_channel.wire import LONGEST_LINE, Lines, decode, encode
 from justitia_engine import link as link_module
 from justitia_engine.link import MOST, Link
 from justitia_vocabulary.units import RunId
@@ -24,7 +25,7 @@ class Peer:
         self.listener.settimeout(10)
         self.logged: list[str] = []
         self.between = 0
-        self.link = Link(str(path), {"kvTokens": 5}, self.logged.append)
+        self.link = Link(str(path), About(kv_tokens=5), self.logged.append)
         self.link.start(self.count)
         self._connections: list[socket.socket] = []
         self._lines = Lines()
@@ -37,7 +38,7 @@ class Peer:
         peer, _ = self.listener.accept()
         self._connections.append(peer)
         peer.settimeout(10)
-        peer.sendall(encode(Hello(version, instance, {})))
+        peer.sendall(encode(Hello(version, instance)))
         self._lines = Lines()
         return peer
 
@@ -69,7 +70,7 @@ def test_each_side_says_hello_and_messages_come_in_order(peer: Peer) -> None:
     connection = peer.meet()
     hello, *_ = peer.read(connection)
     assert isinstance(hello, Hello)
-    assert hello.about == {"kvTokens": 5}
+    assert hello.about == About(kv_tokens=5)
     connection.sendall(b"".join(encode(ended(str(i))) for i in range(100)))
     eventually("all are there", lambda: peer.heard() == [ended(str(i)) for i in range(100)])
     peer.link.send(Admitted("a", 1))
@@ -163,9 +164,8 @@ def test_a_peer_that_has_closed_its_ear_is_left(peer: Peer) -> None:
 def test_what_cannot_be_said_is_counted_and_the_rest_is_said(peer: Peer) -> None:
     connection = peer.meet()
     peer.read(connection)
-    peer.link.send(Hello(VERSION, "long", {"text": "x" * LONGEST_LINE}))
-    peer.link.send(Hello(VERSION, "no text", {"object": object()}))
+    peer.link.send(Snapshot(failure="x" * LONGEST_LINE))
     peer.link.send(Admitted("a", 1))
     assert peer.read(connection) == [Admitted("a", 1)]
-    assert peer.link.dropped_out == 2
+    assert peer.link.dropped_out == 1
     assert len(peer.logged) == 1

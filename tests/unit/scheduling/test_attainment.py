@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.demand import Demand
-from justitia_scheduling.objectives.objective import Direction, Metric, Objective
+from justitia_scheduling.objectives.objective import Direction, Objective
 from justitia_scheduling.objectives.observations import SLICES, Observations, Watched
+from justitia_vocabulary.objectives import MetricName
 
 START = 6000.0
 
 
 def objective(
-    metric: Metric = Metric.TIME_TO_FIRST_TOKEN, percentile: float = 0.9, bound: float = 1.0, window: float = 600.0
+    metric: MetricName = MetricName.TIME_TO_FIRST_TOKEN,
+    percentile: float = 0.9,
+    bound: float = 1.0,
+    window: float = 600.0,
 ) -> Objective:
     return Objective(metric, percentile, bound, window)
 
@@ -36,14 +40,14 @@ def attained(watched: Watched, now: float) -> Attainment:
 @pytest.mark.parametrize(
     ("metric", "percentile", "direction"),
     [
-        (Metric.TIME_TO_FIRST_TOKEN, 0.99, Direction.DOWN),
-        (Metric.REQUEST_COMPLETION, 0.9, Direction.DOWN),
-        (Metric.REQUEST_COMPLETION, 0.95, Direction.MEASURED),
-        (Metric.RUN_COMPLETION, 0.99, Direction.UP),
-        (Metric.TIME_PER_OUTPUT_TOKEN, 0.5, Direction.MEASURED),
+        (MetricName.TIME_TO_FIRST_TOKEN, 0.99, Direction.DOWN),
+        (MetricName.REQUEST_COMPLETION, 0.9, Direction.DOWN),
+        (MetricName.REQUEST_COMPLETION, 0.95, Direction.MEASURED),
+        (MetricName.RUN_COMPLETION, 0.99, Direction.UP),
+        (MetricName.TIME_PER_OUTPUT_TOKEN, 0.5, Direction.MEASURED),
     ],
 )
-def test_which_way_gamma_moves(metric: Metric, percentile: float, direction: Direction) -> None:
+def test_which_way_gamma_moves(metric: MetricName, percentile: float, direction: Direction) -> None:
     assert objective(metric, percentile).direction is direction
 
 
@@ -134,7 +138,7 @@ def test_an_open_request_older_than_the_bound_misses_it() -> None:
 
 
 def test_the_pace_of_decoding_counts_when_it_is_known() -> None:
-    seen = watching(objective(Metric.TIME_PER_OUTPUT_TOKEN))
+    seen = watching(objective(MetricName.TIME_PER_OUTPUT_TOKEN))
     seen.observe("o", 0.02, START + 5)
     assert attained(seen.watched["o"], START + 10).count == 1
 

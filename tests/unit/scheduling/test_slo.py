@@ -5,15 +5,15 @@ import math
 
 import pytest
 
-from justitia_scheduling.objectives.attainment import State
-from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import Observations
 from justitia_scheduling.objectives.slo import CONFIRM, PERIOD, REACH, Controller, Decision
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from support.slo_plant import SPREAD, Median, Plant, missing, normal_quantile, turns
 
-FIRST_TOKEN = Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0)
-TAIL = Objective(Metric.REQUEST_COMPLETION, 0.99, 5.0, 300.0)
-MIDDLE = Objective(Metric.REQUEST_COMPLETION, 0.95, 5.0, 300.0)
+FIRST_TOKEN = Objective(MetricName.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0)
+TAIL = Objective(MetricName.REQUEST_COMPLETION, 0.99, 5.0, 300.0)
+MIDDLE = Objective(MetricName.REQUEST_COMPLETION, 0.95, 5.0, 300.0)
 
 
 def power(at: float, gain: float) -> Median:
@@ -74,7 +74,7 @@ def test_after_a_step_of_load_it_holds_within_a_minute(seed: int) -> None:
     assert missing(FIRST_TOKEN, median(plant.gamma, 360.0)) <= FIRST_TOKEN.allowed
 
 
-SLOW = Objective(Metric.REQUEST_COMPLETION, 0.9, 40.0, 3600.0)
+SLOW = Objective(MetricName.REQUEST_COMPLETION, 0.9, 40.0, 3600.0)
 
 
 class Timid(Controller):
@@ -126,7 +126,7 @@ def test_a_missed_p99_takes_gamma_up_and_at_most_to_three_times_the_estimate() -
     assert 0.1 < reached.gamma <= REACH * 0.1 * (1 + 1e-9)
     beyond = Plant(Controller(), {"o": (TAIL, power(30.0, -1.0))}).run(900)
     assert beyond.gamma == pytest.approx(REACH * 0.1)
-    assert beyond.steps[-1][2].standings["o"].state is State.UNATTAINABLE
+    assert beyond.steps[-1][2].standings["o"].state is ObjectiveState.UNATTAINABLE
 
 
 def test_an_estimate_that_falls_under_overload_does_not_draw_the_floor_down() -> None:
@@ -147,7 +147,7 @@ def test_a_ceiling_comes_down_from_gamma_in_effect_wherever_the_estimate_has_fal
 def test_objectives_that_ask_for_the_opposite_are_unattainable_and_gamma_stands_between() -> None:
     plant = Plant(Controller(), {"first": (FIRST_TOKEN, power(2.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1200)
     late = [decision for moment, _, decision in plant.steps if moment > 600]
-    said = {key: sum(d.standings[key].state is not State.MET for d in late) for key in plant.objectives}
+    said = {key: sum(d.standings[key].state is not ObjectiveState.MET for d in late) for key in plant.objectives}
     assert min(said.values()) >= 0.8 * len(late)
     assert sum(any(s.opposed for s in d.standings.values()) for d in late) >= 0.5 * len(late)
     gammas = plant.gammas(600)
@@ -156,7 +156,7 @@ def test_objectives_that_ask_for_the_opposite_are_unattainable_and_gamma_stands_
 
 def test_of_two_that_pull_apart_the_heavier_gives_way_less() -> None:
     def settled(weight: float) -> float:
-        first = Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0, weight)
+        first = Objective(MetricName.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0, weight)
         plant = Plant(Controller(), {"first": (first, power(4.0, 1.0)), "tail": (TAIL, power(6.0, -0.5))}).run(1200)
         return math.exp(sum(math.log(g) for g in plant.gammas(600)) / len(plant.gammas(600)))
 
@@ -175,7 +175,7 @@ def test_what_gamma_does_not_change_is_unattainable_with_the_replicas_that_would
     """Twenty requests a second of .08 s ask for 1.6 engines: two at the usual load of .8, one is there."""
     plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}, rate=20.0, engine_time=0.08).run(300)
     decision = plant.steps[-1][2]
-    assert decision.standings["o"].state is State.UNATTAINABLE
+    assert decision.standings["o"].state is ObjectiveState.UNATTAINABLE
     assert decision.replicas == decision.needed == 2
     assert plant.gamma == Controller().lowest
 
@@ -183,7 +183,7 @@ def test_what_gamma_does_not_change_is_unattainable_with_the_replicas_that_would
 def test_it_is_not_called_unattainable_before_a_minute_at_the_end_of_gammas_reach() -> None:
     plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}).run(600)
     at_the_end = next(moment for moment, gamma, _ in plant.steps if gamma == Controller().lowest)
-    said = next(t for t, _, decision in plant.steps if decision.standings["o"].state is State.UNATTAINABLE)
+    said = next(t for t, _, decision in plant.steps if decision.standings["o"].state is ObjectiveState.UNATTAINABLE)
     assert said >= at_the_end + CONFIRM
 
 
@@ -193,13 +193,13 @@ def test_what_is_within_its_budget_is_not_unattainable_though_gamma_is_at_the_en
     plant = Plant(Controller(), {"o": (FIRST_TOKEN, flat)}, rate=20.0).run(600)
     assert plant.gamma == Controller().lowest
     said = [decision.standings["o"].state for moment, _, decision in plant.steps if moment > 300]
-    assert said.count(State.UNATTAINABLE) <= 0.1 * len(said)
+    assert said.count(ObjectiveState.UNATTAINABLE) <= 0.1 * len(said)
 
 
 def test_what_misses_on_an_idle_engine_would_not_be_helped_by_replicas() -> None:
     plant = Plant(Controller(), {"o": (FIRST_TOKEN, power(3.0, 0.0))}, rate=10.0, engine_time=0.01).run(300)
     decision = plant.steps[-1][2]
-    assert (decision.standings["o"].state, decision.replicas) == (State.UNATTAINABLE, None)
+    assert (decision.standings["o"].state, decision.replicas) == (ObjectiveState.UNATTAINABLE, None)
 
 
 @pytest.mark.parametrize(("engine_time", "needed"), [(0.01, 0.125), (0.04, 0.5), (0.16, 2.0)])
@@ -212,13 +212,13 @@ def test_what_the_load_needs_is_told_while_nothing_is_missed(engine_time: float,
 
 
 def test_states_follow_the_budget() -> None:
-    def state(median: float) -> State | None:
+    def state(median: float) -> ObjectiveState | None:
         plant = Plant(Controller(0.1, 0.1), {"o": (FIRST_TOKEN, power(median, 0.0))}).run(40)
         return plant.steps[-1][2].standings["o"].state
 
     at_the_percentile = math.exp(-normal_quantile(0.9) * SPREAD)
-    assert state(0.7 * at_the_percentile) is State.MET
-    assert state(1.2 * at_the_percentile) is State.MISSED
+    assert state(0.7 * at_the_percentile) is ObjectiveState.MET
+    assert state(1.2 * at_the_percentile) is ObjectiveState.MISSED
     nothing = Controller().step(0.0, Observations({"o": FIRST_TOKEN}), 0.1)
     assert nothing.standings["o"].state is None
     assert (nothing.replicas, nothing.needed) == (None, None)

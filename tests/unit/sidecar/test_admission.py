@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from justitia_api.config import ApplicationConfig, PoolConfig, SchedulingConfig, TenantConfig
-from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime, WeightedTokens
@@ -18,6 +17,7 @@ from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import RequestId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900)

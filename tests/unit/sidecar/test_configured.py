@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from justitia_api.config import INSIDE_THE_ENGINE_ONLY, CostModelName, PolicyName, PoolConfig
-from justitia_scheduling.baselines.registry import POLICIES, build_policy
-from justitia_sidecar.service import REGISTRY_NAMES, build_configured_policy, engine_configuration
+from justitia_api.config import PoolConfig
+from justitia_scheduling.policies.registry import COST_MODELS, POLICIES, build_policy
+from justitia_sidecar.service import build_configured_policy, engine_configuration
+from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, CostModelName, PolicyName
 
 
 def pool(**scheduling: Any) -> PoolConfig:
@@ -16,17 +17,18 @@ def pool(**scheduling: Any) -> PoolConfig:
 
 
 def test_every_policy_and_cost_model_of_resources_is_in_the_registry() -> None:
-    assert REGISTRY_NAMES.keys() == {*PolicyName, *CostModelName}
+    assert POLICIES.keys() == {*PolicyName}
+    assert COST_MODELS.keys() == {*CostModelName}
 
 
 @pytest.mark.parametrize("policy", list(PolicyName))
 def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyName) -> None:
     config = pool(policy=policy)
     told = engine_configuration(config, None)
-    in_front = "fcfs" if policy in INSIDE_THE_ENGINE_ONLY else told.policy
+    in_front = PolicyName.FCFS if policy in INSIDE_THE_ENGINE_ONLY else policy
     assert type(build_configured_policy(config)) is POLICIES[in_front]
     assert not build_policy(told.policy, build_configured_policy(config).cost_model).oracle
-    assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "engine-time", {"gold": 4.0}, None)
+    assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "EngineTime", {"gold": 4.0}, None)
 
 
 @pytest.mark.parametrize("burst", [None, 0.0, 7.0])

@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
-from justitia_api.status import WaitingReason
 from justitia_api.wire import Refusal
 from justitia_channel import messages as channel
+from justitia_channel.messages import Snapshot
+from justitia_channel.wire import encode
+from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.admission import accounts, crossing
 from justitia_sidecar.admission.admission import EngineView
 from justitia_sidecar.admission.engine_admission import EngineAdmission
@@ -17,6 +20,7 @@ from justitia_sidecar.admission.ticket import Stage, Ticket
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import RequestId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 from support.listening_channel import Listening
 
 GOLD = TenantId("gold")
@@ -190,7 +194,8 @@ def test_the_engine_hears_of_the_end_of_a_run_under_a_name_that_no_other_process
 def test_service_and_gate_are_the_engines() -> None:
     admission, engine = room()
     assert (admission.service, admission.gate) == ({}, None)
-    engine.state = {"service": {"gold": 3.0}, "unit": "engine seconds", "burst": 2.0, "inEngine": 5.0}
+    report = PolicyReport(burst=2.0, in_engine=5.0)
+    engine.state = Snapshot(service={GOLD: 3.0}, unit="engine seconds", policy=report)
     assert (admission.service, admission.unit) == ({"gold": 3.0}, "engine seconds")
     assert admission.gate is not None
     assert (admission.gate.burst, admission.gate.in_engine) == (2.0, 5.0)
@@ -252,16 +257,16 @@ def test_whether_a_request_waits_is_not_claimed_where_it_cannot_be_known(why: st
         case "connection ended":
             engine.gaps += 1
         case "policy failed":
-            engine._receive(channel.encode(channel.Snapshot({"failures": 1})))
+            engine._receive(encode(Snapshot(failures=1)))
         case "messages dropped":
-            engine._receive(channel.encode(channel.Snapshot({"service": {}, "droppedOut": 3})))
+            engine._receive(encode(Snapshot(dropped_out=3)))
     assert not admission.waits(ticket)
 
 
 def test_a_first_snapshot_tells_of_no_loss() -> None:
     admission, engine = room()
     ticket = ask(admission, "a")
-    engine._receive(channel.encode(channel.Snapshot({"service": {}, "failures": 0, "droppedOut": 0})))
+    engine._receive(encode(Snapshot()))
     assert admission.waits(ticket)
 
 
@@ -348,7 +353,7 @@ def away(admission: EngineAdmission, engine: Listening) -> None:
     """The engine's scheduler is not connected; its steps are as it told."""
     engine.there = False
     engine.gaps += 1
-    engine.state = {"stepTime": {"per_step": STEP, "per_token": TOKEN, "per_kv_token": 0.0}}
+    engine.state = Snapshot(step_time=StepTime(STEP, TOKEN, 0.0))
 
 
 @pytest.mark.parametrize(("after", "read"), [(0.0, 1), (0.02, 21), (0.049, 50), (60.0, 50)])
@@ -380,7 +385,7 @@ def test_what_the_engine_could_say_and_does_not_is_estimated_after_all(why: str)
         case "it is away afterwards":
             engine.there = False
         case "its policy fails":
-            engine.state = {"dismissed": True}
+            engine.state = Snapshot(dismissed=True)
         case "it is another":
             engine.peer = "another"
     admission.tick(61.0 if why != "it says nothing" else 70.0)

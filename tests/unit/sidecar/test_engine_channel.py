@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from justitia_channel.messages import (
+    About,
     Admitted,
     AskQueue,
     Closed,
@@ -17,10 +18,12 @@ from justitia_channel.messages import (
     RunEnded,
     Snapshot,
     Ticket,
+    WaitingRequest,
 )
 from justitia_engine.link import Link
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 
 CONFIGURATION = Configure(7, "vtc", "engine-time", {"gold": 3.0})
 
@@ -40,7 +43,7 @@ async def pair(path: Path) -> AsyncIterator[tuple[EngineChannel, Link, list[Mess
     channel = EngineChannel(heard.append)
     channel.configure(CONFIGURATION)
     serving = asyncio.create_task(channel.serve(listen(path)))
-    link = Link(str(path), {"vllm": "x"}, lambda text: None)
+    link = Link(str(path), About("x"), lambda text: None)
     link.start(lambda: None)
     try:
         await until(lambda: channel.connected and len(link.inbox) >= 2)
@@ -63,20 +66,21 @@ async def test_both_ends_hear_each_other_in_order(tmp_path: Path) -> None:
         for message in ends:
             channel.send(message)
         told = [Admitted("a", 0), Closed("a", 0, True, 1, 0, 2, 0, 3.0)] * 200
-        for each in [*told, Snapshot({"waiting": 3})]:
+        for each in [*told, Snapshot(waiting=3)]:
             link.send(each)
-        await until(lambda: len(link.inbox) >= 502 and channel.state)
+        await until(lambda: len(link.inbox) >= 502 and channel.state.waiting)
         assert list(link.inbox)[2:] == ends
         assert heard == told
-        assert channel.state == {"waiting": 3}
+        assert channel.state.waiting == 3
 
 
 async def test_the_queue_is_asked_for_and_answered_or_given_up(tmp_path: Path) -> None:
     async with pair(tmp_path / "s") as (channel, link, _):
+        row = WaitingRequest("a", WaitingReason.ENGINE_BUSY, 5)
         asked = asyncio.create_task(channel.queue(10))
         await until(lambda: AskQueue(10) in link.inbox)
-        link.send(Queue(1, [{"rank": 1}]))
-        assert await asked == Queue(1, [{"rank": 1}])
+        link.send(Queue(1, [row]))
+        assert await asked == Queue(1, [row])
 
 
 async def test_a_ticket_says_when_it_was_sent(tmp_path: Path) -> None:
@@ -94,15 +98,15 @@ async def test_what_another_engine_process_has_told_is_not_this_ones(tmp_path: P
     async with pair(tmp_path / "s") as (channel, link, _):
         told: list[tuple[str, object]] = []
         channel.on_snapshot = lambda instance, state: told.append((instance, state))
-        link.send(Snapshot({"generation": 7, "failures": 1, "failure": "x", "dismissed": True}))
-        await until(lambda: channel.state)
+        link.send(Snapshot(generation=7, failures=1, failure="x", dismissed=True))
+        await until(lambda: channel.state.generation == 7)
         assert told == [(channel.peer, channel.state)]
         assert (channel.status.generation, channel.status.dismissed, channel.status.vllm) == (7, True, "x")
         link.close()
         channel._engine.close()  # type: ignore[union-attr]
         await until(lambda: not channel.connected)
         assert channel.status.generation == 7
-        other = Link(str(tmp_path / "s"), {"vllm": "y"}, lambda text: None)
+        other = Link(str(tmp_path / "s"), About("y"), lambda text: None)
         other.start(lambda: None)
         await until(lambda: channel.connected)
         status = channel.status
@@ -119,7 +123,7 @@ async def test_an_engine_that_comes_back_is_told_again(tmp_path: Path) -> None:
 
 
 async def test_a_sidecar_that_comes_back_is_found(tmp_path: Path) -> None:
-    path, link = tmp_path / "s", Link(str(tmp_path / "s"), {}, lambda text: None)
+    path, link = tmp_path / "s", Link(str(tmp_path / "s"), About(), lambda text: None)
     link.start(lambda: None)
     for generation in (1, 2):
         channel = EngineChannel()

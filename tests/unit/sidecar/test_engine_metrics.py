@@ -1,39 +1,40 @@
 """Metrics of the engine's scheduler: nothing falls, whatever starts again."""
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from justitia_channel.messages import VERSION, Hello, Snapshot, encode
+from justitia_channel.messages import VERSION, Hello, Snapshot
+from justitia_channel.wire import encode
+from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.metrics import EngineMetrics, GrowingTotals
+from justitia_vocabulary.units import TenantId
 
-STATE = {
-    "decisions": 10,
-    "decisionSeconds": 0.5,
-    "longestDecision": 0.2,
-    "revisions": 2,
-    "evictions": 1,
-    "preemptions": 3,
-    "unticketed": 4,
-    "lateTickets": 5,
-    "forgottenTickets": 6,
-    "tickets": 8,
-    "ticketLag": 0.25,
-    "longestTicketLag": 0.125,
-    "failures": 1,
-    "malformed": 7,
-    "droppedIn": 9,
-    "droppedOut": 11,
-    "generation": 3,
-    "gamma": 0.5,
-    "virtualTime": 100.0,
-    "kvTokenTime": {"gold": 50.0, "": 2.0},
-}
+STATE = Snapshot(
+    decisions=10,
+    decision_seconds=0.5,
+    longest_decision=0.2,
+    revisions=2,
+    evictions=1,
+    preemptions=3,
+    unticketed=4,
+    late_tickets=5,
+    forgotten_tickets=6,
+    tickets=8,
+    ticket_lag=0.25,
+    longest_ticket_lag=0.125,
+    failures=1,
+    malformed=7,
+    dropped_in=9,
+    dropped_out=11,
+    generation=3,
+    kv_token_time={TenantId("gold"): 50.0, TenantId(""): 2.0},
+    policy=PolicyReport(gamma=0.5, virtual_time=100.0),
+)
 
 
 class Exported:
@@ -42,8 +43,8 @@ class Exported:
         self.registry = CollectorRegistry()
         self.registry.register(EngineMetrics(self.channel))
 
-    def says(self, instance: str, state: Mapping[str, Any]) -> None:
-        for message in (Hello(VERSION, instance, {}), Snapshot(dict(state))):
+    def says(self, instance: str, told: Snapshot) -> None:
+        for message in (Hello(VERSION, instance), told):
             self.channel._receive(encode(message).rstrip())
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -77,7 +78,7 @@ def test_a_snapshot_becomes_metrics() -> None:
 def test_another_engine_process_adds_to_what_was_counted() -> None:
     exported = Exported()
     exported.says("one", STATE)
-    exported.says("two", STATE | {"decisions": 12, "kvTokenTime": {"gold": 60.0}})
+    exported.says("two", replace(STATE, decisions=12, kv_token_time={TenantId("gold"): 60.0}))
     assert exported.value("justitia_engine_decision_seconds_count") == 22
     assert exported.value("justitia_tenant_kv_token_time_total", tenant="gold") == 110
     assert exported.value("justitia_tenant_kv_token_time_total", tenant="") == 2
@@ -86,8 +87,8 @@ def test_another_engine_process_adds_to_what_was_counted() -> None:
 def test_a_policy_that_follows_one_that_failed_is_counted_from_the_start() -> None:
     exported = Exported()
     exported.says("one", STATE)
-    exported.says("one", {"decisions": 11, "failures": 2})
-    exported.says("one", STATE | {"decisions": 12, "failures": 2})
+    exported.says("one", Snapshot(decisions=11, failures=2))
+    exported.says("one", replace(STATE, decisions=12, failures=2))
     assert exported.value("justitia_engine_decision_seconds_count") == 12
     assert exported.value("justitia_engine_revisions_total") == 4
     assert exported.value("justitia_tenant_kv_token_time_total", tenant="gold") == 100

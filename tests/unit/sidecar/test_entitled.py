@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from justitia_api.config import KeyTable, PolicyName, SchedulingConfig
+from justitia_api.config import KeyTable, SchedulingConfig
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.report.status import observe_status, set_gauges
 from justitia_sidecar.service import Sidecar
+from justitia_vocabulary.policies import PolicyName
 from support.sidecar_client import GOLD, PEPPER, pool
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from justitia_api.config import (
     ApplicationConfig,
@@ -13,13 +14,13 @@ from justitia_api.config import (
     BoostMode,
     KeyEntry,
     KeyTable,
-    MetricName,
     ObjectiveConfig,
-    PolicyName,
     PoolConfig,
     SchedulingConfig,
     key_digest,
 )
+from justitia_channel.messages import Snapshot
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.slo import PERIOD
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.admission.ticket import Ticket
@@ -29,6 +30,8 @@ from justitia_sidecar.objectives.objectives import Objectives, objective_status
 from justitia_sidecar.objectives.remembered import load, save
 from justitia_sidecar.report.status import observe_status, set_gauges
 from justitia_sidecar.service import Sidecar, engine_configuration
+from justitia_vocabulary.objectives import MetricName
+from justitia_vocabulary.policies import PolicyName
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
@@ -38,7 +41,7 @@ from support.sidecar_client import GOLD, KEY, PEPPER, Client, engine_answers, po
 EPOCH = 1.8e9
 FIRST, PACE, REQUEST, RUN = MetricName
 APPLICATION = ApplicationId("ns/a")
-ENGINE = {"gamma": 0.1, "gammaEstimate": 0.1, "prefillTime": 0.001, "decodeTime": 0.01}
+ENGINE = PolicyReport(gamma=0.1, gamma_estimate=0.1, prefill_time=0.001, decode_time=0.01)
 
 
 def objective(metric: MetricName, bound: float = 1.0, percentile: int = 90, window: float = 600.0) -> ObjectiveConfig:
@@ -95,7 +98,7 @@ def test_a_request_gives_each_of_its_values_once() -> None:
     objectives = watching(*MetricName)
     streamed = ticket(first_token=0.5, produced=11)
     objectives.first_token(streamed, 0.5)
-    objectives.ended(streamed, 2.5, completed=True, engine={})
+    objectives.ended(streamed, 2.5, completed=True, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (1, 0), PACE: (1, 0), REQUEST: (1, 1), RUN: (0, 0)}
     [pace] = [each for each in objectives.standings(100.0) if each.declared.config.metric is PACE]
     assert pace.attainment.value == pytest.approx(0.2, rel=0.01)
@@ -103,14 +106,14 @@ def test_a_request_gives_each_of_its_values_once() -> None:
 
 def test_a_whole_answer_shows_no_first_token_and_no_pace() -> None:
     objectives = watching(*MetricName)
-    objectives.ended(ticket(streamed=False, produced=11), 0.5, completed=True, engine={})
+    objectives.ended(ticket(streamed=False, produced=11), 0.5, completed=True, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (0, 0), PACE: (0, 0), REQUEST: (1, 0), RUN: (0, 0)}
 
 
 @pytest.mark.parametrize(("age", "counted"), [(0.9, (0, 0)), (1.1, (1, 1))])
 def test_what_ends_without_a_value_counts_if_it_was_late_already(age: float, counted: tuple[int, int]) -> None:
     objectives = watching(FIRST, REQUEST)
-    objectives.ended(ticket(), age, completed=False, engine={})
+    objectives.ended(ticket(), age, completed=False, engine=PolicyReport())
     assert seen(objectives) == {FIRST: counted, REQUEST: counted}
 
 
@@ -118,7 +121,7 @@ def test_a_first_token_that_was_seen_is_not_counted_again_when_the_rest_fails() 
     objectives = watching(FIRST, REQUEST)
     broken = ticket(first_token=0.5)
     objectives.first_token(broken, 0.5)
-    objectives.ended(broken, 5.0, completed=False, engine={})
+    objectives.ended(broken, 5.0, completed=False, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (1, 0), REQUEST: (1, 1)}
 
 
@@ -174,7 +177,7 @@ def test_gamma_is_told_whatever_it_follows() -> None:
     told = objectives.boost(ENGINE)
     assert told is not None
     assert (told.mode, told.gamma, told.floor, told.ceiling) == (BoostMode.ADAPTIVE, 0.1, 0.001, 10.0)
-    assert objectives.boost({"waiting": 3}) is None
+    assert objectives.boost(PolicyReport()) is None
 
 
 @pytest.fixture
@@ -182,7 +185,7 @@ async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     """Of a pool whose gamma follows an objective that nobody can hold: a thousandth of a second."""
     async with Engine.session() as session:
         clock, channel = Clock(), Listening()
-        channel.state = dict(ENGINE)
+        channel.state = Snapshot(policy=ENGINE)
         url = Engine(engine.url, session)
         sidecar = Sidecar(url, Metrics(), clock, channel, objectives=Objectives(EPOCH))
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
@@ -270,7 +273,7 @@ async def test_gamma_stays_where_nothing_is_declared_to_follow(sidecar: Sidecar)
 
 async def test_a_policy_that_failed_is_not_configured_again_and_again(sidecar: Sidecar) -> None:
     assert isinstance(sidecar.channel, Listening)
-    sidecar.channel.state["dismissed"] = True
+    sidecar.channel.state = replace(sidecar.channel.state, dismissed=True)
     late(sidecar, 60)
     assert len(sidecar.channel.bounds()) == 1
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
-from justitia_channel.messages import Queue
+from justitia_channel.messages import Queue, WaitingRequest
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import WeightedTokens
 from justitia_sidecar.admission.admission import Admission, EngineView
@@ -13,6 +13,7 @@ from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.report.queue import _in_front, _with_engine
 from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import RequestId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 
 READY = EngineView(ready=True, kv_tokens=100, block_size=10, longest=90)
 CONFIG = PoolConfig(
@@ -48,9 +49,9 @@ def engine_admission(ready: bool = True, **limits: Any) -> EngineAdmission:
     return admission
 
 
-def told(key: str, rank: int | None = 1, **more: Any) -> dict[str, Any]:
-    known = {"key": key, "rank": rank, "sequences": 1, "promptTokens": 7, "reason": "NoKVSpace"}
-    return known | {"tenant": "gold", "application": "ns/app", "orderKey": {"tag": 5.0}, "preemptions": 2} | more
+def told(key: str, rank: int | None = 1, **more: Any) -> WaitingRequest:
+    known: dict[str, Any] = {"tenant": "gold", "application": "ns/app", "order_key": {"tag": 5.0}, "preemptions": 2}
+    return WaitingRequest(key, WaitingReason.NO_KV_SPACE, 7, rank=rank, **known | more)
 
 
 def brief(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -91,7 +92,7 @@ def test_what_the_engine_has_not_told_is_on_its_way_and_what_it_was_not_sent_wai
 def test_a_request_without_a_ticket_is_seen_as_nobodys() -> None:
     admission = engine_admission()
     enter(admission, "late")
-    nobodys = [told(key, rank, tenant="", application="", waitingSeconds=2.5) for rank, key in ((1, "late"), (2, "x"))]
+    nobodys = [told(key, rank, tenant="", application="", waiting_seconds=2.5) for rank, key in ((1, "late"), (2, "x"))]
     waiting, rows = _with_engine(admission, Queue(2, nobodys), 4.0)
     assert [(row["tenant"], row["application"], row["waiting_seconds"]) for row in rows] == [
         ("", "", 3.0),
@@ -103,7 +104,7 @@ def test_a_request_without_a_ticket_is_seen_as_nobodys() -> None:
 def test_without_a_policy_the_sidecar_knows_whose_it_is() -> None:
     admission = engine_admission()
     enter(admission, "a")
-    row = {"key": "a", "rank": 1, "sequences": 1, "promptTokens": 7, "reason": "EngineBusy"}
+    row = WaitingRequest("a", WaitingReason.ENGINE_BUSY, 7, rank=1)
     _, (seen,) = _with_engine(admission, Queue(1, [row]), 4.0)
     assert (seen["tenant"], seen["order_key"], seen["preemptions"]) == ("gold", {}, 0)
 

@@ -7,23 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from justitia_api.config import (
-    CostModelName,
-    KeyEntry,
-    KeyTable,
-    PolicyName,
-    PoolConfig,
-    SchedulingConfig,
-    TenantConfig,
-    TenantLimits,
-    key_digest,
-)
-from justitia_channel.messages import VERSION, Hello, encode
+from justitia_api.config import KeyEntry, KeyTable, PoolConfig, SchedulingConfig, TenantConfig, TenantLimits, key_digest
+from justitia_channel.messages import VERSION, About, Hello
+from justitia_channel.wire import encode
 from justitia_sidecar.admission.engine_admission import EngineAdmission
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
+from justitia_vocabulary.policies import CostModelName, PolicyName
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
 
@@ -38,8 +30,7 @@ def inside(policy: PolicyName = PolicyName.VTC, generation: int = 1) -> PoolConf
 def hello(sidecar: Sidecar, instance: str, unsupported: str | None) -> None:
     """As the engine's process `instance` would send it."""
     assert sidecar.engine_channel is not None
-    about = {"vllm": "99.0"} | ({} if unsupported is None else {"unsupported": unsupported})
-    sidecar.engine_channel._receive(encode(Hello(VERSION, instance, about)))
+    sidecar.engine_channel._receive(encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported))))
 
 
 def condition(sidecar: Sidecar) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, QueueConfig, key_digest
 from justitia_channel import messages as channel
+from justitia_channel.messages import Snapshot
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.metrics import Metrics
@@ -111,11 +112,11 @@ async def test_where_the_engine_does_not_say_when_it_begins_nobody_is_refused_fo
 ) -> None:
     sidecar.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
     assert sidecar.channel is not None
-    sidecar.channel.state = {"failures": 1}
+    sidecar.channel.state = Snapshot(failures=1)
     unseen, waiting = Client(sidecar), Client(sidecar)
     request = asyncio.create_task(unseen.run())
     await engine.silent.wait()
-    sidecar.channel.state = {"service": {}}
+    sidecar.channel.state = Snapshot()
     sidecar.channel.gaps += 1
     assert (await waiting.run()).code == "queue_timeout"
     engine.go_on.set()

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from justitia_scheduling.core.cost import WeightedTokens
 from justitia_scheduling.objectives.attainment import counted
-from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId
 from justitia_scheduling.objectives.slo import PERIOD, Controller
 from justitia_scheduling.policies.uniboost import UniBoost
@@ -19,6 +19,7 @@ from justitia_simulator.replica import Inference
 from justitia_simulator.slo import Declared, SloControl
 from justitia_simulator.summary import tpot, ttft, ttlt
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.units import Seconds
 
 H100 = structs.replace(find_profile("h100-llama2-7b"), token_budget=1024, kv_tokens=20_000)
@@ -85,7 +86,7 @@ def control(by: list[UniBoost], **objectives: Declared) -> SloControl:
 
 
 def first_tokens(bound: Seconds) -> Objective:
-    return Objective(Metric.TIME_TO_FIRST_TOKEN, 0.9, bound, 3600.0)
+    return Objective(MetricName.TIME_TO_FIRST_TOKEN, 0.9, bound, 3600.0)
 
 
 def test_a_missed_objective_takes_gamma_down_in_all_engines() -> None:

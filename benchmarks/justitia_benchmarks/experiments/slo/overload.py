@@ -20,7 +20,7 @@ from justitia_benchmarks.experiments.slo.serving import (
     workload,
 )
 from justitia_benchmarks.reports.slo import report_overload
-from justitia_scheduling.objectives.attainment import State
+from justitia_vocabulary.objectives import ObjectiveState
 
 FOURFOLD = Scenario(Phase(3.0, 0.2, 1.5), Phase(12.0, 0.2, 1.5))
 SETTLED = STEP + 60.0
@@ -40,7 +40,7 @@ class Overload:
         runs = workload(FOURFOLD, cell.seed)
         looks = [look for look in serve(runs, FOURFOLD).looks if look.now <= END]
         said = [
-            look for look in looks if look.decision.standings[OBJECTIVE].state is State.UNATTAINABLE
+            look for look in looks if look.decision.standings[OBJECTIVE].state is ObjectiveState.UNATTAINABLE
         ]  # fmt: skip
         named = [look.decision.replicas for look in said if look.decision.replicas is not None]
         tried = sorted({1, *(named[-1] + more for more in (-1, 0, 1))} - {0}) if named else [1, 2, 3, 4]

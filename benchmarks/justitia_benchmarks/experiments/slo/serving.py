@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from justitia_benchmarks.experiments.boost_serving import CHUNK, COST, NO_SAMPLES
-from justitia_scheduling.objectives.objective import Metric, Objective
+from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId
 from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_simulator.engine import Engine
@@ -22,6 +22,7 @@ from justitia_simulator.profiles import find_profile
 from justitia_simulator.records import RequestResult
 from justitia_simulator.slo import Declared, Look, SloControl
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.units import RunId, Seconds
 
 PROFILE = structs.replace(find_profile("h100-llama2-7b"), token_budget=CHUNK)
@@ -46,7 +47,7 @@ class Phase:
 class Scenario:
     before: Phase
     after: Phase
-    metric: Metric = Metric.TIME_TO_FIRST_TOKEN
+    metric: MetricName = MetricName.TIME_TO_FIRST_TOKEN
     percentile: float = 0.9
 
     def objective(self, phase: Phase) -> Objective:
@@ -58,9 +59,9 @@ SCENARIOS = {
     "mix turns to long reasoning": Scenario(Phase(5.0, 0.1, 1.5), Phase(5.0, 0.25, 1.5)),
     "objective tightened": Scenario(Phase(5.5, 0.2, 20.0), Phase(5.5, 0.2, 1.5)),
     "load doubles within reach, completion": Scenario(
-        Phase(2.5, 0.2, 40.0), Phase(5.0, 0.2, 40.0), Metric.REQUEST_COMPLETION
+        Phase(2.5, 0.2, 40.0), Phase(5.0, 0.2, 40.0), MetricName.REQUEST_COMPLETION
     ),
-    "load doubles, completion": Scenario(Phase(3.0, 0.2, 40.0), Phase(6.0, 0.2, 40.0), Metric.REQUEST_COMPLETION),
+    "load doubles, completion": Scenario(Phase(3.0, 0.2, 40.0), Phase(6.0, 0.2, 40.0), MetricName.REQUEST_COMPLETION),
 }
 
 
@@ -114,8 +115,8 @@ def attained(served: Served, scenario: Scenario, start: Seconds) -> float:
     return sum(v <= bound for v in values) / len(values) if values else 1.0
 
 
-def value(request: RequestResult, metric: Metric) -> Seconds:
+def value(request: RequestResult, metric: MetricName) -> Seconds:
     """Of a finished request. The pace of decoding and runs are not studied here."""
-    end = request.first_token if metric is Metric.TIME_TO_FIRST_TOKEN else request.finished
+    end = request.first_token if metric is MetricName.TIME_TO_FIRST_TOKEN else request.finished
     assert end is not None
     return end - request.ready

@@ -8,31 +8,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_channel.messages import (
-    LONGEST_LINE,
+    About,
     Admitted,
     Arrived,
     AskQueue,
-    ChannelError,
     Closed,
     Configure,
     Hello,
-    Lines,
     Message,
     Queue,
     RunEnded,
     Snapshot,
     Ticket,
-    decode,
-    encode,
+    WaitingRequest,
 )
+from justitia_channel.wire import LONGEST_LINE, ChannelError, Lines, decode, encode
+from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.report import PolicyReport
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
 
 positive = st.floats(1e-3, 1e12)
 names = st.text(st.characters(codec="utf-8"), max_size=40)
 counts = st.integers(0, 2**53)
-values = st.dictionaries(names, counts | names | st.lists(positive, max_size=3), max_size=4)
+abouts = st.builds(About, st.none() | names, *[st.none() | counts for _ in range(3)], st.none() | names)
+tenants = st.dictionaries(names.map(TenantId), positive, max_size=3)
+reports = st.builds(PolicyReport, *[st.none() | positive for _ in range(7)])
+step_times = st.builds(StepTime, positive, positive, positive)
+rows = st.builds(
+    WaitingRequest, names, st.sampled_from(WaitingReason), counts, counts, order_key=st.dictionaries(names, positive)
+)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, counts, names, values),
+    st.builds(Hello, counts, names, abouts),
     st.builds(
         Configure,
         counts,
@@ -48,15 +55,15 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         names.map(ApplicationId),
         names.map(RunId),
         counts,
-        *[st.none() | positive for _ in range(4)],
+        *[st.none() | positive for _ in range(2)],
     ),
     st.builds(RunEnded, names.map(RunId)),
     st.builds(AskQueue, counts),
     st.builds(Arrived, names),
     st.builds(Admitted, names, counts),
     st.builds(Closed, names, counts, st.booleans(), counts, counts, counts, counts, positive),
-    st.builds(Snapshot, values),
-    st.builds(Queue, counts, st.lists(values, max_size=3)),
+    st.builds(Snapshot, counts, service=tenants, step_time=st.none() | step_times, policy=reports),
+    st.builds(Queue, counts, st.lists(rows, max_size=3)),
 )
 
 
@@ -84,6 +91,12 @@ def ticket(**changes: Any) -> bytes:
     return json.dumps(whole | changes).encode()
 
 
+def test_what_an_earlier_version_does_not_tell_has_its_default() -> None:
+    assert decode(b'{"kind":"snapshot","stepTime":{"per_step":1,"per_token":2,"per_kv_token":3}}') == Snapshot(
+        step_time=StepTime(1.0, 2.0, 3.0)
+    )
+
+
 def test_fields_of_a_later_version_are_passed_over() -> None:
     assert decode(ticket(colour="red")) == Ticket("a", TenantId("t"), ApplicationId("n/a"), RunId("r"))
 
@@ -93,10 +106,10 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
     [
         {"tenant": 3},
         {"run": None},
-        {"run_cost": "12"},
-        {"run_cost": -1.0},
-        {"run_cost": float("inf")},
-        {"run_cost": True},
+        {"runCost": "12"},
+        {"runCost": -1.0},
+        {"runCost": float("inf")},
+        {"runCost": True},
         {"kind": "message"},
         {"kind": ["ticket"]},
     ],
@@ -117,4 +130,4 @@ def test_a_line_longer_than_any_message_ends_the_conversation() -> None:
 
 def test_a_message_that_would_be_too_long_is_not_sent() -> None:
     with pytest.raises(ChannelError, match="too long"):
-        encode(Snapshot({"x": "a" * LONGEST_LINE}))
+        encode(Snapshot(failure="a" * LONGEST_LINE))
