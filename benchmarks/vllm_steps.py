@@ -1,7 +1,9 @@
 """What a step of vLLM's scheduler costs with our scheduler inside and without, in microseconds. JSON on the last line.
 
 Run by the interpreter that has vLLM: `python vllm_steps.py MODEL STEPS LAYOUTS`, with the packages of `engine/`,
-`channel/`, `scheduling/` and `vocabulary/` on PYTHONPATH. A step is `schedule()` and `update_from_output()`; the model between them is left out,
+`channel/`, `scheduling/` and `vocabulary/` on PYTHONPATH.
+
+A step is `schedule()` and `update_from_output()`; the model between them is left out,
 every request is given a token. All schedulers have the same running requests, a seat for each, and as many waiting
 ones that find none; they take turns of `TURN` steps, so that a machine whose speed drifts does not look like a
 scheduler. Where objects happen to lie in memory makes one scheduler faster than its like: so each is made LAYOUTS

@@ -1,7 +1,9 @@
 """Tokens a second of a real engine that always has more to do than it can, with our scheduler inside and without.
 
-Run by the interpreter that has vLLM: `python vllm_turns.py MODEL BLOCKS ROUNDS SOCKETS`, with the packages of `engine/`,
-`channel/`, `scheduling/` and `vocabulary/` on PYTHONPATH; SOCKETS is a folder where `POLICY.sock` is listened at for each of our policies. A line
+Run by the interpreter that has vLLM: `python vllm_turns.py MODEL BLOCKS ROUNDS SOCKETS`, with the packages of
+`engine/`, `channel/`, `scheduling/` and `vocabulary/` on PYTHONPATH.
+
+SOCKETS is a folder where `POLICY.sock` is listened at for each of our policies. A line
 of JSON for each round: by scheduler, tokens a second, and seconds of a step in the model and outside.
 
 One process, one model: two processes of the same engine differ by more than any scheduler does. Each turn begins with

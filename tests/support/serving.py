@@ -28,8 +28,8 @@ KV_TOKENS = BLOCK * BLOCKS
 MAX_LENGTH = 4096
 PEPPER = "5e" * 32
 KEYS = {"gold": "sk-gold-0123456789abcdef", "silver": "sk-silver-0123456789abcdef"}
-
-
+IMPORTED = ("engine", "channel", "scheduling", "vocabulary", "tests")
+"""Folders whose packages the engine imports."""
 ROOT = Path(__file__).resolve().parents[2]
 STEP = 0.04
 """Seconds that a step of a braked engine takes at least: 400 tokens take 16 s on any machine."""
