@@ -29,7 +29,7 @@ from justitia_predictor.features import Features, FirstRequest, cut
 from justitia_predictor.models import Linear, Network, Trees
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.learner import Learning
 from justitia_sidecar.metrics import Metrics
 
 KINDS = (Linear.kind, Network.kind, Trees.kind)

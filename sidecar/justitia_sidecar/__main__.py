@@ -19,7 +19,7 @@ from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.engine.hang import HangWatch
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.learner import Learning
 from justitia_sidecar.learning.samples import Samples, SamplesError
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives

@@ -36,7 +36,7 @@ from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import Engine, EngineAbsentError, EngineError
 from justitia_sidecar.engine.hang import HangWatch, has_work
 from justitia_sidecar.engine.metrics import EngineMetrics
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.learner import Learning
 from justitia_sidecar.limits.memory import memory_limit, most_runs
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from justitia_api.config import ApplicationConfig, LearningConfig, PoolConfig
 from justitia_predictor.features import FirstRequest
 from justitia_predictor.store import Store
-from justitia_sidecar.learning.learning import SETTLE, Learning, Noticed
+from justitia_sidecar.learning.learner import SETTLE, Learning, Noticed
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
 from support.sidecar_client import BODY, pool

@@ -14,7 +14,7 @@ from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import queue_full
 from justitia_sidecar.admission.ticket import Ticket
-from justitia_sidecar.learning.learning import Noticed
+from justitia_sidecar.learning.learner import Noticed
 from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.request import recognition

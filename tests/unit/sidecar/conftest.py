@@ -8,8 +8,8 @@ import pytest
 from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_predictor.store import Store
 from justitia_sidecar.engine.client import Engine
-from justitia_sidecar.learning import learning as module
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning import learner as module
+from justitia_sidecar.learning.learner import Learning
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar

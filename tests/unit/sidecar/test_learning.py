@@ -12,8 +12,8 @@ from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning import learning as module
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning import learner as module
+from justitia_sidecar.learning.learner import Learning
 from justitia_sidecar.learning.samples import Finished
 from justitia_sidecar.limits.held import Holding, Kind
 from justitia_sidecar.service import Sidecar

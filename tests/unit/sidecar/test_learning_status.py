@@ -13,9 +13,9 @@ from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning import learning as module
+from justitia_sidecar.learning import learner as module
 from justitia_sidecar.learning.evidence import in_canary
-from justitia_sidecar.learning.learning import LOOK_SECONDS
+from justitia_sidecar.learning.learner import LOOK_SECONDS
 from justitia_sidecar.learning.samples import RETENTION, Finished
 from justitia_sidecar.report.status import observe_status
 from justitia_sidecar.service import Sidecar

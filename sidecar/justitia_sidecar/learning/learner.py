@@ -33,7 +33,7 @@ from justitia_predictor.store import NotStoredError, Store, StoreError
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.learning.evidence import Begun, Evidence, Predicted, error_of, in_canary
 from justitia_sidecar.learning.flushing import Flushing
-from justitia_sidecar.learning.models import Models
+from justitia_sidecar.learning.model_table import Models
 from justitia_sidecar.learning.samples import RETENTION, Finished, Samples
 from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
 from justitia_sidecar.limits.memory import memory_limit, most_held
