@@ -1,6 +1,6 @@
 """How long a run's first request waits for its prediction, by kind of model and length of the text.
 
-`python -m justitia_benchmarks.prediction_speed` (or `make benchmark`) has a scheduler's `Learning` notice first
+`python -m justitia_benchmarks.prediction_speed` (or `make benchmark`) has a sidecar's `Learner` notice first
 requests, one after the other, each with two models of the kind: a version in force and its candidate. Texts are drawn
 from 5,000 words, so that they have about as many different terms as texts of their length can. Timed is the whole wait
 of the request on the wall clock: the hand-over to the thread and back, features, and both predictions. A request waits
@@ -29,7 +29,7 @@ from justitia_predictor.features import Features, FirstRequest, cut
 from justitia_predictor.models import Linear, Network, Trees
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning.learner import Learning
+from justitia_sidecar.learning.learner import Learner
 from justitia_sidecar.metrics import Metrics
 
 KINDS = (Linear.kind, Network.kind, Trees.kind)
@@ -73,7 +73,7 @@ async def measure(kind: str, requests: int, seed: int) -> list[Waits]:
         for version, model in zip(versions, models, strict=True):
             (Path(folder) / version).write_bytes(model)
         config = LearningConfig(name=NAME, version=versions[0], candidate=versions[1])
-        learning = Learning(None, None, Metrics(), time.monotonic, time.time, shipped=Path(folder))
+        learning = Learner(None, None, Metrics(), time.monotonic, time.time, shipped=Path(folder))
         application = ApplicationConfig(namespace="measured", name="measured", tenant="measured", learning=config)
         learning.configure(
             PoolConfig(generation=1, namespace="measured", name="measured", model="m", applications=(application,))

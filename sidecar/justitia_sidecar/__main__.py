@@ -19,7 +19,7 @@ from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.engine.hang import HangWatch
-from justitia_sidecar.learning.learner import Learning
+from justitia_sidecar.learning.learner import Learner
 from justitia_sidecar.learning.samples import Samples, SamplesError
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives
@@ -138,7 +138,7 @@ async def serve(
         return True
 
 
-def _learning(settings: Settings, metrics: Metrics) -> Learning:
+def _learning(settings: Settings, metrics: Metrics) -> Learner:
     """Requests are served whether or not anything can be learned from them."""
     samples, store = None, None
     try:
@@ -149,7 +149,7 @@ def _learning(settings: Settings, metrics: Metrics) -> Learning:
     except (SamplesError, StoreError) as error:
         metrics.learning_failures.labels("open").inc()
         log.error("nothing is learned", reason=str(error))
-    return Learning(
+    return Learner(
         samples,
         store,
         metrics,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from justitia_api.config import ApplicationConfig, LearningConfig, PoolConfig
 from justitia_predictor.features import FirstRequest
 from justitia_predictor.store import Store
-from justitia_sidecar.learning.learner import SETTLE, Learning, Noticed
+from justitia_sidecar.learning.learner import SETTLE, Learner, RunPrediction
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
 from support.sidecar_client import BODY, pool
@@ -45,7 +45,7 @@ class Clock:
 class Room:
     """What learns, and where it keeps what it learned from."""
 
-    learning: Learning
+    learning: Learner
     samples: Samples
     store: Store
     clock: Clock
@@ -65,7 +65,7 @@ def request(run: str, *, ends: bool = False, **body: object) -> dict[str, object
     return {"headers": headers, "body": json.dumps(BODY | body).encode()}
 
 
-async def noticed(learning: Learning, run: str = "r", **fields: object) -> Noticed:
+async def noticed(learning: Learner, run: str = "r", **fields: object) -> RunPrediction:
     found = await learning.notice(LearningConfig(name=NAME, **fields), FIRST, run)  # type: ignore[arg-type]
     assert found is not None
     return found

@@ -39,7 +39,7 @@ def in_canary(learning: LearningConfig, run: str) -> bool:
     return place < learning.canary_percent
 
 
-class Comparison:
+class PairedErrors:
     """A model's errors beside those of what it is compared with, on the same runs."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class Begun:
     mean: KVTokenTime | None
     version: str | None
     candidate: str | None
-    of_version: Comparison
-    of_candidate: Comparison
+    of_version: PairedErrors
+    of_candidate: PairedErrors
 
 
 class Evidence:
@@ -80,15 +80,15 @@ class Evidence:
         self._log_cost = 0.0
         self._version: str | None = None
         self._candidate: str | None = None
-        self.of_version = Comparison()
-        self.of_candidate = Comparison()
+        self.of_version = PairedErrors()
+        self.of_candidate = PairedErrors()
 
     def configure(self, learning: LearningConfig) -> None:
         """Sums begin anew for a version that is new in its role, or is compared with another one."""
         if learning.version != self._version:
-            self.of_version, self.of_candidate = Comparison(), Comparison()
+            self.of_version, self.of_candidate = PairedErrors(), PairedErrors()
         elif learning.candidate != self._candidate:
-            self.of_candidate = Comparison()
+            self.of_candidate = PairedErrors()
         self._version, self._candidate = learning.version, learning.candidate
 
     def begin(self) -> Begun:

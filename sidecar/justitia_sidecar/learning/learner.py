@@ -33,8 +33,8 @@ from justitia_predictor.store import NotStoredError, Store, StoreError
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.learning.evidence import Begun, Evidence, Predicted, error_of, in_canary
 from justitia_sidecar.learning.flushing import Flushing
-from justitia_sidecar.learning.model_table import Models
-from justitia_sidecar.learning.samples import RETENTION, Finished, Samples
+from justitia_sidecar.learning.model_table import ModelTable
+from justitia_sidecar.learning.samples import RETENTION, FinishedRun, Samples
 from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
 from justitia_sidecar.limits.memory import memory_limit, most_held
 from justitia_sidecar.metrics import Metrics
@@ -63,7 +63,7 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 @dataclass(slots=True, eq=False)
-class Noticed:
+class RunPrediction:
     """A run's first request. A thread fills in `features`, packed, and what is `predicted`, maybe after the request
     has gone on. With `canary` the candidate's prediction counts, if there is one. `begun` is None where the
     application has just left the configuration.
@@ -109,7 +109,7 @@ class _Failed:
         return isinstance(self.error, StoreError) and not isinstance(self.error, NotStoredError)
 
 
-class Learning:
+class Learner:
     """`samples` and `store` are None where nothing is kept, or nothing outlives the pod. `clock` is that of requests,
     `time_of_day` in seconds since 1970; `pod` tells the batches of pods apart; `shipped` is a folder of models that
     came with an image.
@@ -134,17 +134,17 @@ class Learning:
         self._metrics = metrics
         self._clock = clock
         self._time_of_day = time_of_day
-        self._models = Models()
+        self._models = ModelTable()
         self._applications: dict[str, _Application] | None = None
         self._known: frozenset[str] = frozenset()
         self._strangers: frozenset[str] = frozenset()
         self._changed = False
         self._looking = ThreadPoolExecutor(1, "look")
         self._disk = ThreadPoolExecutor(1, "learn")
-        self._looks: dict[tuple[str, str], tuple[Noticed, asyncio.Future[tuple[bytes, Predicted]]]] = {}
+        self._looks: dict[tuple[str, str], tuple[RunPrediction, asyncio.Future[tuple[bytes, Predicted]]]] = {}
         self.held = held or HeldBytes(most_held(memory_limit()))
-        self._open: dict[TrackedRun, tuple[Noticed, Holding]] = {}
-        self._ended: deque[tuple[Seconds, TrackedRun, Noticed, Holding]] = deque()
+        self._open: dict[TrackedRun, tuple[RunPrediction, Holding]] = {}
+        self._ended: deque[tuple[Seconds, TrackedRun, RunPrediction, Holding]] = deque()
 
     def configure(self, config: PoolConfig) -> None:
         """Applications that are not in it any more are forgotten, those that are gone with their samples."""
@@ -181,7 +181,7 @@ class Learning:
 
     # Requests.
 
-    async def notice(self, learning: LearningConfig, request: FirstRequest, run: str) -> Noticed | None:
+    async def notice(self, learning: LearningConfig, request: FirstRequest, run: str) -> RunPrediction | None:
         """The first request of the run with this id, or one that came beside it, and is not looked at then. None where
         there is no time to look at it.
         """
@@ -193,7 +193,7 @@ class Learning:
             self._metrics.unnoticed_runs.inc()
             return None
         application = (self._applications or {}).get(learning.name)
-        noticed = Noticed(
+        noticed = RunPrediction(
             learning,
             request.text if learning.keep_text else None,
             in_canary(learning, run),
@@ -224,7 +224,7 @@ class Learning:
         self._metrics.learning_failures.labels("predict").inc()
         log.warning("a run is not predicted", reason=repr(error))
 
-    def _looked(self, noticed: Noticed, run: str, done: "asyncio.Future[tuple[bytes, Predicted]]") -> None:
+    def _looked(self, noticed: RunPrediction, run: str, done: "asyncio.Future[tuple[bytes, Predicted]]") -> None:
         del self._looks[noticed.learning.name, run]
         if done.cancelled():
             return
@@ -233,7 +233,7 @@ class Learning:
             return
         noticed.features, noticed.predicted = done.result()
 
-    def opened(self, run: TrackedRun, noticed: Noticed) -> None:
+    def opened(self, run: TrackedRun, noticed: RunPrediction) -> None:
         """The run began with what was noticed, unless another request was faster. Nothing is learned of the run if
         there is no room for that, or what other tenants hold takes it.
         """
@@ -280,7 +280,7 @@ class Learning:
 
     async def write(self, before: Seconds) -> None:
         """Runs that were over before then go to the disk."""
-        finished: list[Finished] = []
+        finished: list[FinishedRun] = []
         while self._ended and self._ended[0][0] <= before:
             _, run, noticed, holding = self._ended.popleft()
             self.held.put(holding, 0)
@@ -372,7 +372,7 @@ class Learning:
         self._looking.shutdown(wait=False, cancel_futures=True)
         self._disk.shutdown(wait=False)
 
-    def _compare(self, run: TrackedRun, noticed: Noticed) -> None:
+    def _compare(self, run: TrackedRun, noticed: RunPrediction) -> None:
         """What was predicted with what came of it."""
         if run.aborted or run.cost <= 0:
             return
@@ -385,9 +385,9 @@ class Learning:
                 error = error_of(noticed.predicted[version], run.cost)
                 self._metrics.prediction_error.labels(*labels, role).observe(error)
 
-    def _finished(self, run: TrackedRun, noticed: Noticed, features: bytes) -> Finished:
+    def _finished(self, run: TrackedRun, noticed: RunPrediction, features: bytes) -> FinishedRun:
         stages = tuple(after - before for before, after in pairwise([0.0, *run.stages[:-1], run.cost]))
-        return Finished(
+        return FinishedRun(
             noticed.learning.name, self._time_of_day(), run.aborted, run.cost, stages, features, noticed.text
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from justitia_api.status import ModelStatus
 from justitia_predictor.artifact import Artifact
-from justitia_sidecar.learning.evidence import Comparison
+from justitia_sidecar.learning.evidence import PairedErrors
 
 LONGEST_PROBLEM = 300
 """Characters."""
@@ -13,7 +13,7 @@ Named = tuple[str, str]
 """An application's name in the store, and a version."""
 
 
-class Models:
+class ModelTable:
     def __init__(self) -> None:
         self._wanted: list[Named] = []
         self._loaded: dict[Named, Artifact] = {}
@@ -57,7 +57,7 @@ class Models:
         if named in self._wanted:
             self._problems[named] = problem[:LONGEST_PROBLEM]
 
-    def status(self, name: str, version: str | None, comparison: Comparison) -> ModelStatus | None:
+    def status(self, name: str, version: str | None, comparison: PairedErrors) -> ModelStatus | None:
         """None where there is no version in that role."""
         if version is None:
             return None

@@ -58,7 +58,7 @@ class SamplesError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedRun:
     """A run that is over, with the features packed as they are kept. `application` is its name in the store."""
 
     application: str
@@ -83,7 +83,7 @@ class Samples:
             path.replace(path.with_name(path.name + ".damaged"))
             self._database = _opened(path, most_bytes)
 
-    def add(self, runs: Sequence[Finished]) -> None:
+    def add(self, runs: Sequence[FinishedRun]) -> None:
         """All or none of them. Where the file is full, the oldest make room."""
         rows = [
             (r.application, r.finished, r.aborted, r.cost, msgspec.msgpack.encode(r.stages), r.features, r.text)

@@ -14,7 +14,7 @@ from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import queue_full
 from justitia_sidecar.admission.ticket import Ticket
-from justitia_sidecar.learning.learner import Noticed
+from justitia_sidecar.learning.learner import RunPrediction
 from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.request import recognition
@@ -158,7 +158,7 @@ class Proxy:
             forwarding.close()
             sidecar.wake_when_begun()
 
-    async def _notice(self, accepted: Accepted, admission: Admission) -> Noticed | None:
+    async def _notice(self, accepted: Accepted, admission: Admission) -> RunPrediction | None:
         """What is predicted of a run by its first request. Raises refusals: others may have come meanwhile."""
         learning, parsed = accepted.application.learning, accepted.parsed
         application = recognition.application_id(accepted.application)
@@ -193,7 +193,7 @@ class Proxy:
         accepted: Accepted,
         admission: Admission,
         admitted: "asyncio.Future[None]",
-        noticed: Noticed | None,
+        noticed: RunPrediction | None,
     ) -> Ticket:
         parsed = accepted.parsed
         application = recognition.application_id(accepted.application)

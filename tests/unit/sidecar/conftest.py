@@ -9,7 +9,7 @@ from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_predictor.store import Store
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.learning import learner as module
-from justitia_sidecar.learning.learner import Learning
+from justitia_sidecar.learning.learner import Learner
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
@@ -30,7 +30,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
     monkeypatch.setattr(module, "DEADLINE", 60.0)
     with closing(Samples(tmp_path / "samples.db")) as samples:
         store, clock, metrics = Store(f"file://{tmp_path}/store"), Clock(), Metrics()
-        learning = Learning(samples, store, metrics, clock, clock.time_of_day)
+        learning = Learner(samples, store, metrics, clock, clock.time_of_day)
         yield Room(learning, samples, store, clock, metrics)
 
 

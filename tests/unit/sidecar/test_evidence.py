@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from justitia_api.config import LearningConfig
 from justitia_api.status import ErrorSums
-from justitia_sidecar.learning.evidence import HALF_WINDOW, MOST_ERROR, Comparison, Evidence, error_of, in_canary
+from justitia_sidecar.learning.evidence import HALF_WINDOW, MOST_ERROR, Evidence, PairedErrors, error_of, in_canary
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
@@ -109,7 +109,7 @@ def test_one_run_says_no_more_than_so_much() -> None:
 
 @given(st.lists(st.floats(0, MOST_ERROR), max_size=450))
 def test_recent_are_the_last_hundred_at_least_and_two_hundred_at_most(errors: list[float]) -> None:
-    comparison = Comparison()
+    comparison = PairedErrors()
     for each in errors:
         comparison.add(each, 1.0)
     recent = comparison.recent

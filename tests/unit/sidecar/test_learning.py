@@ -13,8 +13,8 @@ from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
 from justitia_predictor.training import fitted
 from justitia_sidecar.learning import learner as module
-from justitia_sidecar.learning.learner import Learning
-from justitia_sidecar.learning.samples import Finished
+from justitia_sidecar.learning.learner import Learner
+from justitia_sidecar.learning.samples import FinishedRun
 from justitia_sidecar.limits.held import Holding, Kind
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
@@ -113,7 +113,7 @@ async def test_how_far_each_model_was_off_is_measured(sidecar: Sidecar, room: Ro
 
 
 async def test_before_there_is_a_configuration_nothing_is_forgotten(room: Room) -> None:
-    kept = Finished("somebody", 1.8e9, False, 1.0, (1.0,), WRITTEN[0].features.packed, None)
+    kept = FinishedRun("somebody", 1.8e9, False, 1.0, (1.0,), WRITTEN[0].features.packed, None)
     room.samples.add([kept])
     await room.learning.flush()
     assert room.samples.counts() == {"somebody": (1, 0)}
@@ -218,7 +218,7 @@ async def test_a_model_of_an_image_needs_no_store(room: Room, tmp_path: Path, th
     folder.mkdir()
     if there:
         (folder / version).write_bytes(room.store.artifact_file(NAME, version))
-    learning = Learning(None, None, room.metrics, room.clock, room.clock.time_of_day, shipped=folder)
+    learning = Learner(None, None, room.metrics, room.clock, room.clock.time_of_day, shipped=folder)
     config = learning_pool(1, version=version)
     learning.configure(config)
     await learning.load()

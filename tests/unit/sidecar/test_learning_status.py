@@ -16,7 +16,7 @@ from justitia_predictor.training import fitted
 from justitia_sidecar.learning import learner as module
 from justitia_sidecar.learning.evidence import in_canary
 from justitia_sidecar.learning.learner import LOOK_SECONDS
-from justitia_sidecar.learning.samples import RETENTION, Finished
+from justitia_sidecar.learning.samples import RETENTION, FinishedRun
 from justitia_sidecar.report.status import observe_status
 from justitia_sidecar.service import Sidecar
 from support.learning_room import NAME, WRITTEN, Room, learning_pool, noticed, request
@@ -210,7 +210,7 @@ async def test_who_the_store_never_answers_keeps_no_others_waiting(
     sidecar.put_config(pool(2, applications=tuple(applications)))
     for number, name in enumerate(names):
         features = WRITTEN[number].features.packed
-        room.samples.add([Finished(name, room.clock.time_of_day(), False, 1.0, (1.0,), features, None)])
+        room.samples.add([FinishedRun(name, room.clock.time_of_day(), False, 1.0, (1.0,), features, None)])
     asked: list[str] = []
 
     def never(call: Callable[..., object]) -> Callable[..., object]:

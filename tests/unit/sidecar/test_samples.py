@@ -13,16 +13,16 @@ import pytest
 
 from justitia_predictor.sample import Sample
 from justitia_sidecar.learning import samples as module
-from justitia_sidecar.learning.samples import RETENTION, Finished, Samples, SamplesError
+from justitia_sidecar.learning.samples import RETENTION, FinishedRun, Samples, SamplesError
 from support.written_runs import written_runs
 
 NOW = 1.8e9
 WRITTEN = written_runs(30, noise=0.3, seed=1)
 
 
-def finished(number: int, application: str = "a", *, aborted: bool = False, at: float = NOW) -> Finished:
+def finished(number: int, application: str = "a", *, aborted: bool = False, at: float = NOW) -> FinishedRun:
     sample = WRITTEN[number]
-    return Finished(application, at, aborted, sample.cost, (1.0, 2.0), sample.features.packed, b"text")
+    return FinishedRun(application, at, aborted, sample.cost, (1.0, 2.0), sample.features.packed, b"text")
 
 
 @pytest.fixture

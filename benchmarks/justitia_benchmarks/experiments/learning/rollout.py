@@ -16,7 +16,7 @@ from justitia_predictor.artifact import Artifact, digest
 from justitia_predictor.models import Linear
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning.evidence import Comparison, Evidence
+from justitia_sidecar.learning.evidence import Evidence, PairedErrors
 from justitia_simulator.agents import CLASSES
 
 PAST = 100
@@ -102,7 +102,7 @@ def decisions(
             yield number, before.reason
 
 
-def _model(version: str | None, comparison: Comparison) -> ModelStatus | None:
+def _model(version: str | None, comparison: PairedErrors) -> ModelStatus | None:
     if version is None:
         return None
     sums: tuple[ErrorSums, ErrorSums] = comparison.since_start, comparison.recent
