@@ -36,7 +36,7 @@ from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import Engine, EngineAbsentError, EngineError
 from justitia_sidecar.engine.hang import HangWatch, has_work
 from justitia_sidecar.engine.metrics import EngineMetrics
-from justitia_sidecar.learning.learner import Learner
+from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.limits.memory import memory_limit, most_runs
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives
@@ -120,7 +120,7 @@ class Sidecar:
     ) -> None:
         self.engine = engine
         self.objectives = objectives or Objectives(time.time() - clock())
-        self.learning = learning or Learner(None, None, metrics, clock, time.time)
+        self.learning = learning or build_learner(None, None, metrics, clock, time.time)
         self.hang_watch = hang_watch or HangWatch()
         self.engine_channel = channel
         self._in_front = channel is None
@@ -264,7 +264,7 @@ class Sidecar:
 
     def _run_ended(self, run: TrackedRun) -> None:
         self.objectives.run_ended(run)
-        self.learning.ended(run)
+        self.learning.lessons.run_ended(run, self.clock())
         if not run.aborted:
             labels = (run.application.tenant, application_id(run.application))
             self.metrics.run_completion.labels(*labels).observe(run.took)

@@ -1,4 +1,4 @@
-"""A scheduler's learning, where it keeps what it learned from, and a clock that tests set."""
+"""A sidecar's learner, where it keeps what it learned from, and a clock that tests set."""
 
 import json
 import math
@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from justitia_api.config import ApplicationConfig, LearningConfig, PoolConfig
 from justitia_predictor.features import FirstRequest
 from justitia_predictor.store import Store
-from justitia_sidecar.learning.learner import SETTLE, Learner, RunPrediction
+from justitia_sidecar.learning.learner import Learner
+from justitia_sidecar.learning.lessons import SETTLE
+from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
 from support.sidecar_client import BODY, pool
@@ -45,7 +47,7 @@ class Clock:
 class Room:
     """What learns, and where it keeps what it learned from."""
 
-    learning: Learner
+    learner: Learner
     samples: Samples
     store: Store
     clock: Clock
@@ -53,7 +55,11 @@ class Room:
 
     async def settle(self) -> None:
         self.clock.now += SETTLE
-        await self.learning.write(self.clock.now - SETTLE)
+        await self.learner.recording.write(self.clock.now - SETTLE)
+
+    async def flush(self) -> None:
+        await self.learner.erasing.tidy_disk()
+        await self.learner.flushing.flush()
 
     def failures(self, attempt: str) -> float:
         value = self.metrics.registry.get_sample_value("justitia_learning_failures_total", {"attempt": attempt})
@@ -65,7 +71,7 @@ def request(run: str, *, ends: bool = False, **body: object) -> dict[str, object
     return {"headers": headers, "body": json.dumps(BODY | body).encode()}
 
 
-async def noticed(learning: Learner, run: str = "r", **fields: object) -> RunPrediction:
-    found = await learning.notice(LearningConfig(name=NAME, **fields), FIRST, run)  # type: ignore[arg-type]
+async def predicted(learner: Learner, run: str = "r", **fields: object) -> RunPrediction:
+    found = await learner.predicting.predict(LearningConfig(name=NAME, **fields), FIRST, run)  # type: ignore[arg-type]
     assert found is not None
     return found

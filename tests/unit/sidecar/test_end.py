@@ -11,7 +11,8 @@ from pathlib import Path
 
 from justitia_api.config import KeyTable
 from justitia_sidecar.__main__ import CLOSE_SECONDS
-from justitia_sidecar.learning.samples import FinishedRun, Samples
+from justitia_sidecar.learning.finished import FinishedRun
+from justitia_sidecar.learning.samples import Samples
 from support.learning_room import NAME, WRITTEN, learning_pool
 from support.sidecar_client import PEPPER
 from support.silent_server import silent_server

@@ -13,13 +13,14 @@ from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
 from justitia_predictor.store import Store, StoreError
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning import learner as module
+from justitia_sidecar.learning import flushing as module
+from justitia_sidecar.learning.application_table import RECOUNT_SECONDS
 from justitia_sidecar.learning.evidence import in_canary
-from justitia_sidecar.learning.learner import LOOK_SECONDS
-from justitia_sidecar.learning.samples import RETENTION, FinishedRun
+from justitia_sidecar.learning.finished import FinishedRun
+from justitia_sidecar.learning.samples import RETENTION
 from justitia_sidecar.report.status import observe_status
 from justitia_sidecar.service import Sidecar
-from support.learning_room import NAME, WRITTEN, Room, learning_pool, noticed, request
+from support.learning_room import NAME, WRITTEN, Room, learning_pool, predicted, request
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import Client, pool
 
@@ -60,7 +61,7 @@ def trained(room: Room) -> tuple[str, str]:
 
 async def in_force(sidecar: Sidecar, room: Room, config: PoolConfig) -> None:
     sidecar.put_config(config)
-    await room.learning.load()
+    await room.learner.loading.load()
 
 
 async def test_of_applications_that_are_not_learned_from_nothing_is_told(sidecar: Sidecar) -> None:
@@ -75,11 +76,11 @@ async def test_of_applications_that_are_not_learned_from_nothing_is_told(sidecar
 async def test_samples_are_counted_in_the_store_those_of_other_pods_too(sidecar: Sidecar, room: Room) -> None:
     room.store.put_samples(NAME, room.clock.time_of_day(), "another", WRITTEN[:7])
     assert status(sidecar).samples is None
-    await room.learning.look()
+    await room.learner.flushing.count_stored()
     assert status(sidecar).samples == 7
     await one_run(sidecar, room)
-    await room.learning.flush()
-    await room.learning.look()
+    await room.flush()
+    await room.learner.flushing.count_stored()
     assert status(sidecar).samples == 8
 
 
@@ -95,8 +96,8 @@ async def test_the_store_is_looked_at_after_it_got_something_and_each_hour(
 
     async def flushed_and_looked_at() -> int:
         before = len(looks)
-        await room.learning.flush()
-        await room.learning.look()
+        await room.flush()
+        await room.learner.flushing.count_stored()
         return len(looks) - before
 
     monkeypatch.setattr(Store, "tidy_samples", counted)
@@ -106,7 +107,7 @@ async def test_the_store_is_looked_at_after_it_got_something_and_each_hour(
     assert await flushed_and_looked_at() == 1
     sidecar.put_config(learning_pool(2, keep_text=True))
     assert await flushed_and_looked_at() == 0
-    room.clock.now += LOOK_SECONDS
+    room.clock.now += RECOUNT_SECONDS
     assert await flushed_and_looked_at() == 1
 
 
@@ -117,11 +118,11 @@ async def test_who_looks_erases_what_is_too_old_or_too_much(
     now = room.clock.time_of_day()
     room.store.put_samples(NAME, now - 20, "another", WRITTEN[:5])
     room.store.put_samples(NAME, now - 10, "another", WRITTEN[5:15])
-    await room.learning.look()
+    await room.learner.flushing.count_stored()
     assert status(sidecar).samples == 10
     assert room.store.samples(NAME, 100)[0] == WRITTEN[5:15]
     room.clock.now += RETENTION
-    await room.learning.look()
+    await room.learner.flushing.count_stored()
     assert status(sidecar).samples == 0
     assert room.store.samples(NAME, 100) == ([], 0)
 
@@ -138,10 +139,10 @@ async def test_what_the_store_took_without_an_answer_is_there_once(
     await one_run(sidecar, room, "r1")
     with monkeypatch.context() as patched:
         patched.setattr(Store, "put_samples", silent)
-        await room.learning.flush()
+        await room.flush()
     await one_run(sidecar, room, "r2")
-    await room.learning.flush()
-    await room.learning.look()
+    await room.flush()
+    await room.learner.flushing.count_stored()
     assert len(room.store.samples(NAME, 100)[0]) == 2
     assert status(sidecar).samples == 2
 
@@ -156,7 +157,7 @@ async def test_a_model_is_loaded_or_it_is_said_why_not(
     (tmp_path / "store" / NAME / "artifacts" / damaged).write_bytes(b"damaged")
     sidecar.put_config(learning_pool(2, version=version, candidate=damaged))
     assert version_of(sidecar) == ModelStatus(version=version, loaded=False)
-    await room.learning.load()
+    await room.learner.loading.load()
     assert version_of(sidecar) == ModelStatus(version=version, loaded=True)
     problem = f"the artifact {damaged[:12]} is damaged: its content has another digest"
     assert candidate_of(sidecar) == ModelStatus(version=damaged, loaded=False, problem=problem, unusable=True)
@@ -170,7 +171,7 @@ async def test_a_model_that_is_not_in_the_store_is_loaded_when_it_comes(sidecar:
     await in_force(sidecar, room, learning_pool(2, version=version))
     assert version_of(sidecar).problem == f"the artifact {version[:12]} is not in the store"
     room.store.put_artifact(made)
-    await room.learning.load()
+    await room.learner.loading.load()
     assert version_of(sidecar) == ModelStatus(version=version, loaded=True)
 
 
@@ -224,7 +225,7 @@ async def test_who_the_store_never_answers_keeps_no_others_waiting(
 
     for method in ("artifact", "put_samples", "tidy_samples"):
         monkeypatch.setattr(Store, method, never(getattr(Store, method)))
-    for work in (room.learning.load, room.learning.flush, room.learning.look):
+    for work in (room.learner.loading.load, room.flush, room.learner.flushing.count_stored):
         asked.clear()
         for _ in names:
             await work()
@@ -288,9 +289,9 @@ async def test_a_prediction_that_comes_late_is_compared_all_the_same(
     await in_force(sidecar, room, learning_pool(2, version=trained[0]))
     await one_run(sidecar, room, "r1")
     # No time at all: the request goes on before the thread has begun.
-    monkeypatch.setattr(module, "DEADLINE", 0)
+    room.learner.predicting.deadline = 0
     await Client(sidecar, **request("r2", prompt="survey the system", ends=True)).run()
-    await room.learning.close()
+    await room.learner.close()
     assert version_of(sidecar).since_start.runs == 1
 
 
@@ -299,14 +300,14 @@ async def test_a_model_that_fails_takes_nothing_from_the_other(
 ) -> None:
     version, candidate = trained
     await in_force(sidecar, room, learning_pool(2, version=version, candidate=candidate))
-    (failing,) = room.learning._models.of(NAME, [candidate]).values()
+    (failing,) = room.learner.models.loaded_of(NAME, [candidate]).values()
 
     def fail(features: Features) -> float:
         raise FloatingPointError
 
     monkeypatch.setattr(failing, "predict", fail)
-    found = await noticed(room.learning, version=version, candidate=candidate)
-    assert (found.predicted.keys(), found.features is not None) == ({version}, True)
+    found = await predicted(room.learner, version=version, candidate=candidate)
+    assert (found.by_version.keys(), found.features is not None) == ({version}, True)
     assert room.failures("predict") == 1
 
 
@@ -336,22 +337,22 @@ async def test_where_the_candidate_does_not_predict_the_version_counts_in_canari
 ) -> None:
     fields = {"version": trained[0], "candidate": "0" * 64, "canary_percent": 100}
     await in_force(sidecar, room, learning_pool(2, **fields))
-    found = await noticed(room.learning, **fields)
+    found = await predicted(room.learner, **fields)
     assert found.canary
-    assert found.told == found.predicted[trained[0]]
+    assert found.predicted_cost == found.by_version[trained[0]]
 
 
 async def test_runs_without_an_id_are_told_it_too(sidecar: Sidecar, room: Room, trained: tuple[str, str]) -> None:
     told: list[bool] = []
-    notice = room.learning.notice
+    predict = room.learner.predicting.predict
 
     async def seen(learning: LearningConfig, first: FirstRequest, run: str) -> object:
-        found = await notice(learning, first, run)
+        found = await predict(learning, first, run)
         assert found is not None
         told.append(found.canary)
         return found
 
-    room.learning.notice = seen  # type: ignore[method-assign, assignment]
+    room.learner.predicting.predict = seen  # type: ignore[method-assign, assignment]
     await in_force(sidecar, room, learning_pool(2, candidate=trained[1], canary_percent=50))
     for _ in range(40):
         await Client(sidecar).run()
@@ -368,15 +369,15 @@ async def test_what_is_left_of_an_application_that_is_gone_is_erased_at_the_seco
         room.store.put_samples(name, room.clock.time_of_day(), "another", WRITTEN[:3])
     config = learning_pool(2).model_copy(update={"learned_from": (NAME, "refused")})
     sidecar.put_config(config)
-    await room.learning.erase_strangers()
+    await room.learner.erasing.erase_orphans()
     assert room.store.applications() == {"gone", "refused", NAME}
-    await room.learning.erase_strangers()
+    await room.learner.erasing.erase_orphans()
     assert room.store.applications() == {"refused", NAME}
 
 
 async def test_what_was_nobodys_only_to_a_configuration_of_yesterday_stays(sidecar: Sidecar, room: Room) -> None:
     room.store.put_samples("new", room.clock.time_of_day(), "another", WRITTEN[:3])
-    await room.learning.erase_strangers()
+    await room.learner.erasing.erase_orphans()
     sidecar.put_config(learning_pool(2).model_copy(update={"learned_from": (NAME, "new")}))
-    await room.learning.erase_strangers()
+    await room.learner.erasing.erase_orphans()
     assert "new" in room.store.applications()

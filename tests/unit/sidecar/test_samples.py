@@ -13,7 +13,8 @@ import pytest
 
 from justitia_predictor.sample import Sample
 from justitia_sidecar.learning import samples as module
-from justitia_sidecar.learning.samples import RETENTION, FinishedRun, Samples, SamplesError
+from justitia_sidecar.learning.finished import FinishedRun
+from justitia_sidecar.learning.samples import RETENTION, Samples, SamplesError
 from support.written_runs import written_runs
 
 NOW = 1.8e9
