@@ -24,8 +24,9 @@ MOST_RUNS = MOST_SAMPLES
 """Finished runs of one application."""
 RETENTION: Seconds = 30 * 86_400.0
 MOST_BYTES = 256 * 2**20
+BUSY_SECONDS: Seconds = 1.0
+"""To wait for another process that has the file locked."""
 _PAGE = 4096
-_BUSY_SECONDS = 1.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS samples (
@@ -59,16 +60,16 @@ class SamplesError(Exception):
 class Samples:
     """The file at `path`. Raises SamplesError, as all methods do."""
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES, busy_seconds: Seconds = BUSY_SECONDS) -> None:
         self._path = path
         try:
-            self._database = _opened(path, most_bytes)
+            self._database = _opened(path, most_bytes, busy_seconds)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise SamplesError(f"cannot open {path}: {error}") from error
             log.warning("samples file is damaged: put aside, and a new one begun", path=str(path), reason=str(error))
             path.replace(path.with_name(path.name + ".damaged"))
-            self._database = _opened(path, most_bytes)
+            self._database = _opened(path, most_bytes, busy_seconds)
 
     def add(self, runs: Sequence[FinishedRun]) -> None:
         """Keep all of these runs or none. Where the file is full, the oldest make room."""
@@ -138,9 +139,9 @@ class Samples:
             raise SamplesError(f"cannot change {self._path}: {error}") from error
 
 
-def _opened(path: Path, most_bytes: int) -> sqlite3.Connection:
+def _opened(path: Path, most_bytes: int, busy_seconds: Seconds) -> sqlite3.Connection:
     """Open the file. Samples with another version of the features are erased: nothing can be learned from them."""
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
+    database = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
