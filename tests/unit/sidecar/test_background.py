@@ -97,7 +97,7 @@ async def test_the_end_records_and_brings_what_is_over_settled_or_not(room: Room
     room.samples.add([finished(name="gone")])
     await room.learner.background.finish()
     assert stored(room) == 1
-    assert room.samples.counts() == {NAME: (1, 0)}, "what is nobody's goes first"
+    assert room.samples.counts() == {NAME: (1, 0)}, "orphaned samples go first"
 
 
 def test_it_goes_on_for_ever_whatever_fails(room: Room) -> None:

@@ -144,13 +144,17 @@ async def test_at_the_end_looks_that_are_under_way_are_completed(rig: Rig) -> No
 
 
 def test_at_the_end_looks_that_take_too_long_are_given_up(rig: Rig) -> None:
+    problems: list[object] = []
+
     async def end() -> RunPrediction:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
         found = await rig.predict()
         await rig.predicting.close()
-        await asyncio.sleep(0)
+        await rig.look()
         return found
 
     assert in_simulated_time(end()).features is None
+    assert problems == []
     assert rig.counted("justitia_learning_failures_total", attempt="predict") == 0
 
 
