@@ -1,7 +1,7 @@
 """How long a run's first request waits for its prediction, by kind of model and length of the text.
 
-`python -m justitia_benchmarks.prediction_speed` (or `make benchmark`) has a scheduler's `Learning` notice first
-requests, one after the other, each with two models of the kind: a version in force and its candidate. Texts are drawn
+`python -m justitia_benchmarks.prediction_speed` (or `make benchmark`) has a sidecar's `Predicting` look at first
+requests, one after the other, each with two models of the kind: a version in effect and its candidate. Texts are drawn
 from 5,000 words, so that they have about as many different terms as texts of their length can. Timed is the whole wait
 of the request on the wall clock: the hand-over to the thread and back, features, and both predictions. A request waits
 for 5 ms at most; then it goes on *without* one.
@@ -29,7 +29,7 @@ from justitia_predictor.features import Features, FirstRequest, cut
 from justitia_predictor.models import Linear, Network, Trees
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.learner import build_learner
 from justitia_sidecar.metrics import Metrics
 
 KINDS = (Linear.kind, Network.kind, Trees.kind)
@@ -73,24 +73,24 @@ async def measure(kind: str, requests: int, seed: int) -> list[Waits]:
         for version, model in zip(versions, models, strict=True):
             (Path(folder) / version).write_bytes(model)
         config = LearningConfig(name=NAME, version=versions[0], candidate=versions[1])
-        learning = Learning(None, None, Metrics(), time.monotonic, time.time, shipped=Path(folder))
+        learner = build_learner(None, None, Metrics(), time.monotonic, time.time, shipped=Path(folder))
         application = ApplicationConfig(namespace="measured", name="measured", tenant="measured", learning=config)
-        learning.configure(
+        learner.configure(
             PoolConfig(generation=1, namespace="measured", name="measured", model="m", applications=(application,))
         )
-        await learning.load()
+        await learner.loading.load()
         found = []
         for kibibytes in KIBIBYTES:
             times, without = [], 0
             for number in range(-(requests // 10), requests):
                 request = first_request(kibibytes, rng)
                 started = time.perf_counter()
-                noticed = await learning.notice(config, request, f"{kibibytes}/{number}")
+                prediction = await learner.predicting.predict(config, request, f"{kibibytes}/{number}")
                 if number >= 0:
                     times.append(1000 * (time.perf_counter() - started))
-                    without += noticed is None or noticed.told is None
+                    without += prediction is None or prediction.predicted_cost is None
             found.append(Waits(kind, kibibytes, times, without))
-        await learning.close()
+        await learner.close()
     return found
 
 

@@ -19,7 +19,8 @@ from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_sidecar.engine.client import Engine
 from justitia_sidecar.engine.hang import HangWatch
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.attempts import Attempt
+from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.learning.samples import Samples, SamplesError
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives
@@ -107,7 +108,7 @@ async def serve(
                 group.create_task(sidecar.watch_engine()),
                 group.create_task(sidecar.watch_documents(config, keys)),
                 group.create_task(sidecar.tick_forever()),
-                group.create_task(learning.work_forever()),
+                group.create_task(learning.background.work_forever()),
             ]
             if memory is not None:
                 background.append(group.create_task(save_forever(memory, objectives)))
@@ -138,7 +139,7 @@ async def serve(
         return True
 
 
-def _learning(settings: Settings, metrics: Metrics) -> Learning:
+def _learning(settings: Settings, metrics: Metrics) -> Learner:
     """Requests are served whether or not anything can be learned from them."""
     samples, store = None, None
     try:
@@ -147,9 +148,9 @@ def _learning(settings: Settings, metrics: Metrics) -> Learning:
         if settings.samples_file is not None:
             samples = Samples(settings.samples_file)
     except (SamplesError, StoreError) as error:
-        metrics.learning_failures.labels("open").inc()
-        log.error("nothing is learned", reason=str(error))
-    return Learning(
+        metrics.learning_failures.labels(Attempt.OPEN.value).inc()
+        log.error("samples file or store not opened: nothing is learned", reason=str(error))
+    return build_learner(
         samples,
         store,
         metrics,

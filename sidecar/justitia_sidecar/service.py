@@ -28,7 +28,7 @@ from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import Engine, EngineAbsentError, EngineError
 from justitia_sidecar.engine.hang import HangWatch, has_work
 from justitia_sidecar.engine.metrics import EngineMetrics
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.limits.memory import memory_limit, most_runs
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives
@@ -93,12 +93,12 @@ class Sidecar:
         channel: EngineChannel | None = None,
         hang_watch: HangWatch | None = None,
         *,
-        learning: Learning | None = None,
+        learning: Learner | None = None,
         objectives: Objectives | None = None,
     ) -> None:
         self.engine = engine
         self.objectives = objectives or Objectives(time.time() - clock())
-        self.learning = learning or Learning(None, None, metrics, clock, time.time)
+        self.learning = learning or build_learner(None, None, metrics, clock, time.time)
         self.hang_watch = hang_watch or HangWatch()
         self.engine_channel = channel
         self._in_front = channel is None
@@ -242,7 +242,7 @@ class Sidecar:
 
     def _run_ended(self, run: TrackedRun) -> None:
         self.objectives.run_ended(run)
-        self.learning.ended(run)
+        self.learning.lessons.run_ended(run, self.clock())
         if not run.aborted:
             labels = (run.application.tenant, application_id(run.application))
             self.metrics.run_completion.labels(*labels).observe(run.took)

@@ -1,1 +1,1 @@
-"""What is learned from runs, and what is predicted of them."""
+"""What is learned from runs, and what is predicted of them. `learner.py` puts the parts together."""

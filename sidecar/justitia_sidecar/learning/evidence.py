@@ -1,4 +1,8 @@
-"""How good an application's predictors are, on the runs of this pod: sums of errors, and which runs are a canary's.
+"""Decides how good an application's predictors are, by the runs of this pod, and which runs are a canary's.
+
+A model is compared with its baseline on the same runs, by sums of errors |ln(predicted / cost)|. A version's baseline
+is the running mean; a candidate's is the version, or the running mean where no version predicted. A run counts for what
+was in effect when it began, whenever it ends.
 
 The running mean stands for what can be predicted of a run without a model: the geometric mean of the costs of the
 application's runs that were over, here, when it began. Errors are of ln C, and an arithmetic mean, which the largest
@@ -16,22 +20,22 @@ from justitia_api.status import ErrorSums
 from justitia_vocabulary.units import KVTokenTime
 
 MOST_ERROR = 5.0
-"""Of |ln(predicted / cost)|, a factor of 150: one run says no more than that."""
+"""The largest |ln(predicted / cost)| that counts, a factor of 150, so that one run decides nothing."""
 HALF_WINDOW = 100
 """Runs. Drift is looked for over the last 100 at least and 200 at most: two halves, of which the older goes whole."""
 
-Predicted = Mapping[str, KVTokenTime]
-"""By version."""
+CostByVersion = Mapping[str, KVTokenTime]
+"""What each model predicts of a run, by its version."""
 
 
 def error_of(predicted: KVTokenTime, cost: KVTokenTime) -> float:
-    """Both are more than 0."""
+    """The error of one prediction. Both costs are more than 0."""
     return min(abs(math.log(predicted / cost)), MOST_ERROR)
 
 
 def in_canary(learning: LearningConfig, run: str) -> bool:
-    """Whether a run is told the candidate's prediction. All pods agree by its id, and a larger share keeps the runs of
-    a smaller one.
+    """Whether the candidate's prediction counts for a run. All pods agree by its id, and a larger share keeps the runs
+    of a smaller one.
     """
     # A client's id comes from JSON too, and may hold what is no text.
     named = f"{learning.name}/{run}".encode(errors="surrogatepass")
@@ -39,8 +43,8 @@ def in_canary(learning: LearningConfig, run: str) -> bool:
     return place < learning.canary_percent
 
 
-class Comparison:
-    """A model's errors beside those of what it is compared with, on the same runs."""
+class PairedErrors:
+    """A model's errors beside its baseline's, on the same runs."""
 
     def __init__(self) -> None:
         self.since_start = ErrorSums()
@@ -61,48 +65,49 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a run is compared by, as it was when the run began: whatever is in force when it ends, nothing is added to
-    sums that began later. `mean` is the running mean, None where no run was over.
+    """What a run's predictions are compared by, as it was when the run began. Its errors go to the sums of that time:
+    sums that began later are not touched. `mean` is the running mean, None where no run was over.
     """
 
     mean: KVTokenTime | None
     version: str | None
     candidate: str | None
-    of_version: Comparison
-    of_candidate: Comparison
+    version_errors: PairedErrors
+    candidate_errors: PairedErrors
 
 
 class Evidence:
-    """Of one application's predictors."""
+    """The sums of one application."""
 
     def __init__(self) -> None:
         self._runs = 0
         self._log_cost = 0.0
         self._version: str | None = None
         self._candidate: str | None = None
-        self.of_version = Comparison()
-        self.of_candidate = Comparison()
+        self.version_errors = PairedErrors()
+        self.candidate_errors = PairedErrors()
 
     def configure(self, learning: LearningConfig) -> None:
-        """Sums begin anew for a version that is new in its role, or is compared with another one."""
+        """Begin sums anew for a version that is new in its role, or has another baseline."""
         if learning.version != self._version:
-            self.of_version, self.of_candidate = Comparison(), Comparison()
+            self.version_errors, self.candidate_errors = PairedErrors(), PairedErrors()
         elif learning.candidate != self._candidate:
-            self.of_candidate = Comparison()
+            self.candidate_errors = PairedErrors()
         self._version, self._candidate = learning.version, learning.candidate
 
     def begin(self) -> Begun:
+        """What a run that begins at this moment is compared by."""
         mean = math.exp(self._log_cost / self._runs) if self._runs else None
-        return Begun(mean, self._version, self._candidate, self.of_version, self.of_candidate)
+        return Begun(mean, self._version, self._candidate, self.version_errors, self.candidate_errors)
 
-    def end(self, begun: Begun, predicted: Predicted, cost: KVTokenTime) -> None:
-        """A run is over that was not aborted and cost something."""
+    def end(self, begun: Begun, predicted: CostByVersion, cost: KVTokenTime) -> None:
+        """Count a run that is over, was not aborted and cost something."""
         self._runs += 1
         self._log_cost += math.log(cost)
-        told = predicted.get(begun.version) if begun.version else None
-        if told is not None and begun.mean is not None:
-            begun.of_version.add(error_of(told, cost), error_of(begun.mean, cost))
-        compared_with = begun.mean if told is None else told
-        candidates = predicted.get(begun.candidate) if begun.candidate else None
-        if candidates is not None and compared_with is not None:
-            begun.of_candidate.add(error_of(candidates, cost), error_of(compared_with, cost))
+        by_version = predicted.get(begun.version) if begun.version else None
+        if by_version is not None and begun.mean is not None:
+            begun.version_errors.add(error_of(by_version, cost), error_of(begun.mean, cost))
+        baseline = begun.mean if by_version is None else by_version
+        by_candidate = predicted.get(begun.candidate) if begun.candidate else None
+        if by_candidate is not None and baseline is not None:
+            begun.candidate_errors.add(error_of(by_candidate, cost), error_of(baseline, cost))

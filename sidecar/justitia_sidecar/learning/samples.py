@@ -1,17 +1,15 @@
-"""Finished runs on this pod's disk, in SQLite, until they are in the store that outlives the pod.
+"""The samples file: finished runs on this pod's disk, in SQLite, until they are in the store that outlives the pod.
 
-Bounded: of each application the newest `MOST_RUNS` are kept, nothing longer than `RETENTION`, and the file does not
-grow beyond `MOST_BYTES`. Runs with an aborted request are kept and marked: they say that something happened, not what
-a run costs.
+Bounded: the newest `MOST_RUNS` of each application are kept, nothing longer than `RETENTION`, and the file does not
+grow beyond `MOST_BYTES`. Aborted runs are kept and counted, and never go to the store.
 
-One thread's business: calls take milliseconds of disk. A file that is no database any more is put aside, and a new one
+Calls block for milliseconds and belong to one thread. A file that is no database any more is put aside, and a new one
 begun, since what is here can be lost without anybody being served worse.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,14 +17,16 @@ import structlog
 
 from justitia_predictor.features import FEATURES_VERSION, Features
 from justitia_predictor.sample import MOST_SAMPLES, Sample
+from justitia_sidecar.learning.finished import FinishedRun
 from justitia_vocabulary.units import KVTokenTime, Seconds
 
 MOST_RUNS = MOST_SAMPLES
-"""Of an application."""
+"""Finished runs of one application."""
 RETENTION: Seconds = 30 * 86_400.0
 MOST_BYTES = 256 * 2**20
+BUSY_SECONDS: Seconds = 1.0
+"""To wait for another process that has the file locked."""
 _PAGE = 4096
-_BUSY_SECONDS = 1.0
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS samples (
@@ -54,37 +54,25 @@ _stages = msgspec.msgpack.Decoder(tuple[KVTokenTime, ...])
 
 
 class SamplesError(Exception):
-    """The database does not do what it was asked: its disk is full, it is locked, or damaged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A run that is over, with the features packed as they are kept. `application` is its name in the store."""
-
-    application: str
-    finished: Seconds
-    aborted: bool
-    cost: KVTokenTime
-    stages: tuple[KVTokenTime, ...]
-    features: bytes
-    text: bytes | None
+    """The samples file was not opened, read or changed: its disk is full, or it is locked or damaged."""
 
 
 class Samples:
-    """Raises SamplesError, as all its methods do."""
+    """The file at `path`. Raises SamplesError, as all methods do."""
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES, busy_seconds: Seconds = BUSY_SECONDS) -> None:
+        self._path = path
         try:
-            self._database = _opened(path, most_bytes)
+            self._database = _opened(path, most_bytes, busy_seconds)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
-                raise SamplesError(f"{path}: {error}") from error
-            log.warning("samples are damaged and put aside", path=str(path), reason=str(error))
+                raise SamplesError(f"cannot open {path}: {error}") from error
+            log.warning("samples file is damaged: put aside, and a new one begun", path=str(path), reason=str(error))
             path.replace(path.with_name(path.name + ".damaged"))
-            self._database = _opened(path, most_bytes)
+            self._database = _opened(path, most_bytes, busy_seconds)
 
-    def add(self, runs: Sequence[Finished]) -> None:
-        """All or none of them. Where the file is full, the oldest make room."""
+    def add(self, runs: Sequence[FinishedRun]) -> None:
+        """Keep all of these runs or none. Where the file is full, the oldest make room."""
         rows = [
             (r.application, r.finished, r.aborted, r.cost, msgspec.msgpack.encode(r.stages), r.features, r.text)
             for r in runs
@@ -98,7 +86,7 @@ class Samples:
             self._change(_INSERT, rows)
 
     def unflushed(self, application: str, most: int) -> list[tuple[int, Sample]]:
-        """The oldest that are not in the store yet, with their numbers."""
+        """The oldest samples that are not in the store yet, with their numbers."""
         try:
             with closing(
                 self._database.execute(
@@ -112,24 +100,24 @@ class Samples:
                     for number, features, cost, stages, finished, text in rows
                 ]
         except (sqlite3.Error, ValueError) as error:
-            raise SamplesError(f"samples are not read: {error}") from error
+            raise SamplesError(f"cannot read {self._path}: {error}") from error
 
     def flushed(self, numbers: Sequence[int]) -> None:
-        """They are in the store."""
+        """Note that the samples with these numbers are in the store."""
         self._change("UPDATE samples SET flushed = 1 WHERE id = ?", [(number,) for number in numbers])
 
     def counts(self) -> dict[str, tuple[int, int]]:
-        """Of each application, the runs that are kept, and those of them that were aborted."""
+        """How many runs of each application are kept, and how many of those were aborted."""
         try:
             with closing(
                 self._database.execute("SELECT application, COUNT(*), SUM(aborted) FROM samples GROUP BY application")
             ) as rows:
                 return {application: (count, aborted) for application, count, aborted in rows}
         except sqlite3.Error as error:
-            raise SamplesError(f"samples are not read: {error}") from error
+            raise SamplesError(f"cannot read {self._path}: {error}") from error
 
     def prune(self, now: Seconds) -> None:
-        """Forget what is too old or too much. `now` is the time of day."""
+        """Erase samples that are too old or too many. `now` is the time of day."""
         self._change("DELETE FROM samples WHERE finished < ?", [(now - RETENTION,)])
         self._change(
             "DELETE FROM samples WHERE application = ? AND id <= "
@@ -148,12 +136,12 @@ class Samples:
             with self._database:
                 self._database.executemany(statement, rows)
         except sqlite3.Error as error:
-            raise SamplesError(f"samples are not written: {error}") from error
+            raise SamplesError(f"cannot change {self._path}: {error}") from error
 
 
-def _opened(path: Path, most_bytes: int) -> sqlite3.Connection:
-    """Of another version of the features nothing can be learned: it is forgotten."""
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, check_same_thread=False)
+def _opened(path: Path, most_bytes: int, busy_seconds: Seconds) -> sqlite3.Connection:
+    """Open the file. Samples with another version of the features are erased: nothing can be learned from them."""
+    database = sqlite3.connect(path, timeout=busy_seconds, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
 from justitia_sidecar.admission.admission import TenantLoad
+from justitia_sidecar.learning.status import learning_status
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Standing, objective_status
 from justitia_sidecar.report.observation import WINDOW, RecentValues
@@ -58,7 +59,7 @@ def _status(sidecar: Sidecar, standings: Iterable[Standing]) -> PoolStatus:
         engine_scheduler=None if sidecar.engine_channel is None else sidecar.engine_channel.status,
         conditions=sidecar.conditions(),
         tenants=tuple(tenants),
-        learning=sidecar.learning.status(config),
+        learning=learning_status(config, sidecar.learning.applications, sidecar.learning.models),
         objectives=tuple(map(objective_status, standings)),
         boost=sidecar.objectives.boost(sidecar.policy_in_engine),
     )

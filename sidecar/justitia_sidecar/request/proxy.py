@@ -14,7 +14,7 @@ from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import queue_full
 from justitia_sidecar.admission.ticket import Ticket
-from justitia_sidecar.learning.learning import Noticed
+from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.request import recognition
@@ -158,7 +158,7 @@ class Proxy:
             forwarding.close()
             sidecar.wake_when_begun()
 
-    async def _notice(self, accepted: Accepted, admission: Admission) -> Noticed | None:
+    async def _notice(self, accepted: Accepted, admission: Admission) -> RunPrediction | None:
         """What is predicted of a run by its first request. Raises refusals: others may have come meanwhile."""
         learning, parsed = accepted.application.learning, accepted.parsed
         application = recognition.application_id(accepted.application)
@@ -172,7 +172,7 @@ class Proxy:
             parsed.messages,
             parsed.sequences,
         )
-        noticed = await self._sidecar.learning.notice(learning, first, accepted.run or uuid.uuid4().hex)
+        noticed = await self._sidecar.learning.predicting.predict(learning, first, accepted.run or uuid.uuid4().hex)
         admission.check_room(accepted.tenant, parsed.sequences)
         return noticed
 
@@ -193,7 +193,7 @@ class Proxy:
         accepted: Accepted,
         admission: Admission,
         admitted: "asyncio.Future[None]",
-        noticed: Noticed | None,
+        noticed: RunPrediction | None,
     ) -> Ticket:
         parsed = accepted.parsed
         application = recognition.application_id(accepted.application)
@@ -201,10 +201,10 @@ class Proxy:
         each = parsed.longest_prompt or -(-tokens // parsed.prompts)
         longest = admission.engine.longest or admission.engine.kv_tokens or each
         room = max(1, longest - each)
-        told = None if noticed is None else noticed.told
+        told = None if noticed is None else noticed.predicted_cost
         run = admission.runs.enter(accepted.tenant, accepted.application, accepted.run, accepted.arrival, told)
         if noticed is not None:
-            self._sidecar.learning.opened(run, noticed)
+            self._sidecar.learning.lessons.run_began(run, noticed)
         ticket = Ticket(
             id=RequestId(uuid.uuid4().hex),
             tenant=accepted.tenant,

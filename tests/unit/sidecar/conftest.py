@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
-from justitia_predictor.store import Store
 from justitia_sidecar.engine.client import Engine
-from justitia_sidecar.learning import learning as module
-from justitia_sidecar.learning.learning import Learning
+from justitia_sidecar.learning.learner import build_learner
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from support.learning_room import Clock, Room, learning_pool
 from support.misbehaving_engine import MisbehavingEngine
+from support.misbehaving_store import MisbehavingStore
 from support.sidecar_client import KEY, PEPPER, engine_answers
 
 
@@ -25,13 +24,12 @@ def no_loop_of_the_main_thread() -> None:
 
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+def room(tmp_path: Path) -> Iterator[Room]:
     """Requests wait for what is predicted for them, however slow the machine is."""
-    monkeypatch.setattr(module, "DEADLINE", 60.0)
     with closing(Samples(tmp_path / "samples.db")) as samples:
-        store, clock, metrics = Store(f"file://{tmp_path}/store"), Clock(), Metrics()
-        learning = Learning(samples, store, metrics, clock, clock.time_of_day)
-        yield Room(learning, samples, store, clock, metrics)
+        store, clock, metrics = MisbehavingStore(f"file://{tmp_path}/store"), Clock(), Metrics()
+        learner = build_learner(samples, store, metrics, clock, clock.time_of_day, deadline=60.0)
+        yield Room(learner, samples, store, clock, metrics)
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 async def sidecar(engine: MisbehavingEngine, room: Room) -> AsyncIterator[Sidecar]:
     """Of a pool with one application, which is learned from."""
     async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), room.metrics, room.clock, learning=room.learning)
+        sidecar = Sidecar(Engine(engine.url, session), room.metrics, room.clock, learning=room.learner)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
         sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.put_config(learning_pool())

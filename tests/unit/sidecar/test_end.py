@@ -11,7 +11,8 @@ from pathlib import Path
 
 from justitia_api.config import KeyTable
 from justitia_sidecar.__main__ import CLOSE_SECONDS
-from justitia_sidecar.learning.samples import Finished, Samples
+from justitia_sidecar.learning.finished import FinishedRun
+from justitia_sidecar.learning.samples import Samples
 from support.learning_room import NAME, WRITTEN, learning_pool
 from support.sidecar_client import PEPPER
 from support.silent_server import silent_server
@@ -61,7 +62,7 @@ def scheduler(
 
 def test_a_silent_service_holds_up_nothing(tmp_path: Path) -> None:
     with closing(Samples(tmp_path / "samples.db")) as samples:
-        samples.add([Finished(NAME, time.time(), False, 1.0, (1.0,), WRITTEN[0].features.packed, None)])
+        samples.add([FinishedRun(NAME, time.time(), False, 1.0, (1.0,), WRITTEN[0].features.packed, None)])
     with silent_server() as server:
         environment = {
             "AWS_ENDPOINT": server.address,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from justitia_api.config import LearningConfig
 from justitia_api.status import ErrorSums
-from justitia_sidecar.learning.evidence import HALF_WINDOW, MOST_ERROR, Comparison, Evidence, error_of, in_canary
+from justitia_sidecar.learning.evidence import HALF_WINDOW, MOST_ERROR, Evidence, PairedErrors, error_of, in_canary
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 
@@ -40,11 +40,11 @@ def test_a_version_is_compared_with_the_mean_of_the_runs_that_were_over_when_the
     begun = found.begin()
     found.end(found.begin(), {}, 30.0)
     found.end(begun, {A: 20.0}, 10.0)
-    assert alike(found.of_version.since_start, one_run(math.log(2), 0.0))
+    assert alike(found.version_errors.since_start, one_run(math.log(2), 0.0))
     mean = (10.0 * 30.0 * 10.0) ** (1 / 3)
     found.end(found.begin(), {A: mean}, mean)
-    assert found.of_version.since_start.baseline == pytest.approx(0)
-    assert found.of_version.since_start.runs == 2
+    assert found.version_errors.since_start.baseline == pytest.approx(0)
+    assert found.version_errors.since_start.runs == 2
 
 
 def test_a_model_that_tells_nothing_does_not_err_less_than_the_mean() -> None:
@@ -54,7 +54,7 @@ def test_a_model_that_tells_nothing_does_not_err_less_than_the_mean() -> None:
     for _ in range(400):
         cost = math.exp(draw.gauss(10, 2))
         found.end(found.begin(), {B: math.exp(10)}, cost)
-    sums = found.of_candidate.since_start
+    sums = found.candidate_errors.since_start
     assert sums.error == pytest.approx(sums.baseline, rel=0.02)
 
 
@@ -63,28 +63,28 @@ def test_where_no_run_was_over_there_is_nothing_to_compare_with() -> None:
     begun = found.begin()
     found.end(found.begin(), {}, 10.0)
     found.end(begun, {A: 20.0, B: 40.0}, 10.0)
-    assert found.of_version.since_start.runs == 0
-    assert found.of_candidate.since_start == one_run(math.log(4), math.log(2))
+    assert found.version_errors.since_start.runs == 0
+    assert found.candidate_errors.since_start == one_run(math.log(4), math.log(2))
 
 
 @pytest.mark.parametrize("version", [None, A])
 def test_a_candidate_is_compared_with_the_mean_where_no_version_predicted(version: str | None) -> None:
     found = evidence(version, B)
     found.end(found.begin(), {B: 20.0}, 40.0)
-    assert alike(found.of_candidate.since_start, one_run(math.log(2), math.log(4)))
-    assert found.of_version.since_start.runs == 0
+    assert alike(found.candidate_errors.since_start, one_run(math.log(2), math.log(4)))
+    assert found.version_errors.since_start.runs == 0
 
 
 def test_sums_begin_anew_with_another_version_or_another_rival() -> None:
     found = evidence(A, B)
     found.end(found.begin(), {A: 1.0, B: 1.0}, 1.0)
     found.configure(learning(A, B, percent=50))
-    assert (found.of_version.since_start.runs, found.of_candidate.since_start.runs) == (1, 1)
+    assert (found.version_errors.since_start.runs, found.candidate_errors.since_start.runs) == (1, 1)
     found.configure(learning(A, C))
-    assert (found.of_version.since_start.runs, found.of_candidate.since_start.runs) == (1, 0)
+    assert (found.version_errors.since_start.runs, found.candidate_errors.since_start.runs) == (1, 0)
     found.end(found.begin(), {A: 1.0, C: 1.0}, 1.0)
     found.configure(learning(B, C))
-    assert (found.of_version.since_start.runs, found.of_candidate.since_start.runs) == (0, 0)
+    assert (found.version_errors.since_start.runs, found.candidate_errors.since_start.runs) == (0, 0)
 
 
 def test_a_run_that_began_before_counts_for_nothing_that_came_later() -> None:
@@ -93,14 +93,14 @@ def test_a_run_that_began_before_counts_for_nothing_that_came_later() -> None:
     found.configure(learning(B, None))
     found.configure(learning(A, B))
     found.end(begun, {A: 1.0, B: 1.0}, 1.0)
-    assert (found.of_version.since_start.runs, found.of_candidate.since_start.runs) == (0, 0)
+    assert (found.version_errors.since_start.runs, found.candidate_errors.since_start.runs) == (0, 0)
 
 
 def test_a_promoted_candidate_does_not_bring_its_sums_along() -> None:
     found = evidence(A, B)
     found.end(found.begin(), {A: 1.0, B: 1.0}, 1.0)
     found.configure(learning(B))
-    assert found.of_version.since_start.runs == 0
+    assert found.version_errors.since_start.runs == 0
 
 
 def test_one_run_says_no_more_than_so_much() -> None:
@@ -109,7 +109,7 @@ def test_one_run_says_no_more_than_so_much() -> None:
 
 @given(st.lists(st.floats(0, MOST_ERROR), max_size=450))
 def test_recent_are_the_last_hundred_at_least_and_two_hundred_at_most(errors: list[float]) -> None:
-    comparison = Comparison()
+    comparison = PairedErrors()
     for each in errors:
         comparison.add(each, 1.0)
     recent = comparison.recent
@@ -135,7 +135,7 @@ def test_all_runs_or_none(number: int) -> None:
 @given(st.integers(0, 100), st.text(max_size=20))
 def test_the_share_is_right(percent: int, prefix: str) -> None:
     runs, config = 2000, learning(A, B, percent)
-    told = sum(in_canary(config, f"{prefix}{number}") for number in range(runs))
+    chosen = sum(in_canary(config, f"{prefix}{number}") for number in range(runs))
     # Six standard deviations of a fair draw.
     share = percent / 100
-    assert abs(told - runs * share) <= 6 * math.sqrt(runs * share * (1 - share))
+    assert abs(chosen - runs * share) <= 6 * math.sqrt(runs * share * (1 - share))

@@ -1,26 +1,31 @@
 """Runs become samples and are predicted, and nothing that fails there is noticed by requests."""
 
-import asyncio
 import math
 import threading
-from pathlib import Path
 
 import pytest
 
-from justitia_api.config import LearningConfig
 from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
-from justitia_predictor.store import Store, StoreError
-from justitia_predictor.training import fitted
-from justitia_sidecar.learning import learning as module
-from justitia_sidecar.learning.learning import Learning
-from justitia_sidecar.learning.samples import Finished
+from justitia_sidecar.learning.prediction import MOST_FEATURE_BYTES
 from justitia_sidecar.limits.held import Holding, Kind
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
-from support.learning_room import FIRST, NAME, WRITTEN, Room, learning_pool, noticed, request
+from support.failing_model import FailingModel
+from support.learning_room import FIRST, NAME, WRITTEN, Room, learning_pool, predicted, request, trained
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import Client, pool
+
+SURVEY = Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1))
+
+
+async def in_effect(sidecar: Sidecar, room: Room, version: str, candidate: str | None = None) -> None:
+    """These models, loaded."""
+    sidecar.put_config(learning_pool(2, version=version, candidate=candidate))
+    await room.learner.loading.load()
+
+
+# Samples.
 
 
 async def test_a_run_becomes_a_sample_of_its_first_request_and_all_its_cost(sidecar: Sidecar, room: Room) -> None:
@@ -29,8 +34,7 @@ async def test_a_run_becomes_a_sample_of_its_first_request_and_all_its_cost(side
     assert room.samples.counts() == {}
     await room.settle()
     ((_, sample),) = room.samples.unflushed(NAME, 10)
-    wanted = Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1))
-    assert sample.features == wanted
+    assert sample.features == SURVEY
     # The engine counts 3 prompt tokens and 2 of output: 3 + 1 and 3 + 2 of KV, twice.
     assert sample.cost == 2 * (4 + 5)
     assert sample.stages == (9, 9)
@@ -64,185 +68,30 @@ async def test_samples_of_an_application_that_is_gone_go(sidecar: Sidecar, room:
     await Client(sidecar, **request("r", ends=True)).run()
     await room.settle()
     sidecar.put_config(pool(2))
-    await room.learning.flush()
+    await room.flush()
     assert room.samples.counts() == {}
-
-
-async def test_what_was_kept_is_brought_to_the_store_once(sidecar: Sidecar, room: Room) -> None:
-    for number in range(3):
-        await Client(sidecar, **request(f"r{number}", ends=True)).run()
-    await room.settle()
-    for _ in range(2):
-        await room.learning.flush()
-        samples, unreadable = room.store.samples(NAME, 100)
-        assert (len(samples), unreadable) == (3, 0)
 
 
 async def test_a_pod_that_ends_keeps_and_brings_what_it_has(sidecar: Sidecar, room: Room) -> None:
     await Client(sidecar, **request("r", ends=True)).run()
-    await room.learning.close()
+    await room.learner.close()
     assert len(room.store.samples(NAME, 100)[0]) == 1
-
-
-async def test_the_version_in_force_predicts_and_the_candidate_beside_it(sidecar: Sidecar, room: Room) -> None:
-    version, candidate = (
-        room.store.put_artifact(fitted("linear", NAME, part, seed=0)) for part in (WRITTEN, WRITTEN[1:])
-    )
-    assert (await noticed(room.learning, version=version)).told is None
-    sidecar.put_config(learning_pool(2, version=version, candidate=candidate))
-    await room.learning.load()
-    found = await noticed(room.learning, version=version, candidate=candidate)
-    wanted = {v: room.store.artifact(NAME, v).predict(Features.of(FIRST)) for v in (version, candidate)}
-    assert (found.predicted, found.told) == (wanted, wanted[version])
-    assert (await noticed(room.learning)).predicted == {}
-
-
-async def test_how_far_each_model_was_off_is_measured(sidecar: Sidecar, room: Room) -> None:
-    version, candidate = (
-        room.store.put_artifact(fitted("linear", NAME, part, seed=0)) for part in (WRITTEN, WRITTEN[1:])
-    )
-    sidecar.put_config(learning_pool(2, version=version, candidate=candidate))
-    await room.learning.load()
-    await Client(sidecar, **request("r", prompt="survey the system", ends=True)).run()
-    await room.settle()
-    features = Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1))
-    for role, of_role in (("version", version), ("candidate", candidate)):
-        labels = {"tenant": "gold", "application": "ns/a", "model": role}
-        error = room.metrics.registry.get_sample_value("justitia_prediction_error_sum", labels)
-        assert error == pytest.approx(abs(math.log(room.store.artifact(NAME, of_role).predict(features) / 9)))
-
-
-async def test_before_there_is_a_configuration_nothing_is_forgotten(room: Room) -> None:
-    kept = Finished("somebody", 1.8e9, False, 1.0, (1.0,), WRITTEN[0].features.packed, None)
-    room.samples.add([kept])
-    await room.learning.flush()
-    assert room.samples.counts() == {"somebody": (1, 0)}
-
-
-async def test_the_policy_is_told_the_prediction(sidecar: Sidecar, room: Room) -> None:
-    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
-    sidecar.put_config(learning_pool(2, version=version))
-    await room.learning.load()
-    runs = sidecar.configured().admission.policy.runs
-    client = Client(sidecar, **request("r", prompt="survey the system"))
-    await client.run()
-    (opened,) = runs.values()
-    wanted = room.store.artifact(NAME, version).predict(Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1)))
-    assert opened.run.predicted_cost == pytest.approx(wanted)
-
-
-async def test_a_model_that_is_slow_is_not_waited_for(
-    sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go_on = threading.Event()
-    monkeypatch.setattr(module, "DEADLINE", 0.005)
-    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
-    monkeypatch.setattr(Artifact, "predict", lambda self, features: 5.0 if go_on.wait(600) else 0.0)
-    sidecar.put_config(learning_pool(2, version=version))
-    await room.learning.load()
-    client = await Client(sidecar, **request("r", ends=True)).run()
-    assert client.status == 200
-    assert not go_on.is_set()
-    go_on.set()
-    await room.learning.close()
-    assert room.samples.counts() == {NAME: (1, 0)}
-
-
-async def test_a_model_that_fails_leaves_the_run_without_prediction(
-    sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: Artifact, features: Features) -> float:
-        raise FloatingPointError
-
-    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
-    monkeypatch.setattr(Artifact, "predict", fail)
-    sidecar.put_config(learning_pool(2, version=version))
-    await room.learning.load()
-    client = await Client(sidecar, **request("r", ends=True)).run()
-    assert client.status == 200
-    assert room.failures("predict") == 1
-
-
-async def test_requests_that_begin_a_run_together_are_looked_at_once(
-    sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 1)
-    learning = LearningConfig(name=NAME)
-    one, beside, other = await asyncio.gather(*(room.learning.notice(learning, FIRST, r) for r in ("r", "r", "s")))
-    assert one is beside
-    assert one is not None
-    assert other is None, "the thread was busy with the first run"
-    assert room.metrics.registry.get_sample_value("justitia_prediction_seconds_count") == 1
-    assert await room.learning.notice(learning, FIRST, "r") is not one, "what was looked at is not kept"
-
-
-async def test_when_too_many_wait_to_be_looked_at_runs_go_unnoticed(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 0)
-    assert await room.learning.notice(LearningConfig(name=NAME), FIRST, "r") is None
-    assert room.metrics.registry.get_sample_value("justitia_unnoticed_runs_total") == 1
-
-
-async def test_a_damaged_model_and_one_that_is_not_there_are_not_loaded(
-    sidecar: Sidecar, room: Room, tmp_path: Path
-) -> None:
-    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
-    (tmp_path / "store" / NAME / "artifacts" / version).write_bytes(b"damaged")
-    sidecar.put_config(learning_pool(2, version=version, candidate="0" * 64))
-    await room.learning.load()
-    assert room.failures("load") == 2
-    assert (await noticed(room.learning, version=version)).told is None
 
 
 @pytest.mark.parametrize("days", [-400, 400])
 async def test_a_clock_that_jumps_costs_samples_at_most(sidecar: Sidecar, room: Room, days: int) -> None:
     await Client(sidecar, **request("before", ends=True)).run()
     await room.settle()
-    await room.learning.flush()
+    await room.flush()
     room.clock.set_by = days * 86_400.0
     after = await Client(sidecar, **request("after", ends=True)).run()
     await room.settle()
-    await room.learning.flush()
-    await room.learning.look()
+    await room.flush()
+    await room.learner.flushing.count_stored()
     assert after.status == 200
     kept, unreadable = room.store.samples(NAME, 100)
     assert (len(kept), unreadable) == (2 if days < 0 else 1, 0)
     assert all(room.failures(attempt) == 0 for attempt in ("write", "store", "load", "predict"))
-
-
-@pytest.mark.parametrize("there", [True, False])
-async def test_a_model_of_an_image_needs_no_store(room: Room, tmp_path: Path, there: bool) -> None:
-    version = room.store.put_artifact(fitted("linear", NAME, WRITTEN, seed=0))
-    folder = tmp_path / "image"
-    folder.mkdir()
-    if there:
-        (folder / version).write_bytes(room.store.artifact_file(NAME, version))
-    learning = Learning(None, None, room.metrics, room.clock, room.clock.time_of_day, shipped=folder)
-    config = learning_pool(1, version=version)
-    learning.configure(config)
-    await learning.load()
-    (status,) = learning.status(config)
-    assert status.version is not None
-    assert status.version.loaded is there
-    assert (status.version.problem is None) is there
-
-
-async def test_a_store_that_is_away_gets_everything_when_it_is_back(
-    sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await Client(sidecar, **request("r", ends=True)).run()
-    await room.settle()
-
-    def fail(*arguments: object) -> None:
-        raise StoreError("away")
-
-    with monkeypatch.context() as away:
-        away.setattr(Store, "put_samples", fail)
-        await room.learning.flush()
-    assert room.failures("store") == 1
-    await room.learning.flush()
-    assert len(room.store.samples(NAME, 100)[0]) == 1
 
 
 async def test_a_disk_that_takes_nothing_costs_samples_and_nothing_else(sidecar: Sidecar, room: Room) -> None:
@@ -253,12 +102,73 @@ async def test_a_disk_that_takes_nothing_costs_samples_and_nothing_else(sidecar:
     assert room.failures("write") == 1
 
 
+# Predictions.
+
+
+async def test_the_version_in_effect_predicts_and_the_candidate_beside_it(sidecar: Sidecar, room: Room) -> None:
+    version, candidate = (room.store.put_artifact(trained(part)) for part in (WRITTEN, WRITTEN[1:]))
+    assert (await predicted(room.learner, version=version)).predicted_cost is None
+    await in_effect(sidecar, room, version, candidate)
+    found = await predicted(room.learner, version=version, candidate=candidate)
+    wanted = {v: room.store.artifact(NAME, v).predict(Features.of(FIRST)) for v in (version, candidate)}
+    assert (found.by_version, found.predicted_cost) == (wanted, wanted[version])
+    assert (await predicted(room.learner)).by_version == {}
+
+
+async def test_the_policy_is_given_the_prediction(sidecar: Sidecar, room: Room) -> None:
+    version = room.store.put_artifact(trained())
+    await in_effect(sidecar, room, version)
+    await Client(sidecar, **request("r", prompt="survey the system")).run()
+    (opened,) = sidecar.configured().admission.policy.runs.values()
+    assert opened.run.predicted_cost == pytest.approx(room.store.artifact(NAME, version).predict(SURVEY))
+
+
+async def test_how_far_each_model_was_off_is_measured(sidecar: Sidecar, room: Room) -> None:
+    version, candidate = (room.store.put_artifact(trained(part)) for part in (WRITTEN, WRITTEN[1:]))
+    await in_effect(sidecar, room, version, candidate)
+    await Client(sidecar, **request("r", prompt="survey the system", ends=True)).run()
+    await room.settle()
+    for role, of_role in (("version", version), ("candidate", candidate)):
+        labels = {"tenant": "gold", "application": "ns/a", "model": role}
+        error = room.counted("justitia_prediction_error_sum", **labels)
+        assert error == pytest.approx(abs(math.log(room.store.artifact(NAME, of_role).predict(SURVEY) / 9)))
+
+
+async def test_a_model_that_is_slow_is_not_waited_for(
+    sidecar: Sidecar, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    room.learner.predicting.deadline = 0
+    monkeypatch.setattr(Artifact, "predict", lambda self, features: 5.0 if go_on.wait(600) else 0.0)
+    await in_effect(sidecar, room, room.store.put_artifact(trained()))
+    client = await Client(sidecar, **request("r", ends=True)).run()
+    assert client.status == 200
+    assert not go_on.is_set()
+    go_on.set()
+    await room.learner.close()
+    assert room.samples.counts() == {NAME: (1, 0)}
+
+
+async def test_a_model_that_fails_leaves_the_run_without_prediction(sidecar: Sidecar, room: Room) -> None:
+    version = "a" * 64
+    sidecar.put_config(learning_pool(2, version=version))
+    room.learner.models.loaded((NAME, version), FailingModel())
+    client = await Client(sidecar, **request("r")).run()
+    assert client.status == 200
+    assert room.failures("predict") == 1
+    (opened,) = sidecar.configured().admission.policy.runs.values()
+    assert opened.run.predicted_cost is None
+
+
+# The account of what is held.
+
+
 async def test_what_is_kept_to_learn_from_is_on_its_tenants_account_until_it_is_written(
     sidecar: Sidecar, room: Room
 ) -> None:
-    held = room.learning.held
+    held = room.learner.held
     await Client(sidecar, **request("r")).run()
-    assert 0 < held.total < module.MOST_FEATURE_BYTES
+    assert 0 < held.total < MOST_FEATURE_BYTES
     await Client(sidecar, **request("r", ends=True)).run()
     assert held.total > 0
     await room.settle()
@@ -267,10 +177,10 @@ async def test_what_is_kept_to_learn_from_is_on_its_tenants_account_until_it_is_
 
 
 async def test_nothing_is_learned_of_a_run_for_which_there_is_no_room(sidecar: Sidecar, room: Room) -> None:
-    def unnoticed() -> float | None:
-        return room.metrics.registry.get_sample_value("justitia_unnoticed_runs_total")
+    def unnoticed() -> float:
+        return room.counted("justitia_unnoticed_runs_total")
 
-    held = room.learning.held
+    held = room.learner.held
     await Client(sidecar, **request("r")).run()
     held.capacity = held.total + 2**11  # a body, but no features of all its words
     await Client(sidecar, **request("s", prompt=" ".join(map(str, range(300))), ends=True)).run()

@@ -1,4 +1,4 @@
-"""Runs on the pod's disk: kept within bounds, told once, and put aside when they cannot be read."""
+"""Runs on the pod's disk: kept within bounds, given out once, and put aside when they cannot be read."""
 
 import os
 import sqlite3
@@ -13,16 +13,17 @@ import pytest
 
 from justitia_predictor.sample import Sample
 from justitia_sidecar.learning import samples as module
-from justitia_sidecar.learning.samples import RETENTION, Finished, Samples, SamplesError
+from justitia_sidecar.learning.finished import FinishedRun
+from justitia_sidecar.learning.samples import RETENTION, Samples, SamplesError
 from support.written_runs import written_runs
 
 NOW = 1.8e9
 WRITTEN = written_runs(30, noise=0.3, seed=1)
 
 
-def finished(number: int, application: str = "a", *, aborted: bool = False, at: float = NOW) -> Finished:
+def finished(number: int, application: str = "a", *, aborted: bool = False, at: float = NOW) -> FinishedRun:
     sample = WRITTEN[number]
-    return Finished(application, at, aborted, sample.cost, (1.0, 2.0), sample.features.packed, b"text")
+    return FinishedRun(application, at, aborted, sample.cost, (1.0, 2.0), sample.features.packed, b"text")
 
 
 @pytest.fixture
@@ -91,16 +92,17 @@ def test_a_full_file_makes_room_by_forgetting_the_oldest(path: Path) -> None:
     assert path.stat().st_size <= 2**17
 
 
-def test_a_locked_file_says_so_and_keeps_nothing_by_halves(samples: Samples, path: Path) -> None:
-    samples.add([finished(0)])
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(SamplesError, match="locked"):
-            samples.add([finished(1), finished(2)])
-        other.execute("ROLLBACK")
-    assert len(of(samples)) == 1
-    samples.add([finished(1)])
-    assert len(of(samples)) == 2
+def test_a_locked_file_says_so_and_keeps_nothing_by_halves(path: Path) -> None:
+    with closing(Samples(path, busy_seconds=0)) as samples:
+        samples.add([finished(0)])
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(SamplesError, match="locked"):
+                samples.add([finished(1), finished(2)])
+            other.execute("ROLLBACK")
+        assert len(of(samples)) == 1
+        samples.add([finished(1)])
+        assert len(of(samples)) == 2
 
 
 def test_a_file_that_is_no_database_is_put_aside(path: Path) -> None:
@@ -124,7 +126,7 @@ def test_features_of_another_version_are_forgotten(path: Path, monkeypatch: pyte
         assert samples.counts() == {}
 
 
-def test_another_process_forgets_an_application_while_the_scheduler_has_the_file(samples: Samples, path: Path) -> None:
+def test_another_process_forgets_an_application_while_the_sidecar_has_the_file(samples: Samples, path: Path) -> None:
     samples.add([finished(0), finished(1, "b")])
     command = [sys.executable, "-m", "justitia_sidecar.forget", "a"]
     subprocess.run(command, check=True, timeout=60, env=os.environ | {"JUSTITIA_SAMPLES_FILE": str(path)})

@@ -16,7 +16,7 @@ from justitia_predictor.artifact import Artifact, digest
 from justitia_predictor.models import Linear
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
-from justitia_sidecar.learning.evidence import Comparison, Evidence
+from justitia_sidecar.learning.evidence import Evidence, PairedErrors
 from justitia_simulator.agents import CLASSES
 
 PAST = 100
@@ -93,8 +93,8 @@ def decisions(
             namespace="n",
             name="a",
             samples=number,
-            version=_model(status.version, evidence.of_version),
-            candidate=_model(status.candidate, evidence.of_candidate),
+            version=_model(status.version, evidence.version_errors),
+            candidate=_model(status.candidate, evidence.candidate_errors),
         )
         status = step(POLICY, status, learned([told], status), None, BEGIN + timedelta(seconds=number))
         if status.last_decision is not None and status.last_decision != before:
@@ -102,8 +102,8 @@ def decisions(
             yield number, before.reason
 
 
-def _model(version: str | None, comparison: Comparison) -> ModelStatus | None:
+def _model(version: str | None, errors: PairedErrors) -> ModelStatus | None:
     if version is None:
         return None
-    sums: tuple[ErrorSums, ErrorSums] = comparison.since_start, comparison.recent
+    sums: tuple[ErrorSums, ErrorSums] = errors.since_start, errors.recent
     return ModelStatus(version=version, loaded=True, since_start=sums[0], recent=sums[1])

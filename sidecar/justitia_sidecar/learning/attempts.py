@@ -1,0 +1,75 @@
+"""Runs what takes disk or store in one thread, a piece of work at a time. One that fails is counted and logged.
+
+Nothing is raised: requests are served whatever fails here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+import structlog
+
+from justitia_predictor.store import NotStoredError, StoreError
+from justitia_sidecar.metrics import Metrics
+
+T = TypeVar("T")
+
+log = structlog.get_logger("justitia.sidecar")
+
+
+class Attempt(StrEnum):
+    """What is attempted: the label of the metric of failures."""
+
+    OPEN = "open"
+    """To open the samples file or the store."""
+    PREDICT = "predict"
+    """To look at a first request."""
+    WRITE = "write"
+    """To change the samples file."""
+    LOAD = "load"
+    """To load a model."""
+    STORE = "store"
+    """To bring samples to the store, count them or erase them there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """Why a piece of work failed."""
+
+    error: Exception
+
+    @property
+    def reason(self) -> str:
+        return str(self.error) or repr(self.error)
+
+    @property
+    def store_is_away(self) -> bool:
+        """Whether whatever else would be asked of the store would fail too."""
+        return isinstance(self.error, StoreError) and not isinstance(self.error, NotStoredError)
+
+
+class Attempts:
+    """Runs work in `thread`, which it owns and which has to be a single one: the disk's connection and the order of
+    batches rely on it.
+    """
+
+    def __init__(self, thread: Executor, metrics: Metrics) -> None:
+        self._thread = thread
+        self._metrics = metrics
+
+    async def run(self, attempt: Attempt, work: Callable[[], T], *, failed: str, **concerns: str) -> T | FailedAttempt:
+        """What `work` returns. `failed` and `concerns` are logged where it fails: what failed, and for which object."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        except Exception as error:
+            failure = FailedAttempt(error)
+            self._metrics.learning_failures.labels(attempt.value).inc()
+            log.warning(failed, attempt=attempt.value, reason=failure.reason, **concerns)
+            return failure
+
+    def close(self) -> None:
+        """Wait for nothing: a dead volume keeps its reader for ever."""
+        self._thread.shutdown(wait=False)
