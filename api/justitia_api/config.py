@@ -23,6 +23,7 @@ from justitia_vocabulary.policies import (
     CostModelName,
     PolicyName,
 )
+from justitia_vocabulary.units import ApplicationId
 
 MINIMUM_KEY_BYTES = 16
 
@@ -134,6 +135,10 @@ class ApplicationConfig(Document):
     run: RunConfig = RunConfig()
     objectives: tuple[ObjectiveConfig, ...] = ()
     learning: LearningConfig | None = Field(default=None, description="None: nothing is kept of its runs")
+
+    @property
+    def id(self) -> ApplicationId:
+        return ApplicationId(f"{self.namespace}/{self.name}")
 
 
 class AdapterConfig(Document):

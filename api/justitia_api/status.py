@@ -208,7 +208,7 @@ class QueuedRequest(Document):
     preemptions: int = Field(description="Times it has lost its KV space")
     waiting_seconds: float = Field(description="Since its arrival")
     prompt_tokens: int
-    reserved_tokens: int
+    reserved_tokens: int | None = Field(description="KV tokens; None where nothing is reserved, inside the engine")
     reason: WaitingReason
 
 

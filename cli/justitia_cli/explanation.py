@@ -47,7 +47,7 @@ def explain(request: QueuedRequest, queue: Sequence[QueuedRequest]) -> Iterator[
     if request.preemptions:
         yield f"  has lost its place in the engine {request.preemptions} times for want of memory"
     takes = f"{request.prompt_tokens} tokens of prompt"
-    if request.reserved_tokens:
+    if request.reserved_tokens is not None:
         takes += f"; would take {request.reserved_tokens} tokens of the engine's memory"
     yield f"  {takes}"
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.engine.channel import EngineChannel, listen
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.learning.attempts import Attempt
 from justitia_sidecar.learning.learner import Learner, build_learner
@@ -78,28 +78,32 @@ async def serve(
     where there are credentials for it. False: what was learned could not be brought to the store in time.
     """
     loop = asyncio.get_running_loop()
-    async with Engine.session() as session:
+    async with EngineClient.session() as session:
         channel = None if settings.engine_socket is None else EngineChannel()
         hang_watch = HangWatch(settings.hang_seconds, settings.hang_file)
         metrics = Metrics()
-        learning = _learning(settings, metrics)
-        engine = Engine(settings.engine_url, session)
+        learner = _learner(settings, metrics)
+        engine = EngineClient(settings.engine_url, session)
         objectives = Objectives(time.time() - time.monotonic())
         memory = None if settings.engine_socket is None else settings.engine_socket.with_name(OBJECTIVES_FILE)
         if memory is not None:
             load(memory, objectives)
-        sidecar = Sidecar(
-            engine, metrics, time.monotonic, channel, hang_watch, learning=learning, objectives=objectives
-        )
+        sidecar = Sidecar(engine, metrics, time.monotonic, channel, hang_watch, learner=learner, objectives=objectives)
         config = WatchedDocument(settings.config_file, PoolConfig)
         keys = WatchedDocument(settings.keys_file, KeyTable)
-        sidecar.poll_documents(config, keys)
+        sidecar.parts.current.poll(config, keys)
         servers = [
-            Server(server_config(PublicApp(sidecar), seats=public_seats())),
-            Server(server_config(build_admin(sidecar))),
+            Server(server_config(PublicApp(sidecar.parts), seats=public_seats())),
+            Server(server_config(build_admin(sidecar.report))),
         ]
         if credentials is not None:
-            servers.append(Server(server_config(build_control(sidecar, credentials), credentials.context)))
+            servers.append(
+                Server(
+                    server_config(
+                        build_control(sidecar.parts.current, sidecar.report, credentials), credentials.context
+                    )
+                )
+            )
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
@@ -108,7 +112,7 @@ async def serve(
                 group.create_task(sidecar.watch_engine()),
                 group.create_task(sidecar.watch_documents(config, keys)),
                 group.create_task(sidecar.tick_forever()),
-                group.create_task(learning.background.work_forever()),
+                group.create_task(learner.background.work_forever()),
             ]
             if memory is not None:
                 background.append(group.create_task(save_forever(memory, objectives)))
@@ -122,7 +126,7 @@ async def serve(
             await stopping.wait()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SHUTDOWN_SECONDS):
-                    await sidecar.drain()
+                    await sidecar.parts.open.drain()
             for server in servers:
                 server.should_exit = True
             await asyncio.wait(serving)
@@ -132,14 +136,14 @@ async def serve(
             await save(memory, objectives)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await learning.close()
+                await learner.close()
         except TimeoutError:
             log.warning("the newest samples are not in the store", waited_seconds=CLOSE_SECONDS)
             return False
         return True
 
 
-def _learning(settings: Settings, metrics: Metrics) -> Learner:
+def _learner(settings: Settings, metrics: Metrics) -> Learner:
     """Requests are served whether or not anything can be learned from them."""
     samples, store = None, None
     try:

@@ -60,3 +60,21 @@ class RefusalError(Exception):
 def error_body(refusal: Refusal, message: str, param: str | None = None) -> bytes:
     kind = _TYPES.get(refusal.status, "invalid_request_error")
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": refusal.value}})
+
+
+def not_configured() -> RefusalError:
+    return RefusalError(
+        Refusal.NOT_CONFIGURED, "This server has no valid configuration yet: retry shortly.", retry_after=2
+    )
+
+
+def draining() -> RefusalError:
+    return RefusalError(
+        Refusal.DRAINING, "This server is shutting down: retry, and another one will take the request.", retry_after=1
+    )
+
+
+def engine_unavailable() -> RefusalError:
+    return RefusalError(
+        Refusal.ENGINE_UNAVAILABLE, "The engine does not answer at the moment: retry shortly.", retry_after=2
+    )

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, TenantConfig, key_digest
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
@@ -36,14 +36,14 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic)
-        sidecar.held.capacity = CAPACITY
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic)
+        sidecar.parts.held.capacity = CAPACITY
         entries = tuple(KeyEntry(digest=key_digest(PEPPER, key), tenant=tenant) for tenant, key in KEYS.items())
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=entries))
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=entries))
         applications = tuple(ApplicationConfig(namespace="ns", name=name, tenant=name) for name in KEYS)
         tenants = tuple(TenantConfig(name=name, weight=1) for name in KEYS)
-        sidecar.put_config(pool(applications=applications, tenants=tenants))
+        sidecar.parts.current.put_config(pool(applications=applications, tenants=tenants))
         await engine_answers(sidecar)
         yield sidecar
 
@@ -91,27 +91,27 @@ async def test_bodies_of_a_flood_give_way_to_those_of_a_tenant_within_its_due(
     await until(lambda: len(engine.received) == 2)
     flood = requests.send(HEAVY, 2 * AT_MOST)
     await until(lambda: len(refused(flood)) == AT_MOST)
-    assert sidecar.held.held(HEAVY) > CAPACITY - LARGE
+    assert sidecar.parts.held.held(HEAVY) > CAPACITY - LARGE
 
     light = requests.send(LIGHT, 3)
-    await until(lambda: sidecar.configured().admission.load[LIGHT].queued == 3)
+    await until(lambda: sidecar.parts.current.configured().admission.books.load[LIGHT].queued == 3)
     await until(lambda: len(refused(flood)) == AT_MOST + 3)
     assert not any(client.sent for client in light)
     assert refused(flood)[-1].code == "queue_full"
-    assert sidecar.held.total <= CAPACITY
+    assert sidecar.parts.held.total <= CAPACITY
 
 
 async def test_a_body_is_let_go_of_once_the_engine_has_it(
     sidecar: Sidecar, engine: MisbehavingEngine, requests: Requests
 ) -> None:
     requests.send(HEAVY, 3)
-    await until(lambda: len(engine.received) == 2 and sidecar.open_requests == 3)
-    await until(lambda: 0 < sidecar.held.total < 2 * LARGE)
+    await until(lambda: len(engine.received) == 2 and sidecar.parts.open.count == 3)
+    await until(lambda: 0 < sidecar.parts.held.total < 2 * LARGE)
     assert [json.loads(body)["user"] for _, body in engine.received] == ["x" * LARGE] * 2
 
 
 async def test_a_body_of_unknown_size_counts_as_the_largest_until_it_is_whole(sidecar: Sidecar) -> None:
-    most = sidecar.configured().config.queue.maximum_body_bytes
+    most = sidecar.parts.current.configured().config.queue.maximum_body_bytes
     client = Client(sidecar, b"{}", {b"authorization": b"Bearer " + KEYS["light"]}, chunked=True)
     await client.run()
     assert most > CAPACITY
@@ -120,10 +120,11 @@ async def test_a_body_of_unknown_size_counts_as_the_largest_until_it_is_whole(si
 
 
 async def test_a_full_queue_is_told_before_a_body_is_read(sidecar: Sidecar, requests: Requests) -> None:
-    queue = sidecar.configured().config.queue.model_copy(update={"maximum_requests": 1})
-    sidecar.put_config(sidecar.configured().config.model_copy(update={"generation": 2, "queue": queue}))
+    config = sidecar.parts.current.configured().config
+    queue = config.queue.model_copy(update={"maximum_requests": 1})
+    sidecar.parts.current.put_config(config.model_copy(update={"generation": 2, "queue": queue}))
     requests.send(HEAVY, 3, size=1)
-    await until(lambda: sidecar.configured().admission.queued == 1)
+    await until(lambda: sidecar.parts.current.configured().admission.books.queued == 1)
     (late,) = requests.send(HEAVY, 1)
     await until(lambda: late.sent)
     assert (late.status, late.code) == (429, "queue_full")

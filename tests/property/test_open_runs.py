@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_api.config import ApplicationConfig, RunConfig
-from justitia_scheduling.core.cost import KVTokenTimeCost
-from justitia_scheduling.policies.fcfs import FCFS
 from justitia_sidecar.admission.runs import RunTable, TrackedRun
-from justitia_vocabulary.units import TenantId
+from justitia_vocabulary.units import RunId, TenantId
 
 TENANTS = [TenantId(name) for name in "abc"]
 LIMITS = RunConfig(idle_timeout_seconds=1e6, maximum_age_seconds=1e6)
@@ -69,7 +67,9 @@ class Oracle:
         known = next((run for run in self.of(tenant) if run.name == name), None)
         if known is None:
             # The table ends others before it returns the run, which counts already.
-            known = TrackedRun(None, application, (tenant, None, name), now, now, 1)  # type: ignore[arg-type]
+            known = TrackedRun(
+                RunId(""), tenant, application, (tenant, application.id, name), now, now, open_requests=1
+            )
             self.runs.append(known)
             self.runs[self.runs.index(known)] = self.table.enter(tenant, application, name, now)
         else:
@@ -82,7 +82,7 @@ class Oracle:
 
 
 def check(history: list[Asked], maximum: int, kind: type[RunTable]) -> None:
-    table = kind(FCFS(KVTokenTimeCost()), maximum)
+    table = kind(lambda run, now: None, lambda run, now: None, maximum)
     oracle = Oracle(table, maximum)
     for now, (what, tenant, value) in enumerate(history):
         match what:

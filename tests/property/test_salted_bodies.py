@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_sidecar.request.salt import salted
+from justitia_sidecar.identity.salt import salted
 
 SALT = "5a17"
 WHITE_SPACE = st.text(" \t\r\n", max_size=3)

@@ -16,7 +16,7 @@ from justitia_sidecar.learning.lessons import SETTLE
 from justitia_sidecar.learning.prediction import RunPrediction, run_prediction
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
-from justitia_vocabulary.units import RunId
+from justitia_vocabulary.units import RunId, TenantId
 from support.misbehaving_store import MisbehavingStore
 from support.sidecar_client import BODY, pool
 from support.written_runs import written_runs
@@ -56,7 +56,7 @@ def finished(number: int = 0, name: str = NAME, *, at: float = TIME_OF_DAY) -> F
 def tracked(number: int = 0, *, cost: float = 9.0, aborted: bool = False, tenant: str = "gold") -> TrackedRun:
     """A run that is over."""
     application = ApplicationConfig(namespace="ns", name="a", tenant=tenant)
-    return TrackedRun(RunId(f"run-{number}"), application, None, 0.0, 0.0, cost=cost, aborted=aborted)
+    return TrackedRun(RunId(f"run-{number}"), TenantId(tenant), application, None, 0.0, 0.0, cost=cost, aborted=aborted)
 
 
 def prediction(*, features: bytes | None = FEATURES, **fields: object) -> RunPrediction:

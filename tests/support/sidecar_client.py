@@ -31,8 +31,8 @@ def pool(generation: int = 1, **changes: Any) -> PoolConfig:
 
 
 async def engine_answers(sidecar: Sidecar) -> None:
-    admission = sidecar.configured().admission
-    admission.engine_told(await sidecar.engine.probe(admission.engine), sidecar.clock())
+    admission = sidecar.parts.current.configured().admission
+    admission.engine_told(await sidecar.parts.engine.probe(admission.engine), sidecar.parts.clock())
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Client:
         headers = {b"authorization": b"Bearer " + KEY, **length, **self.headers}
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
         async with asyncio.timeout(60):
-            await PublicApp(self.sidecar)(scope, self._receive, self._send)
+            await PublicApp(self.sidecar.parts)(scope, self._receive, self._send)
         return self
 
     async def _receive(self) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class Client:
 
 
 def assert_nothing_left(sidecar: Sidecar) -> None:
-    admission = sidecar.configured().admission
-    assert not admission.tickets
-    assert not admission.policy.runs
-    assert (admission.reserved, admission.queued, sidecar.open_requests) == (0, 0, 0)
-    assert not sidecar.waiters
+    admission = sidecar.parts.current.configured().admission
+    assert not admission.books.requests
+    assert len(admission.books.runs) == 0
+    assert (admission.reserved, admission.books.queued, sidecar.parts.open.count) == (0, 0, 0)
+    assert not sidecar.parts.open.waits

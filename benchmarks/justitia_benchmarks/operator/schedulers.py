@@ -15,7 +15,7 @@ from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.kube import Kube
 from justitia_operator.names import children_name
 from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.ports.control import ControlCredentials, build_control
 from justitia_sidecar.ports.serving import Server, server_config
@@ -46,21 +46,21 @@ class Schedulers:
                 await asyncio.sleep(LOOK_SECONDS)
 
     def weights(self, tenant: str) -> set[float]:
-        """In force, in all pods that serve the tenant."""
+        """In effect, in all pods that serve the tenant."""
         name = TenantId(tenant)
         found = set()
         for sidecar in self._sidecars.values():
-            in_force = sidecar.in_force
-            if in_force is not None and any(each.name == tenant for each in in_force.config.tenants):
-                found.add(in_force.admission.policy.weight(name))
+            in_effect = sidecar.parts.current.in_effect
+            if in_effect is not None and any(each.name == tenant for each in in_effect.config.tenants):
+                found.add(in_effect.admission.books.weight(name))
         return found
 
     async def _serve(self, pod: Json, address: str) -> None:
         name = pod["metadata"]["name"]
-        sidecar = Sidecar(Engine("http://127.0.0.1:1", self._session), Metrics(), time.monotonic, None)
+        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", self._session), Metrics(), time.monotonic, None)
         self._sidecars[name] = sidecar
         credentials = await self._mount(pod, sidecar)
-        config = server_config(build_control(sidecar, credentials), credentials.context)
+        config = server_config(build_control(sidecar.parts.current, sidecar.report, credentials), credentials.context)
         with socket.create_server((address, CONTROL_PORT)) as listener:
             await Server(config).serve(sockets=[listener])
 
@@ -75,6 +75,6 @@ class Schedulers:
         folder.mkdir()
         for name, encoded in secret["data"].items():
             (folder / name).write_bytes(base64.b64decode(encoded))
-        sidecar.put_keys(KeyTable.model_validate_json((folder / KEYS_FILE).read_bytes()))
-        sidecar.put_config(PoolConfig.model_validate_json(config["data"][CONFIG_FILE]))
+        sidecar.parts.current.put_keys(KeyTable.model_validate_json((folder / KEYS_FILE).read_bytes()))
+        sidecar.parts.current.put_config(PoolConfig.model_validate_json(config["data"][CONFIG_FILE]))
         return ControlCredentials(folder)

@@ -9,7 +9,7 @@ holds up others for the patience at a time, and then its own requests alone.
 
 from collections import defaultdict
 
-from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.admission.request import TrackedRequest
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 UNSTARTED = 2
@@ -21,9 +21,9 @@ SLOWER = 4
 
 class Beginnings:
     def __init__(self) -> None:
-        self._given: dict[RequestId, tuple[Ticket, Seconds]] = {}
+        self._given: dict[RequestId, tuple[TrackedRequest, Seconds]] = {}
         """Each with when it should have begun."""
-        self._overdue: dict[RequestId, Ticket] = {}
+        self._overdue: dict[RequestId, TrackedRequest] = {}
         self._overdue_of: defaultdict[TenantId, int] = defaultdict(int)
 
     @property
@@ -38,26 +38,26 @@ class Beginnings:
 
     def stuck(self, tenant: TenantId) -> bool:
         overdue = self._overdue_of.get(tenant, 0)
-        return overdue > 0 and overdue + sum(t.tenant == tenant for t, _ in self._given.values()) >= UNSTARTED
+        return overdue > 0 and overdue + sum(r.tenant == tenant for r, _ in self._given.values()) >= UNSTARTED
 
-    def given(self, ticket: Ticket, now: Seconds, prefill: Seconds) -> None:
+    def given(self, request: TrackedRequest, now: Seconds, prefill: Seconds) -> None:
         """The engine has it, and should take so long to read its prompt."""
-        patience = max(PATIENCE, SLOWER * prefill) if ticket.streamed else prefill
-        self._given[ticket.id] = ticket, now + patience
+        patience = max(PATIENCE, SLOWER * prefill) if request.asks.streamed else prefill
+        self._given[request.id] = request, now + patience
 
-    def over(self, ticket: Ticket) -> None:
+    def over(self, request: TrackedRequest) -> None:
         """It has begun, or is over."""
-        self._given.pop(ticket.id, None)
-        if self._overdue.pop(ticket.id, None) is not None:
-            self._overdue_of[ticket.tenant] -= 1
-            if not self._overdue_of[ticket.tenant]:
-                del self._overdue_of[ticket.tenant]
+        self._given.pop(request.id, None)
+        if self._overdue.pop(request.id, None) is not None:
+            self._overdue_of[request.tenant] -= 1
+            if not self._overdue_of[request.tenant]:
+                del self._overdue_of[request.tenant]
 
     def look(self, now: Seconds) -> None:
         """What should have begun by now keeps nobody waiting any more."""
-        for ticket, due in list(self._given.values()):
+        for request, due in list(self._given.values()):
             if now >= due:
-                del self._given[ticket.id]
-                if ticket.streamed:
-                    self._overdue[ticket.id] = ticket
-                    self._overdue_of[ticket.tenant] += 1
+                del self._given[request.id]
+                if request.asks.streamed:
+                    self._overdue[request.id] = request
+                    self._overdue_of[request.tenant] += 1

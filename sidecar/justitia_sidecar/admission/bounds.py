@@ -12,8 +12,8 @@ from justitia_vocabulary.units import Tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """So many sequences are `waiting`, and `most` may; None is no bound."""
+class TenantQueue:
+    """So many of a tenant's sequences are `waiting`, and `most` may be; None is no bound."""
 
     waiting: int
     most: int | None
@@ -22,7 +22,7 @@ class Queue:
         return self.most is None or self.waiting + sequences <= self.most
 
 
-def check_room(sequences: int, pool: int | None, tenant: Queue, most_running: int | None) -> None:
+def check_room(sequences: int, pool: int | None, tenant: TenantQueue, most_running: int | None) -> None:
     """Raises a refusal where the tenant's queue has no room, or the request alone is more than the pool holds or
     than the tenant may have running.
     """

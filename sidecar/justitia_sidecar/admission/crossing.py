@@ -6,7 +6,7 @@ tenant stay here while `MOST` of its requests cross. One that takes longer than 
 keeps none of them back any more.
 """
 
-from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.admission.request import TrackedRequest
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 MOST = 16
@@ -22,16 +22,16 @@ class Crossing:
         """Whether the tenant's other requests stay here."""
         return len(self._due.get(tenant, ())) >= MOST
 
-    def begins(self, ticket: Ticket) -> None:
-        self._due.setdefault(ticket.tenant, {})[ticket.id] = float("inf")
+    def begins(self, request: TrackedRequest) -> None:
+        self._due.setdefault(request.tenant, {})[request.id] = float("inf")
 
-    def sent(self, ticket: Ticket, now: Seconds) -> None:
-        if ticket.id in self._due.get(ticket.tenant, ()):
-            self._due[ticket.tenant][ticket.id] = now + PATIENCE
+    def sent(self, request: TrackedRequest, now: Seconds) -> None:
+        if request.id in self._due.get(request.tenant, ()):
+            self._due[request.tenant][request.id] = now + PATIENCE
 
-    def over(self, ticket: Ticket) -> bool:
+    def over(self, request: TrackedRequest) -> bool:
         """It has arrived, or will not. Returns whether it was crossing."""
-        return self._remove(ticket.tenant, ticket.id)
+        return self._remove(request.tenant, request.id)
 
     def look(self, now: Seconds) -> list[TenantId]:
         """Tenants of which some took too long, and keep none back any more."""

@@ -3,12 +3,12 @@
 from math import ceil
 
 from justitia_scheduling.core.cost import StepTime
-from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.admission.request import TrackedRequest
 from justitia_vocabulary.units import Seconds, Tokens
 
 
 def presumed(
-    ticket: Ticket, since: Seconds, now: Seconds, times: StepTime, *, running: int, resident: Tokens
+    request: TrackedRequest, since: Seconds, now: Seconds, times: StepTime, *, running: int, resident: Tokens
 ) -> tuple[Tokens, Tokens]:
     """Tokens of prompts read and of output produced since the engine was given the request, or began with it, with the
     step under way, which it does not break off; a step serves so many `running` requests of so many tokens. At most
@@ -16,9 +16,9 @@ def presumed(
     """
     step = times.per_step + times.per_token * running + times.per_kv_token * resident
     reading = now - since + step - times.per_step
-    if reading < times.per_token * ticket.prompt_tokens:
+    if reading < times.per_token * request.account.prompt:
         return max(1, ceil(reading / times.per_token)), 1
-    if ticket.streamed:
-        return ticket.prompt_tokens, 1
-    producing = now - since - times.per_step - times.per_token * ticket.prompt_tokens
-    return ticket.prompt_tokens, ticket.sequences * min(ticket.max_tokens, max(1, int(producing / step)))
+    if request.asks.streamed:
+        return request.account.prompt, 1
+    producing = now - since - times.per_step - times.per_token * request.account.prompt
+    return request.account.prompt, request.asks.sequences * min(request.asks.max_tokens, max(1, int(producing / step)))

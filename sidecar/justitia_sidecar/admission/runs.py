@@ -9,18 +9,15 @@ tenant with the most open runs for its weight, of those that have an idle one. A
 / (sum of the weights of those that have runs open); a tenant within it loses none. Runs with open requests stay:
 where nobody above its due has an idle one, the bound is passed, until one of them is idle.
 
-This class decides and keeps the policy informed (`run_arrived`, `run_ended`); it has no clock of its own.
+No clock, no I/O; who keeps the order hears of each run that opens and ends.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.config import ApplicationConfig
-from justitia_scheduling.core.model import Run
-from justitia_scheduling.core.policy import Policy
 from justitia_sidecar.limits.room import Ranking
-from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId
 
 MAXIMUM_OPEN_RUNS = 100_000
@@ -34,15 +31,18 @@ RunKey = tuple[TenantId, ApplicationId, str]
 class TrackedRun:
     """`closing` runs take no further request and end with their last open one.
 
-    A stage is over when none of the run's requests is open; `stages` is what the run had cost by then. `cost` and
-    `aborted` are those of a run that is over, and what the engine tells later is added.
+    `cost` is what it has had, in KV token-time; what the engine tells after its end is added. A stage is over when none
+    of the run's requests is open; `stages` is what the run had cost by then. `aborted`: one of its requests was, after
+    it had been released into the order.
     """
 
     id: RunId
+    tenant: TenantId
     application: ApplicationConfig
     key: RunKey | None
     opened: Seconds
     last_activity: Seconds
+    predicted_cost: KVTokenTime | None = None
     open_requests: int = 0
     closing: bool = False
     stages: list[KVTokenTime] = field(default_factory=list)
@@ -68,11 +68,16 @@ class _Share:
     idle: OrderedDict[RunId, TrackedRun] = field(default_factory=OrderedDict)
 
 
-class RunTable:
-    """`on_ended` hears of each run that is over."""
+Hear = Callable[[TrackedRun, Seconds], None]
 
-    def __init__(self, policy: Policy, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
-        self.policy = policy
+
+class RunTable:
+    """`opened` and `ended` are told of each run at the moment, for the order; `on_ended` of each that is over."""
+
+    def __init__(self, opened: Hear, ended: Hear, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
+        self._opened = opened
+        self._ended = ended
+        self._runs: dict[RunId, TrackedRun] = {}
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
         self.maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
@@ -82,7 +87,12 @@ class RunTable:
         self._sequence = 0
 
     def __len__(self) -> int:
-        return len(self.policy.runs)
+        return len(self._runs)
+
+    @property
+    def open(self) -> Iterable[TrackedRun]:
+        """In the order in which they opened."""
+        return self._runs.values()
 
     def reweight(self, weights: Mapping[TenantId, float]) -> None:
         """A tenant that is not among them has 1."""
@@ -103,14 +113,14 @@ class RunTable:
         predicted_cost: KVTokenTime | None = None,
     ) -> TrackedRun:
         """A request begins; returns its run, which counts it until `leave`."""
-        name = application_id(application)
-        key = None if run is None else (tenant, name, run)
+        key = None if run is None else (tenant, application.id, run)
         tracked = None if key is None else self._by_key.get(key)
         if tracked is not None and self._spent(tracked, now):
             self._close(tracked, now)
             tracked = None
         if tracked is None:
-            tracked = self._open(Run(self._next(), tenant, name, predicted_cost), key, application, now)
+            tracked = TrackedRun(self._next(), tenant, application, key, now, now, predicted_cost)
+            self._open(tracked, now)
         self._set_idle(tracked, idle=False)
         tracked.open_requests += 1
         tracked.last_activity = now
@@ -122,12 +132,12 @@ class RunTable:
         run.open_requests -= 1
         run.last_activity = now
         if run.open_requests == 0 and len(run.stages) < MOST_STAGES:
-            run.stages.append(self.policy.runs[run.id].kv_token_time)
+            run.stages.append(run.cost)
         if ends or run.key is None:
             self._close(run, now)
         elif run.open_requests == 0:
             if run.closing:
-                self._ended(run, now)
+                self._end(run, now)
             else:
                 self._set_idle(run, idle=True)
                 self._keep_bound(now)
@@ -151,23 +161,22 @@ class RunTable:
         limits = run.application.run
         too_old = now - run.opened >= limits.maximum_age_seconds
         too_idle = run.open_requests == 0 and now - run.last_activity >= limits.idle_timeout_seconds
-        too_costly = limits.maximum_cost is not None and self.policy.runs[run.id].kv_token_time >= limits.maximum_cost
+        too_costly = limits.maximum_cost is not None and run.cost >= limits.maximum_cost
         return too_old or too_idle or too_costly
 
     def _next(self) -> RunId:
         self._sequence += 1
         return RunId(f"run-{self._sequence}")
 
-    def _open(self, run: Run, key: RunKey | None, application: ApplicationConfig, now: Seconds) -> TrackedRun:
-        opened = TrackedRun(run.id, application, key, now, now)
-        self.policy.run_arrived(run, now)
+    def _open(self, run: TrackedRun, now: Seconds) -> None:
+        self._runs[run.id] = run
+        self._opened(run, now)
         if run.tenant not in self._shares:
             self._shares[run.tenant] = _Share()
             self._weights += self._ranking.weight(run.tenant)
         self._count(run.tenant, 1)
-        if key is not None:
-            self._by_key[key] = opened
-        return opened
+        if run.key is not None:
+            self._by_key[run.key] = run
 
     def _close(self, run: TrackedRun, now: Seconds) -> None:
         if run.key is not None and self._by_key.get(run.key) is run:
@@ -175,13 +184,12 @@ class RunTable:
         self._set_idle(run, idle=False)
         run.closing = True
         if run.open_requests == 0:
-            self._ended(run, now)
+            self._end(run, now)
 
-    def _ended(self, run: TrackedRun, now: Seconds) -> None:
-        opened = self.policy.runs[run.id]
-        run.cost, run.aborted = opened.kv_token_time, opened.aborted
-        self.policy.run_ended(run.id, now)
-        self._count(opened.run.tenant, -1)
+    def _end(self, run: TrackedRun, now: Seconds) -> None:
+        del self._runs[run.id]
+        self._ended(run, now)
+        self._count(run.tenant, -1)
         self.on_ended(run)
 
     def _keep_bound(self, now: Seconds) -> None:
@@ -192,12 +200,12 @@ class RunTable:
             self._close(next(iter(share.idle.values())), now)
 
     def _set_idle(self, run: TrackedRun, *, idle: bool) -> None:
-        tenant = self.policy.runs[run.id].run.tenant
+        share = self._shares[run.tenant]
         if idle:
-            self._shares[tenant].idle[run.id] = run
+            share.idle[run.id] = run
         else:
-            self._shares[tenant].idle.pop(run.id, None)
-        self._rank(tenant)
+            share.idle.pop(run.id, None)
+        self._rank(run.tenant)
 
     def _count(self, tenant: TenantId, change: int) -> None:
         share = self._shares[tenant]

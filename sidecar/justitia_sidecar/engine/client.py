@@ -14,8 +14,8 @@ import msgspec
 from aiohttp.abc import AbstractStreamWriter
 
 from justitia_api import wire
-from justitia_sidecar.admission.admission import EngineView
-from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.engine.view import EngineView
+from justitia_vocabulary.units import RequestId
 
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
@@ -95,10 +95,10 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
     )
 
 
-def engine_headers(ticket: Ticket, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+def engine_headers(request: RequestId, priority: int, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     """Few of the client's headers, and our own that decide identity and order in the engine."""
     kept = [(name.decode(), value.decode("latin-1")) for name, value in received if name in _FORWARDED]
-    return [*kept, ("x-request-id", ticket.id), (wire.ENGINE_PRIORITY_HEADER, str(ticket.rank))]
+    return [*kept, ("x-request-id", request), (wire.ENGINE_PRIORITY_HEADER, str(priority))]
 
 
 class _Body(aiohttp.BytesPayload):
@@ -114,7 +114,7 @@ class _Body(aiohttp.BytesPayload):
         self._on_written()
 
 
-class Engine:
+class EngineClient:
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url = url.rstrip("/")
         self._session = session

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from justitia_sidecar.admission.admission import EngineView
+from justitia_sidecar.engine.view import EngineView
 from justitia_vocabulary.units import Seconds
 
 HANG_SECONDS: Seconds = 120.0

@@ -16,7 +16,6 @@ from justitia_sidecar.learning.lessons import Lessons
 from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import Seconds
 
 
@@ -61,7 +60,7 @@ class Recording:
         application = self._applications.learned(learning.name)
         if application is not None and prediction.begun is not None:
             application.evidence.end(prediction.begun, predicted, run.cost)
-        labels = (run.application.tenant, application_id(run.application))
+        labels = (run.application.tenant, run.application.id)
         for role, version in (("version", learning.version), ("candidate", learning.candidate)):
             if version is not None and version in predicted:
                 error = error_of(predicted[version], run.cost)

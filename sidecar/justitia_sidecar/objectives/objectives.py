@@ -18,16 +18,15 @@ import structlog
 from justitia_api.config import BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
-from justitia_sidecar.admission.ticket import Ticket
-from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import ApplicationId, Seconds, TenantId
 
 _WATCHED = "watched "
@@ -81,7 +80,7 @@ class Objectives:
         """What was counted of objectives that stay is kept, and so is gamma."""
         weights = {tenant.name: tenant.weight for tenant in config.tenants}
         every = [
-            Declared(TenantId(a.tenant), application_id(a), o, _objective(o, weights.get(a.tenant, 1.0)))
+            Declared(TenantId(a.tenant), a.id, o, _objective(o, weights.get(a.tenant, 1.0)))
             for a in config.applications
             for o in a.objectives
         ]
@@ -91,7 +90,7 @@ class Objectives:
             by_metric[each.application, each.objective.metric].append(each)
         self._of = by_metric
         self._seen.declare({each.id: each.objective for each in every})
-        self._seen.demand.keep(application_id(a) for a in config.applications)
+        self._seen.demand.keep(a.id for a in config.applications)
         self._boost = config.scheduling.boost
         if self._boost is None or self._boost.mode is not BoostMode.SLO:
             self._controller = self._decision = None
@@ -112,32 +111,32 @@ class Objectives:
 
     # Requests. Moments are those of their clock.
 
-    def arrived(self, ticket: Ticket) -> None:
-        self._seen.demand.arrived(ticket.application, ticket.arrival + self._epoch)
+    def arrived(self, request: TrackedRequest) -> None:
+        self._seen.demand.arrived(request.application, request.timing.arrival + self._epoch)
 
-    def first_token(self, ticket: Ticket, now: Seconds) -> None:
+    def first_token(self, request: TrackedRequest, now: Seconds) -> None:
         """Of a streamed request."""
-        self._observe(MetricName.TIME_TO_FIRST_TOKEN, ticket.application, now - ticket.arrival, now)
+        self._observe(MetricName.TIME_TO_FIRST_TOKEN, request.application, request.age(now), now)
 
-    def ended(self, ticket: Ticket, now: Seconds, *, completed: bool, engine: PolicyReport) -> None:
+    def ended(self, request: TrackedRequest, now: Seconds, *, completed: bool, engine: PolicyReport) -> None:
         """`engine`: what the policy inside it last told, with the engine seconds that a token takes."""
-        age, application = now - ticket.arrival, ticket.application
-        if ticket.streamed and ticket.first_token is None:
+        age, application = request.age(now), request.application
+        if request.asks.streamed and request.timing.first_token is None:
             self._late(MetricName.TIME_TO_FIRST_TOKEN, application, age, now)
         if not completed:
             self._late(MetricName.REQUEST_COMPLETION, application, age, now)
             return
         self._observe(MetricName.REQUEST_COMPLETION, application, age, now)
-        if (pace := ticket.pace(now)) is not None:
+        if (pace := request.pace(now)) is not None:
             self._observe(MetricName.TIME_PER_OUTPUT_TOKEN, application, pace, now)
         if engine.prefill_time is not None and engine.decode_time is not None:
-            took = ticket.prompt_tokens * engine.prefill_time + ticket.produced * engine.decode_time
+            took = request.account.prompt * engine.prefill_time + request.account.produced * engine.decode_time
             self._seen.demand.served(application, took)
 
     def run_ended(self, run: TrackedRun) -> None:
         """It was over when its last request was: that nothing comes after it is known later."""
         observe = self._late if run.aborted else self._observe
-        observe(MetricName.RUN_COMPLETION, application_id(run.application), run.took, run.last_activity)
+        observe(MetricName.RUN_COMPLETION, run.application.id, run.took, run.last_activity)
 
     def _observe(self, metric: MetricName, application: ApplicationId, value: Seconds, now: Seconds) -> None:
         for each in self._of.get((application, metric), ()):
@@ -151,14 +150,14 @@ class Objectives:
 
     # Decisions.
 
-    def look(self, now: Seconds, tickets: Iterable[Ticket], engine: PolicyReport) -> bool:
+    def look(self, now: Seconds, requests: Iterable[TrackedRequest], engine: PolicyReport) -> bool:
         """Looks every `PERIOD` seconds: whether the bounds of gamma are others now. `engine`: what the
         policy inside it last told.
         """
         if self._looked is not None and now - self._looked < PERIOD:
             return False
         self._looked = now
-        self._tell_open(now, tickets)
+        self._tell_open(now, requests)
         if self._controller is None or engine.gamma_estimate is None:
             return False
         before = self._controller.bounds
@@ -169,16 +168,16 @@ class Objectives:
         log.info("gamma is bounded", floor=low, ceiling=high, estimate=engine.gamma_estimate)
         return True
 
-    def _tell_open(self, now: Seconds, tickets: Iterable[Ticket]) -> None:
+    def _tell_open(self, now: Seconds, requests: Iterable[TrackedRequest]) -> None:
         ages: defaultdict[tuple[ApplicationId, MetricName], list[Seconds]] = defaultdict(list)
         runs = set()
-        for ticket in tickets:
-            runs.add(ticket.run)
-            ages[ticket.application, MetricName.REQUEST_COMPLETION].append(now - ticket.arrival)
-            if ticket.streamed and ticket.first_token is None:
-                ages[ticket.application, MetricName.TIME_TO_FIRST_TOKEN].append(now - ticket.arrival)
+        for request in requests:
+            runs.add(request.run)
+            ages[request.application, MetricName.REQUEST_COMPLETION].append(request.age(now))
+            if request.asks.streamed and request.timing.first_token is None:
+                ages[request.application, MetricName.TIME_TO_FIRST_TOKEN].append(request.age(now))
         for run in runs:
-            ages[application_id(run.application), MetricName.RUN_COMPLETION].append(now - run.opened)
+            ages[run.application.id, MetricName.RUN_COMPLETION].append(now - run.opened)
         for each in self.declared.values():
             if each.objective.metric.since_arrival:
                 of = ages[each.application, each.objective.metric]
@@ -198,7 +197,7 @@ class Objectives:
         """None where the engine tells of no gamma."""
         if engine.gamma is None or engine.gamma_estimate is None:
             return None
-        floor, ceiling = self.bounds or (LOWEST, HIGHEST)
+        floor, ceiling = self.bounds or (LOWEST_GAMMA, HIGHEST_GAMMA)
         return BoostStatus(
             mode=BoostMode.ADAPTIVE if self._boost is None else self._boost.mode,
             gamma=engine.gamma,

@@ -17,8 +17,7 @@ from justitia_api.status import PoolStatus, QueueStatus
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.report.exposition import Exposition
 from justitia_sidecar.report.queue import observe_queue
-from justitia_sidecar.report.status import observe_status, set_gauges
-from justitia_sidecar.service import Sidecar
+from justitia_sidecar.report.status import Report
 
 
 def _from_beside(request: Request) -> None:
@@ -31,7 +30,9 @@ def _from_beside(request: Request) -> None:
 Beside = Annotated[None, Depends(_from_beside)]
 
 
-def build_admin(sidecar: Sidecar) -> FastAPI:
+def build_admin(report: Report) -> FastAPI:
+    parts = report.parts
+    current, open_requests = parts.current, parts.open
     admin = FastAPI(title="Justitia sidecar, admin", redoc_url=None)
 
     @admin.exception_handler(RefusalError)
@@ -45,13 +46,13 @@ def build_admin(sidecar: Sidecar) -> FastAPI:
 
     @admin.get("/readyz", summary="Configured, the engine answers, and not draining")
     async def readyz(response: Response) -> dict[str, bool]:
-        configured = sidecar.in_force is not None and sidecar.keys is not None
-        engine = sidecar.in_force is not None and sidecar.in_force.admission.engine.ready
-        if not (configured and engine) or sidecar.draining:
+        configured = current.in_effect is not None and current.keys is not None
+        engine = current.in_effect is not None and current.in_effect.admission.engine.ready
+        if not (configured and engine) or open_requests.draining:
             response.status_code = 503
-        return {"configured": configured, "engine": engine, "draining": sidecar.draining}
+        return {"configured": configured, "engine": engine, "draining": open_requests.draining}
 
-    exposition = Exposition(sidecar.metrics.registry)
+    exposition = Exposition(parts.metrics.registry)
 
     async def pieces() -> AsyncIterator[bytes]:
         for piece in exposition.pieces():
@@ -60,22 +61,22 @@ def build_admin(sidecar: Sidecar) -> FastAPI:
 
     @admin.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        if sidecar.keys is not None:
-            for _ in set_gauges(sidecar):
+        if current.keys is not None:
+            for _ in report.set_gauges():
                 await asyncio.sleep(0)
         return StreamingResponse(pieces(), media_type=CONTENT_TYPE_LATEST)
 
-    @admin.get("/internal/status", summary="Tenants' shares, KV space, configuration in force")
+    @admin.get("/internal/status", summary="Tenants' shares, KV space, configuration in effect")
     async def status(_: Beside) -> PoolStatus:
-        return observe_status(sidecar)
+        return report.status()
 
     @admin.get("/internal/queue", summary="Waiting requests in order, with why they wait")
     async def queue(_: Beside) -> QueueStatus:
-        return await observe_queue(sidecar)
+        return await observe_queue(current, parts.order, parts.clock)
 
     @admin.post("/internal/drain", summary="Refuse what is new; answers when the started requests are over")
     async def drain(_: Beside) -> dict[str, int]:
-        await sidecar.drain()
-        return {"open_requests": sidecar.open_requests}
+        await open_requests.drain()
+        return {"open_requests": open_requests.count}
 
     return admin

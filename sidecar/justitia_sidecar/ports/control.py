@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 from justitia_api.config import KeyTable
 from justitia_api.status import PoolStatus
 from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE, STATUS_PATH, TOKEN_FILE
+from justitia_sidecar.current import Current
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import problem_of
-from justitia_sidecar.report.status import observe_status
-from justitia_sidecar.service import Sidecar
+from justitia_sidecar.report.status import Report
 
 LONGEST_DOCUMENTS = 4 * 2**20
 """Bytes. A ConfigMap and a Secret hold one MiB each."""
@@ -55,7 +55,7 @@ class ControlCredentials:
         return bool(self._token) and hmac.compare_digest(given, self._token)
 
 
-def build_control(sidecar: Sidecar, credentials: ControlCredentials) -> FastAPI:
+def build_control(current: Current, report: Report, credentials: ControlCredentials) -> FastAPI:
     control = FastAPI(title="Justitia sidecar, control", docs_url=None, redoc_url=None, openapi_url=None)
 
     @control.middleware("http")
@@ -81,18 +81,18 @@ def build_control(sidecar: Sidecar, credentials: ControlCredentials) -> FastAPI:
             keys = KeyTable.model_validate(given.keys, extra="ignore")
         except ValidationError as error:
             raise HTTPException(422, f"keys: {problem_of(error)}; nothing was taken") from None
-        anyway = request.headers.get("if-match") == f'"{sidecar.documents}"'
+        anyway = request.headers.get("if-match") == f'"{current.documents}"'
         # First, and whatever becomes of the configuration: a key that is revoked is refused from here on.
-        sidecar.put_keys(keys, given.keys, anyway=anyway)
+        current.put_keys(keys, given.keys, anyway=anyway)
         try:
-            sidecar.take_config(given.configuration, anyway=anyway)
+            current.take_config(given.configuration, anyway=anyway)
         except ValidationError as error:
             message = f"configuration: {problem_of(error)}; the keys are in force, the configuration stays as it was"
             raise HTTPException(422, message) from None
-        return observe_status(sidecar)
+        return report.status()
 
     @control.get(STATUS_PATH)
     async def status() -> PoolStatus:
-        return observe_status(sidecar)
+        return report.status()
 
     return control

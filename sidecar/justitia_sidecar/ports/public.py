@@ -13,12 +13,11 @@ from starlette.exceptions import HTTPException
 from justitia_api.wire import Refusal
 from justitia_sidecar.engine.client import EngineError
 from justitia_sidecar.limits.pacing import Pace
-from justitia_sidecar.refusals import RefusalError, shown
-from justitia_sidecar.request import recognition
+from justitia_sidecar.refusals import RefusalError, engine_unavailable, shown
 from justitia_sidecar.request.asgi import Receive, Scope, Send, send_answer, until_disconnect
 from justitia_sidecar.request.body import Endpoint
+from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.request.proxy import Proxy
-from justitia_sidecar.service import Sidecar, engine_unavailable
 from justitia_vocabulary.units import ApplicationId
 
 _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
@@ -41,15 +40,15 @@ with `enforcement: Engine`; elsewhere one request is one sequence.
 class PublicApp:
     """The ASGI application of the public port. Without a key nothing is served, and no body is read."""
 
-    def __init__(self, sidecar: Sidecar) -> None:
-        self._sidecar = sidecar
-        self._proxy = Proxy(sidecar)
-        self._api = build_api(sidecar)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._proxy = Proxy(parts)
+        self._api = build_api(parts)
         self._pace = Pace(WRONG_KEYS_A_SECOND, IMMEDIATE_WRONG_KEYS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            tenant = self._sidecar.tenant(dict(scope["headers"]).get(b"authorization"))
+            tenant = self._parts.current.tenant(dict(scope["headers"]).get(b"authorization"))
             authenticated = scope.get("state", {}).get("authenticated")
             if authenticated is not None and not authenticated(tenant):
                 raise RefusalError(
@@ -68,20 +67,20 @@ class PublicApp:
         await self._api(scope, receive, send)
 
     async def _refuse(self, refusal: RefusalError, scope: Scope, receive: Receive, send: Send) -> None:
-        self._sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
+        self._parts.metrics.refusals.labels(refusal.refusal.value).inc()
         address, _ = scope.get("client") or ("", 0)
-        if delay := self._pace.delay(address, self._sidecar.clock()):
+        if delay := self._pace.delay(address, self._parts.clock()):
             await until_disconnect(receive, asyncio.sleep(delay))
         headers = [*refusal.headers, (b"connection", b"close")]
         await send_answer(send, refusal.refusal.status, headers, refusal.body)
 
 
-def build_api(sidecar: Sidecar) -> FastAPI:
+def build_api(parts: Parts) -> FastAPI:
     api = FastAPI(title="Justitia", description=_DESCRIPTION, docs_url=None, redoc_url=None)
 
     @api.exception_handler(RefusalError)
     async def refuse(request: Request, refusal: RefusalError) -> Response:
-        sidecar.metrics.refusals.labels(refusal.refusal.value).inc()
+        parts.metrics.refusals.labels(refusal.refusal.value).inc()
         headers = {name.decode(): value.decode() for name, value in refusal.headers}
         return Response(refusal.body, refusal.refusal.status, headers)
 
@@ -94,23 +93,23 @@ def build_api(sidecar: Sidecar) -> FastAPI:
     @api.get("/v1/models", summary="The pool's model, and the adapters that the caller may use")
     @api.get("/applications/{namespace}/{name}/v1/models", include_in_schema=False)
     async def models(request: Request) -> Response:
-        tenant = sidecar.tenant(_authorization(request))
-        models = sidecar.configured().models
+        tenant = parts.current.tenant(_authorization(request))
+        models = parts.current.configured().models
         try:
-            return Response(models.listed(tenant, await sidecar.engine.models()), media_type="application/json")
+            return Response(models.listed(tenant, await parts.engine.models()), media_type="application/json")
         except (EngineError, msgspec.DecodeError):
             raise engine_unavailable() from None
 
     @api.delete("/v1/runs/{run}", status_code=204, summary="End a run")
     @api.delete("/applications/{namespace}/{name}/v1/runs/{run}", status_code=204, include_in_schema=False)
     async def end_run(request: Request, run: str) -> None:
-        tenant = sidecar.tenant(_authorization(request))
-        in_force = sidecar.configured()
+        tenant = parts.current.tenant(_authorization(request))
+        in_effect = parts.current.configured()
         names = request.path_params
         path = f"{names['namespace']}/{names['name']}" if "namespace" in names else None
-        application = in_force.directory.application(tenant, path, dict(request.scope["headers"]))
-        name: ApplicationId = recognition.application_id(application)
-        if not in_force.admission.runs.end(tenant, name, run, sidecar.clock()):
+        application = in_effect.directory.application(tenant, path, dict(request.scope["headers"]))
+        name: ApplicationId = application.id
+        if not in_effect.admission.books.runs.end(tenant, name, run, parts.clock()):
             raise RefusalError(
                 Refusal.RUN_NOT_FOUND, f"The application {name} has no open run {shown(run)}: it may have ended."
             )

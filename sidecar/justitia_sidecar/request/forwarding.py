@@ -4,26 +4,27 @@ The answer's bytes go back as they are, less usage that nobody asked for. The en
 reads (`outbox.py`), and the request is over when the engine has finished it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 
 import aiohttp
+import structlog
 
-from justitia_api.config import ApplicationConfig
 from justitia_api.wire import Refusal
 from justitia_sidecar.admission.admission import Admission
-from justitia_sidecar.admission.ticket import Stage, Ticket
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.admission.stages import Stage
 from justitia_sidecar.engine.client import EngineAbsentError, EngineError, engine_headers
-from justitia_sidecar.refusals import Headers, RefusalError, error_body
+from justitia_sidecar.refusals import Headers, RefusalError, engine_unavailable, error_body
+from justitia_sidecar.request.accepted import Accepted
 from justitia_sidecar.request.asgi import Connection, Send
-from justitia_sidecar.request.body import Endpoint, ParsedBody
 from justitia_sidecar.request.outbox import Outbox
-from justitia_sidecar.request.reading import Body
+from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.request.usage import EventSplitter, EventTooLongError, StreamedCount, read_answer, read_event
 from justitia_sidecar.request.waiting import Waiting
-from justitia_sidecar.service import Sidecar, engine_unavailable, log
-from justitia_vocabulary.units import Seconds, TenantId, Tokens
+from justitia_vocabulary.units import Seconds, Tokens
+
+log = structlog.get_logger("justitia.sidecar")
 
 _DONE = b"data: [DONE]"
 
@@ -41,42 +42,27 @@ class Outcome(StrEnum):
     REFUSED_BY_ENGINE = "refused_by_engine"
 
 
-@dataclass(slots=True)
-class Accepted:
-    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt."""
-
-    tenant: TenantId
-    application: ApplicationConfig
-    parsed: ParsedBody
-    body: Body
-    headers: list[tuple[bytes, bytes]]
-    run: str | None
-    ends_run: bool
-    endpoint: Endpoint
-    arrival: Seconds
-
-
 class Forwarding:
     """An admitted request: its answer, its accounting, its end."""
 
     def __init__(
         self,
-        sidecar: Sidecar,
+        parts: Parts,
         admission: Admission,
         accepted: Accepted,
-        ticket: Ticket,
+        request: TrackedRequest,
         *,
         waiting: Waiting,
         send: Send,
         connection: Connection,
     ) -> None:
-        self._sidecar = sidecar
+        self._parts = parts
         self._admission = admission
         self._accepted = accepted
-        self._ticket = ticket
+        self._request = request
         self._waiting = waiting
         self._connection = connection
-        self._outbox = Outbox(sidecar.held, ticket.tenant, send, connection)
+        self._outbox = Outbox(parts.held, request.tenant, send, connection)
         self._head_sent = False
         self._outcome = Outcome.ABORTED
         self._counted: Tokens = 0
@@ -90,37 +76,37 @@ class Forwarding:
         finally:
             self._outbox.close()
             if self._connection.given_up:
-                self._sidecar.metrics.stalled.labels(self._ticket.tenant, self._ticket.application).inc()
+                self._parts.metrics.stalled.labels(self._request.tenant, self._request.application).inc()
 
     async def _forward(self) -> bytes:
         """All of the answer but its last bytes, which it returns: the request is over before they are sent."""
-        headers = engine_headers(self._ticket, self._accepted.headers)
+        headers = engine_headers(self._request.id, self._request.placement.rank, self._accepted.headers)
         endpoint, body = self._accepted.endpoint.value, self._accepted.body
         body.pin()
         try:
-            response = await self._sidecar.engine.send(endpoint, body.content, headers, on_written=body.let_go)
+            response = await self._parts.engine.send(endpoint, body.content, headers, on_written=body.let_go)
         except EngineError as error:
             self._outcome = Outcome.ENGINE_FAILED
             log.warning("engine unavailable", reason=str(error))
-            self._sidecar.engine_lost()
+            self._parts.watch.lost()
             if isinstance(error, EngineAbsentError):
                 self._refused_by_engine()
             raise engine_unavailable() from None
         async with response:
-            if response.status == 200 and self._ticket.streamed:
+            if response.status == 200 and self._request.asks.streamed:
                 last = await self._stream(response)
             else:
                 last = await self._answer(response)
         return last
 
     async def _stream(self, response: aiohttp.ClientResponse) -> bytes:
-        if not self._sidecar.in_engine:
+        if not self._parts.order.in_engine:
             await self._begin(response)
         splitter, count = EventSplitter(), StreamedCount(self._accepted.parsed.choices)
         last = b""
         try:
             async for data in response.content.iter_any():
-                self._sidecar.heard += 1
+                self._parts.watch.heard += 1
                 if not self._head_sent:
                     await self._begin(response)
                 forward = self._read(splitter.feed(data), count)
@@ -156,7 +142,7 @@ class Forwarding:
                 self._outcome = Outcome.COMPLETED
             forward.append(read.forward)
         if count.produced > self._counted:
-            prompt_tokens = count.prompt_tokens or self._ticket.prompt_tokens
+            prompt_tokens = count.prompt_tokens or self._request.account.prompt
             self._count(prompt_tokens, count.produced, every_prompt=count.prompts == parsed.prompts)
         return b"".join(forward)
 
@@ -165,7 +151,7 @@ class Forwarding:
         outbox = self._outbox
         try:
             async for part in response.content.iter_any():
-                self._sidecar.heard += 1
+                self._parts.watch.heard += 1
                 outbox.hold(part)
                 if outbox.held > MOST_ANSWER_BYTES:
                     raise answer_too_large()
@@ -191,55 +177,55 @@ class Forwarding:
 
     def _refused_by_engine(self) -> None:
         self._refused = True
-        self._admission.refused_by_engine(self._ticket, self._sidecar.clock())
+        self._admission.refused_by_engine(self._request, self._parts.clock())
 
     def _head(self, response: aiohttp.ClientResponse) -> Headers:
         kind = response.headers.get("content-type", "application/json")
-        return [(b"content-type", kind.encode("latin-1")), (b"x-request-id", self._ticket.id.encode())]
+        return [(b"content-type", kind.encode("latin-1")), (b"x-request-id", self._request.id.encode())]
 
     def _count(self, prompt_tokens: Tokens, produced: Tokens, cached: Tokens = 0, *, every_prompt: bool = True) -> None:
         """`every_prompt`: the engine has told of all of them."""
-        now = self._sidecar.clock()
-        ticket = self._ticket
+        now = self._parts.clock()
+        request = self._request
         self._counted = produced
-        self._admission.counted(ticket, prompt_tokens, produced, now, cached)
+        self._admission.counted(request, prompt_tokens, produced, now, cached)
         if produced and not self._answered:
             self._answered = True
-            if ticket.streamed:
-                ticket.first_token = now
-                self._sidecar.objectives.first_token(ticket, now)
-                self._sidecar.first_token[ticket.tenant].observe(now - ticket.arrival)
-                self._metric("first_token", now - ticket.arrival)
+            if request.asks.streamed:
+                request.timing.first_token = now
+                self._parts.objectives.first_token(request, now)
+                self._parts.first_tokens.observe(request.tenant, request.age(now))
+                self._metric("first_token", request.age(now))
         size = self._accepted.parsed.prompt_bytes
         if produced and size and every_prompt and not self._measured:
             self._measured = True
-            self._sidecar.tokens_per_byte.observe(ticket.application, size, prompt_tokens)
+            self._parts.tokens_per_byte.observe(request.application, size, prompt_tokens)
 
     def close(self) -> None:
         """The request is over, once, whatever came to pass."""
-        ticket = self._ticket
-        if ticket.stage is Stage.OVER:
+        request = self._request
+        if request.stage is Stage.OVER:
             return
-        now = self._sidecar.clock()
-        metrics = self._sidecar.metrics
-        labels = (ticket.tenant, ticket.application)
+        now = self._parts.clock()
+        metrics = self._parts.metrics
+        labels = (request.tenant, request.application)
         if self._outcome is Outcome.ABORTED and self._connection.given_up:
             self._outcome = Outcome.STALLED
-        if ticket.stage in (Stage.SENT, Stage.STARTED) and not (ticket.produced or self._refused):
-            metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(ticket, now))
+        if request.in_engine and not (request.account.produced or self._refused):
+            metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(request, now))
         completed = self._outcome is Outcome.COMPLETED
-        self._sidecar.objectives.ended(ticket, now, completed=completed, engine=self._sidecar.policy_in_engine)
+        self._parts.objectives.ended(request, now, completed=completed, engine=self._parts.order.policy_in_engine)
         if completed:
-            self._metric("completion", now - ticket.arrival)
-            if (pace := ticket.pace(now)) is not None:
+            self._metric("completion", request.age(now))
+            if (pace := request.pace(now)) is not None:
                 self._metric("pace", pace)
-        self._sidecar.meter(ticket)
+        self._parts.metering.count(request)
         metrics.requests.labels(*labels, self._outcome).inc()
-        self._admission.leave(ticket, now, completed=completed, ends_run=self._accepted.ends_run)
+        self._admission.leave(request, now, completed=completed, ends_run=self._accepted.ends_run)
 
     def _metric(self, name: str, value: Seconds) -> None:
-        histogram = getattr(self._sidecar.metrics, name)
-        histogram.labels(self._ticket.tenant, self._ticket.application).observe(value)
+        histogram = getattr(self._parts.metrics, name)
+        histogram.labels(self._request.tenant, self._request.application).observe(value)
 
 
 def answer_too_large() -> RefusalError:

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from justitia_api.wire import Refusal
 from justitia_sidecar.admission.admission import Admission
-from justitia_sidecar.admission.ticket import Ticket
+from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import Seconds
 
@@ -50,25 +50,25 @@ class Interruption:
 
 
 class Waiting:
-    """A request's wait, which ends after the queue's `timeout`. `waiters` lists the waits that have not ended."""
+    """A request's wait, which ends after the queue's `timeout`. `open_waits` are those that have not ended."""
 
     def __init__(
         self,
-        ticket: Ticket,
+        request: TrackedRequest,
         admission: Admission,
         timeout: Seconds,
-        waiters: "set[Waiting]",
+        open_waits: "set[Waiting]",
         interruption: Interruption,
     ) -> None:
-        self._ticket = ticket
+        self._request = request
         self._admission = admission
         self._timeout = timeout
-        self._waiters = waiters
+        self._open = open_waits
         self._interruption = interruption
 
     def __enter__(self) -> "Waiting":
         self._timer = asyncio.get_running_loop().call_later(self._timeout, self._waited_too_long)
-        self._waiters.add(self)
+        self._open.add(self)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -76,17 +76,17 @@ class Waiting:
 
     def refuse(self, refusal: RefusalError) -> None:
         """End the wait, unless the request has begun, or may have."""
-        if self in self._waiters and self._admission.waits(self._ticket):
+        if self in self._open and self._admission.waits(self._request):
             self._interruption.refuse(refusal)
 
     def over(self) -> None:
         """The request has begun."""
-        if self in self._waiters:
+        if self in self._open:
             self._leave()
             self._interruption.over()
 
     def _leave(self) -> None:
-        self._waiters.discard(self)
+        self._open.discard(self)
         self._timer.cancel()
 
     def _waited_too_long(self) -> None:

@@ -25,7 +25,7 @@ def waiting(position: int, tenant: str = "gold", **more: Any) -> QueuedRequest:
         "preemptions": 0,
         "waiting_seconds": 2.25,
         "prompt_tokens": 90,
-        "reserved_tokens": 0,
+        "reserved_tokens": None,
         "reason": WaitingReason.BEHIND_OTHERS,
     }
     return QueuedRequest(position=position, **given | more)

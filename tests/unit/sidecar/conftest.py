@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.learning.learner import build_learner
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.metrics import Metrics
@@ -41,10 +41,10 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine, room: Room) -> AsyncIterator[Sidecar]:
     """Of a pool with one application, which is learned from."""
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), room.metrics, room.clock, learning=room.learner)
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), room.metrics, room.clock, learner=room.learner)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(learning_pool())
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.parts.current.put_config(learning_pool())
         await engine_answers(sidecar)
         yield sidecar

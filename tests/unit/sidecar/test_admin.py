@@ -5,7 +5,7 @@ import asyncio
 import httpx2 as httpx
 import pytest
 
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.ports.admin import build_admin
 from justitia_sidecar.service import Sidecar
@@ -17,9 +17,9 @@ def asked(method: str, path: str, host: str) -> int:
     """The status that a client of that address gets from a sidecar without a configuration."""
 
     async def ask() -> int:
-        async with Engine.session() as session:
-            sidecar = Sidecar(Engine("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
-            transport = httpx.ASGITransport(build_admin(sidecar), client=(host, 50_000))
+        async with EngineClient.session() as session:
+            sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
+            transport = httpx.ASGITransport(build_admin(sidecar.report), client=(host, 50_000))
             async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
                 return (await client.request(method, path)).status_code
 

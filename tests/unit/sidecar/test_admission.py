@@ -10,14 +10,18 @@ from justitia_api.wire import Refusal
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime, WeightedTokens
 from justitia_scheduling.core.step_time import PRIOR
-from justitia_sidecar.admission.admission import AT_A_TIME, Admission, EngineView
 from justitia_sidecar.admission.beginnings import PATIENCE, UNSTARTED
+from justitia_sidecar.admission.books import AT_A_TIME
+from justitia_sidecar.admission.bounds import check_fits
+from justitia_sidecar.admission.in_front import InFront
 from justitia_sidecar.admission.outputs import OutputMeans
-from justitia_sidecar.admission.ticket import Stage, Ticket
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.admission.stages import Stage
+from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.units import RequestId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
+from support.tracked import tracked_request
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900)
@@ -33,8 +37,8 @@ def config(**tenant: Any) -> PoolConfig:
     )
 
 
-def room(policy: str = "fcfs", view: EngineView = READY, **tenant: Any) -> Admission:
-    admission = Admission(config(**tenant), build_policy(policy, WeightedTokens()))
+def room(policy: str = "fcfs", view: EngineView = READY, **tenant: Any) -> InFront:
+    admission = InFront(config(**tenant), build_policy(policy, WeightedTokens()))
     admission.engine_told(view, 0)
     return admission
 
@@ -44,7 +48,7 @@ class Counter:
 
 
 def ask(
-    admission: Admission,
+    admission: InFront,
     prompt: int = 100,
     output: int = 100,
     *,
@@ -54,39 +58,36 @@ def ask(
     streamed: bool = True,
     exact: bool = True,
     fixed: bool = False,
-) -> Ticket:
+) -> TrackedRequest:
     Counter.value += 1
     application = ApplicationConfig(namespace="ns", name=tenant, tenant=tenant)
-    ticket = Ticket(
-        id=RequestId(f"q{Counter.value}"),
-        tenant=TenantId(tenant),
-        application=application_id(application),
-        run=admission.runs.enter(TenantId(tenant), application, run, now),
-        prompt_tokens=prompt,
-        prompt_exact=exact,
-        max_tokens=output,
-        fixed_output=fixed,
+    ticket = tracked_request(
+        f"q{Counter.value}",
+        admission.books.runs.enter(TenantId(tenant), application, run, now),
+        prompt=prompt,
+        exact=exact,
+        output=output,
+        fixed=fixed,
         streamed=streamed,
         arrival=now,
-        on_admitted=lambda: None,
     )
     admission.enter(ticket, now)
     admission.pump(now)
     return ticket
 
 
-def reasons(admission: Admission, now: float = 0.0) -> dict[str, WaitingReason]:
+def reasons(admission: InFront, now: float = 0.0) -> dict[str, WaitingReason]:
     return {ticket.id: reason for ticket, reason in admission.waiting(now)}
 
 
 def test_a_request_that_fits_goes_at_once() -> None:
     ticket = ask(room())
-    assert (ticket.stage, ticket.rank, ticket.reserved) == (Stage.SENT, 1, 200)
+    assert (ticket.stage, ticket.placement.rank, ticket.placement.reserved) == (Stage.SENT, 1, 200)
 
 
 def test_ranks_follow_the_order_of_admission() -> None:
     admission = room()
-    assert [ask(admission).rank, ask(admission).rank] == [1, 2]
+    assert [ask(admission).placement.rank, ask(admission).placement.rank] == [1, 2]
 
 
 def test_the_engine_is_given_few_that_it_has_not_begun() -> None:
@@ -109,7 +110,7 @@ def test_the_head_that_does_not_fit_blocks() -> None:
 
 def test_reservations_are_whole_blocks_and_never_more_than_the_engine_has() -> None:
     admission = room()
-    assert ask(admission, 101, 4).reserved == 110
+    assert ask(admission, 101, 4).placement.reserved == 110
     assert admission.reservation(ask(admission, 5000, 5000)) == 1000
 
 
@@ -117,7 +118,7 @@ def test_a_request_larger_than_everything_goes_when_the_engine_is_empty() -> Non
     admission = room()
     first = ask(admission, 900, 500)
     assert first.stage is Stage.SENT
-    assert first.reserved == 1000
+    assert first.placement.reserved == 1000
 
 
 def test_a_request_that_outgrows_its_prediction_holds_what_it_has() -> None:
@@ -127,17 +128,17 @@ def test_a_request_that_outgrows_its_prediction_holds_what_it_has() -> None:
         admission.counted(done, 10, 20, 0)
         admission.leave(done, 0, completed=True)
     ticket = ask(admission, 10, 200)
-    assert ticket.reserved == 40
+    assert ticket.placement.reserved == 40
     admission.counted(ticket, 10, 100, 0)
-    assert ticket.reserved == admission.reserved == 110
+    assert ticket.placement.reserved == admission.reserved == 110
     admission.leave(ticket, 0, completed=True)
     assert admission.reserved == 0
-    assert ask(admission, 10, 200, fixed=True).reserved == 210
+    assert ask(admission, 10, 200, fixed=True).placement.reserved == 210
 
 
 def test_outputs_are_predicted_by_the_applications_mean_with_a_margin() -> None:
     means = OutputMeans()
-    application = application_id(ApplicationConfig(namespace="ns", name="a", tenant="t"))
+    application = ApplicationConfig(namespace="ns", name="a", tenant="t").id
     assert means.predict(application, 500) == 500
     for produced in (10, 30):
         means.observe(application, produced)
@@ -177,7 +178,7 @@ def test_an_aborted_request_keeps_what_it_was_charged() -> None:
 def test_several_tokens_in_one_chunk_cost_what_they_cost_one_by_one() -> None:
     services = []
     for chunks in ([1, 2, 3, 4, 5], [5]):
-        admission = Admission(config(), build_policy("fcfs", EngineTime(PRIOR)))
+        admission = InFront(config(), build_policy("fcfs", EngineTime(PRIOR)))
         admission.engine_told(READY, 0)
         ticket = ask(admission)
         for produced in chunks:
@@ -200,18 +201,18 @@ def test_a_held_request_can_leave() -> None:
     ask(admission)
     held = ask(admission)
     admission.leave(held, 1, completed=False)
-    assert admission.queued == 0
+    assert admission.books.queued == 0
     assert not reasons(admission)
 
 
 def test_full_queues_refuse() -> None:
     admission = room(limits={"queued_requests": 1}, view=EngineView())
-    admission.check_room(GOLD)
+    admission.books.check_room(GOLD)
     ask(admission)
     with pytest.raises(RefusalError) as refused:
-        admission.check_room(GOLD)
+        admission.books.check_room(GOLD)
     assert refused.value.refusal is Refusal.TENANT_QUEUE_FULL
-    admission.check_room(TenantId("silver"))
+    admission.books.check_room(TenantId("silver"))
 
 
 def test_nothing_is_admitted_while_the_engine_is_away() -> None:
@@ -223,10 +224,9 @@ def test_nothing_is_admitted_while_the_engine_is_away() -> None:
 
 
 def test_a_request_that_can_never_fit_is_refused() -> None:
-    admission = room()
-    admission.check_fits(800, 100)
+    check_fits(800, 100, READY.bounds)
     with pytest.raises(RefusalError) as refused:
-        admission.check_fits(801, 100)
+        check_fits(801, 100, READY.bounds)
     assert refused.value.refusal is Refusal.PROMPT_TOO_LONG
 
 
@@ -285,7 +285,7 @@ def test_so_many_enter_and_leave_the_policy_at_a_time_and_none_is_forgotten() ->
         admission.leave(ticket, 3.0, completed=False)
     while admission.next_look(3.0) == 3.0:
         admission.pump(3.0)
-    assert not admission.load[TenantId("silver")].held
+    assert not admission.books.load[TenantId("silver")].held
 
 
 def test_the_engines_own_count_of_waiting_overrules_presumption() -> None:
@@ -294,7 +294,7 @@ def test_the_engines_own_count_of_waiting_overrules_presumption() -> None:
     admission.engine_told(waiting, 0)
     assert ask(admission).stage is Stage.QUEUED
     admission.engine_told(READY, 1)
-    assert admission.queued == 0
+    assert admission.books.queued == 0
 
 
 def test_a_ceiling_of_the_burst_reaches_a_policy_that_has_one() -> None:
@@ -344,24 +344,24 @@ class Sidecar(RuleBasedStateMachine):
         exact=st.booleans(),
         streamed=st.booleans(),
     )
-    def arrive(self, **request: Any) -> Ticket:
+    def arrive(self, **request: Any) -> TrackedRequest:
         self.pass_time()
         ticket = ask(self.admission, now=self.now, **request)
         self.open.add(ticket.id)
         return ticket
 
     @rule(ticket=tickets, tokens=st.integers(1, 50))
-    def produce(self, ticket: Ticket, tokens: int) -> None:
+    def produce(self, ticket: TrackedRequest, tokens: int) -> None:
         self.pass_time()
         if ticket.stage in (Stage.SENT, Stage.STARTED):
-            self.admission.counted(ticket, ticket.prompt_tokens, ticket.produced + tokens, self.now)
+            self.admission.counted(ticket, ticket.account.prompt, ticket.account.produced + tokens, self.now)
 
     @rule(ticket=consumes(tickets), completed=st.booleans())
-    def end(self, ticket: Ticket, completed: bool) -> None:
+    def end(self, ticket: TrackedRequest, completed: bool) -> None:
         self.pass_time()
-        if ticket.prompt_exact and ticket.rank:
-            self.expected += ticket.prompt_tokens
-        self.expected += 2 * ticket.produced
+        if ticket.account.prompt_exact and ticket.placement.rank:
+            self.expected += ticket.account.prompt
+        self.expected += 2 * ticket.account.produced
         self.admission.leave(ticket, self.now, completed=completed)
         self.open.discard(ticket.id)
 
@@ -378,18 +378,18 @@ class Sidecar(RuleBasedStateMachine):
     @invariant()
     def books_balance(self) -> None:
         admission = self.admission
-        assert set(admission.tickets) == self.open
-        running = [t for t in admission.tickets.values() if t.stage in (Stage.SENT, Stage.STARTED)]
-        assert admission.reserved == sum(t.reserved for t in running)
+        assert set(admission.books.requests) == self.open
+        running = [t for t in admission.books.requests.values() if t.stage in (Stage.SENT, Stage.STARTED)]
+        assert admission.reserved == sum(t.placement.reserved for t in running)
         assert set(admission.policy.running) == {t.id for t in running}
-        assert admission.queued == len(self.open) - len(running)
-        assert admission.queued == len(list(admission.waiting(self.now)))
-        assert sum(load.queued for load in admission.load.values()) == admission.queued
+        assert admission.books.queued == len(self.open) - len(running)
+        assert admission.books.queued == len(list(admission.waiting(self.now)))
+        assert sum(load.queued for load in admission.books.load.values()) == admission.books.queued
 
     @invariant()
     def nobody_is_held_for_nothing(self) -> None:
-        for name, load in self.admission.load.items():
-            of = [t for t in self.admission.tickets.values() if t.tenant == name]
+        for name, load in self.admission.books.load.items():
+            of = [t for t in self.admission.books.requests.values() if t.tenant == name]
             if load.held and sum(t.stage is Stage.SENT for t in of) < UNSTARTED:
                 assert name == "gold"
                 assert load.released >= 3
@@ -397,8 +397,8 @@ class Sidecar(RuleBasedStateMachine):
     @invariant()
     def every_token_is_charged_once(self) -> None:
         still = sum(
-            2 * t.produced + (t.prompt_tokens if t.prompt_exact and t.rank else 0)
-            for t in self.admission.tickets.values()
+            2 * t.account.produced + (t.account.prompt if t.account.prompt_exact and t.placement.rank else 0)
+            for t in self.admission.books.requests.values()
         )
         assert sum(self.admission.policy.service.values()) == pytest.approx(self.expected + still)
 
@@ -426,5 +426,5 @@ def test_what_is_over_before_its_answer_was_seen_is_charged_what_the_engine_shou
     # The step under way reads 8 tokens in the time that the prior gives to a token of output, and to the 800 KV tokens.
     assert admission.abandoned(ticket, after) == produced
     admission.leave(ticket, after, completed=False)
-    assert (ticket.prompt_tokens, ticket.produced) == (prefilled, produced)
-    assert admission.service[GOLD] == ticket.prompt_tokens + 2 * produced
+    assert (ticket.account.prompt, ticket.account.produced) == (prefilled, produced)
+    assert admission.service[GOLD] == ticket.account.prompt + 2 * produced

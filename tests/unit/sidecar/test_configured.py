@@ -6,7 +6,8 @@ import pytest
 
 from justitia_api.config import PoolConfig
 from justitia_scheduling.policies.registry import COST_MODELS, POLICIES, build_policy
-from justitia_sidecar.service import build_configured_policy, engine_configuration
+from justitia_sidecar.admission.order import build_configured_policy
+from justitia_sidecar.engine.configuration import engine_configuration
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, CostModelName, PolicyName
 
 

@@ -19,7 +19,7 @@ from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE
 from justitia_operator.control import Control
 from justitia_operator.credentials import PERIOD, make_credentials, period_at
 from justitia_operator.objects import Kind, Push, Ref
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.ports.control import LONGEST_DOCUMENTS, ControlCredentials, build_control
 from justitia_sidecar.refusals import RefusalError
@@ -63,11 +63,11 @@ async def serving(
     """A sidecar whose control port listens, and the operator's client for it, whose clock stands at `NOW`."""
     credentials = ControlCredentials(folder)
     listener = socket.create_server(("127.0.0.1", 0))
-    async with Engine.session() as session, aiohttp.ClientSession(trace_configs=list(traces)) as http:
-        sidecar = Sidecar(Engine("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
+    async with EngineClient.session() as session, aiohttp.ClientSession(trace_configs=list(traces)) as http:
+        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
         server = uvicorn.Server(
             uvicorn.Config(
-                build_control(sidecar, credentials),
+                build_control(sidecar.parts.current, sidecar.report, credentials),
                 log_level="error",
                 lifespan="off",
                 ssl_context_factory=lambda config, default: credentials.context,
@@ -86,8 +86,8 @@ async def test_what_is_told_is_in_force_and_answered(tmp_path: Path) -> None:
     async with serving(tmp_path) as (sidecar, control, _):
         report = await control.tell(push(documents(3, weight=7.0), 3))
         assert (report.generation, report.told, report.instance, report.problem) == (3, 3, "containerd://one", "")
-        assert sidecar.configured().config.tenants[0].weight == 7.0
-        assert sidecar.tenant(b"Bearer " + KEY) == "alice"
+        assert sidecar.parts.current.configured().config.tenants[0].weight == 7.0
+        assert sidecar.parts.current.tenant(b"Bearer " + KEY) == "alice"
         assert (await control.ask(push(b"", 3), keep=False)).generation == 3
 
 
@@ -97,8 +97,8 @@ async def test_an_older_generation_changes_nothing_and_the_newer_one_is_answered
         await control.tell(push(documents(5, 2.0), 5))
         report = await control.tell(push(documents(4, 9.0, key=b"another-long-token"), 4))
         assert report.generation == 5
-        assert sidecar.configured().config.tenants[0].weight == 2.0
-        assert sidecar.tenant(b"Bearer " + KEY) == "alice"
+        assert sidecar.parts.current.configured().config.tenants[0].weight == 2.0
+        assert sidecar.parts.current.tenant(b"Bearer " + KEY) == "alice"
 
 
 async def test_an_older_generation_replaces_the_documents_that_it_names_and_no_others(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_an_older_generation_replaces_the_documents_that_it_names_and_no_o
         assert (await control.tell(repair)).generation == 5
         assert (await control.tell(push(documents(6, 3.0), 6))).generation == 6
         assert (await control.tell(repair)).generation == 6
-        assert sidecar.configured().config.tenants[0].weight == 3.0
+        assert sidecar.parts.current.configured().config.tenants[0].weight == 3.0
 
 
 async def test_the_digest_tells_what_is_in_force_and_not_how_it_was_written(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_a_pod_with_other_credentials_is_not_trusted(tmp_path: Path, momen
     async with serving(tmp_path) as (sidecar, control, _):
         report = await control.tell(push(documents(1)))
         assert (report.generation, report.problem) == (None, "its certificate is not the pool's")
-        assert sidecar.in_force is None
+        assert sidecar.parts.current.in_effect is None
 
 
 async def test_who_is_not_there_is_reported(tmp_path: Path) -> None:
@@ -189,14 +189,14 @@ async def test_without_the_token_nothing_is_told_or_changed(tmp_path: Path, auth
     write_credentials(tmp_path, NOW)
     token = (tmp_path / TOKEN_FILE).read_text()
     async with serving(tmp_path) as (sidecar, _, credentials):
-        transport = httpx.ASGITransport(build_control(sidecar, credentials))
+        transport = httpx.ASGITransport(build_control(sidecar.parts.current, sidecar.report, credentials))
         async with httpx.AsyncClient(transport=transport, base_url="https://pod") as client:
             headers = {"Authorization": authorization.format(token=token)}
             body = documents(1).model_dump_json(by_alias=True)
             assert (await client.put(DOCUMENTS_PATH, content=body, headers=headers)).status_code == 401
             assert (await client.get(STATUS_PATH, headers=headers)).status_code == 401
             assert (await client.get("/docs", headers=headers)).status_code == 401
-        assert sidecar.in_force is None
+        assert sidecar.parts.current.in_effect is None
 
 
 async def test_what_is_no_document_is_refused_and_says_where_without_values(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_what_is_no_document_is_refused_and_says_where_without_values(tmp_
     token = (tmp_path / TOKEN_FILE).read_text()
     async with serving(tmp_path) as (sidecar, control, credentials):
         await control.tell(push(documents(1)))
-        transport = httpx.ASGITransport(build_control(sidecar, credentials))
+        transport = httpx.ASGITransport(build_control(sidecar.parts.current, sidecar.report, credentials))
         async with httpx.AsyncClient(transport=transport, base_url="https://pod") as client:
             headers = {"Authorization": f"Bearer {token}"}
             spoilt = documents(2).model_dump_json(by_alias=True).replace(PEPPER, "not-hex")
@@ -214,7 +214,7 @@ async def test_what_is_no_document_is_refused_and_says_where_without_values(tmp_
             assert "not-hex" not in answer.text
             huge = b"x" * (LONGEST_DOCUMENTS + 1)
             assert (await client.put(DOCUMENTS_PATH, content=huge, headers=headers)).status_code == 413
-        assert sidecar.configured().config.generation == 1
+        assert sidecar.parts.current.configured().config.generation == 1
 
 
 async def test_documents_of_a_later_release_are_taken_as_far_as_they_are_understood(tmp_path: Path) -> None:
@@ -234,8 +234,8 @@ async def test_documents_of_a_later_release_are_taken_as_far_as_they_are_underst
         report = await control.tell(push(json.dumps(later).encode(), 3))
         assert report.generation == 3
         assert report.not_understood.startswith("scheduling.policy")
-        assert sidecar.configured().config.tenants[0].weight == 9.0
-        assert sidecar.tenant(b"Bearer " + other) == "alice"
+        assert sidecar.parts.current.configured().config.tenants[0].weight == 9.0
+        assert sidecar.parts.current.tenant(b"Bearer " + other) == "alice"
         assert (await control.tell(push(documents(4)))).not_understood == ""
 
 
@@ -246,17 +246,17 @@ async def test_keys_are_in_force_though_the_configuration_is_not_understood(tmp_
         await control.tell(push(documents(1)))
         later = json.loads(documents(2, key=other).model_dump_json(by_alias=True))
         later["configuration"]["version"] = "v2"
-        transport = httpx.ASGITransport(build_control(sidecar, credentials))
+        transport = httpx.ASGITransport(build_control(sidecar.parts.current, sidecar.report, credentials))
         async with httpx.AsyncClient(transport=transport, base_url="https://pod") as client:
             headers = {"Authorization": f"Bearer {(tmp_path / TOKEN_FILE).read_text()}"}
             answer = await client.put(DOCUMENTS_PATH, content=json.dumps(later), headers=headers)
         assert answer.status_code == 422
         assert "configuration: version" in answer.text
         assert "keys are in force" in answer.text
-        assert sidecar.tenant(b"Bearer " + other) == "alice"
+        assert sidecar.parts.current.tenant(b"Bearer " + other) == "alice"
         with pytest.raises(RefusalError):
-            sidecar.tenant(b"Bearer " + KEY)
-        assert sidecar.configured().config.generation == 1
+            sidecar.parts.current.tenant(b"Bearer " + KEY)
+        assert sidecar.parts.current.configured().config.generation == 1
 
 
 def test_missing_credentials_are_an_error(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Bounds and books where the order is the engine's."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,20 +15,21 @@ from justitia_channel.wire import encode
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.admission import accounts, crossing
-from justitia_sidecar.admission.admission import EngineView
-from justitia_sidecar.admission.engine_admission import EngineAdmission
-from justitia_sidecar.admission.ticket import Stage, Ticket
+from justitia_sidecar.admission.inside import Inside
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.admission.stages import Stage
+from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.request.recognition import application_id
-from justitia_vocabulary.units import RequestId, TenantId
+from justitia_vocabulary.units import TenantId
 from justitia_vocabulary.waiting import WaitingReason
 from support.listening_channel import Listening
+from support.tracked import hearing, tracked_request
 
 GOLD = TenantId("gold")
 READY = EngineView(ready=True, kv_tokens=100, block_size=10, longest=90)
 
 
-def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[EngineAdmission, Listening]:
+def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[Inside, Listening]:
     engine = Listening()
     config = PoolConfig(
         generation=1,
@@ -37,36 +39,24 @@ def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[EngineAd
         queue={"maximum_requests": bound},
         tenants=(TenantConfig(name="gold", weight=1, limits=limits),),
     )
-    admission = EngineAdmission(config, engine, lambda: 0.0)
+    admission = Inside(config, engine, lambda: 0.0)
     if ready:
         admission.engine_told(READY, 0)
     return admission, engine
 
 
 def ask(
-    admission: EngineAdmission,
+    admission: Inside,
     name: str,
     run: str | None = None,
     *,
     tenant: TenantId = GOLD,
     prompts: int = 1,
     sequences: int = 1,
-) -> Ticket:
+) -> TrackedRequest:
     application = ApplicationConfig(namespace="ns", name=tenant, tenant=tenant)
-    ticket = Ticket(
-        id=RequestId(name),
-        tenant=tenant,
-        application=application_id(application),
-        run=admission.runs.enter(tenant, application, run, 0),
-        prompt_tokens=50,
-        prompt_exact=True,
-        max_tokens=40,
-        fixed_output=False,
-        streamed=True,
-        arrival=0.0,
-        on_admitted=lambda: None,
-        prompts=prompts,
-        sequences=sequences,
+    ticket = tracked_request(
+        name, admission.books.runs.enter(tenant, application, run, 0), prompts=prompts, sequences=sequences
     )
     admission.enter(ticket, 0)
     admission.pump(0)
@@ -74,16 +64,16 @@ def ask(
 
 
 def closes(
-    engine: Listening, ticket: Ticket, produced: int, *, sequence: int = 0, cached: int = 0, read: int = 0
+    engine: Listening, ticket: TrackedRequest, produced: int, *, sequence: int = 0, cached: int = 0, read: int = 0
 ) -> None:
     engine.hear(channel.Closed(ticket.id, sequence, True, 50, cached, produced, 0, 1.0, read))
 
 
-def cost(admission: EngineAdmission, ticket: Ticket) -> float:
-    return admission.policy.runs[ticket.run.id].kv_token_time
+def cost(admission: Inside, ticket: TrackedRequest) -> float:
+    return ticket.run.cost
 
 
-def begins(engine: Listening, ticket: Ticket) -> None:
+def begins(engine: Listening, ticket: TrackedRequest) -> None:
     engine.hear(channel.Admitted(ticket.id, 0))
 
 
@@ -100,11 +90,11 @@ def test_what_the_engine_has_not_begun_with_counts_as_queued() -> None:
     admission, engine = room(bound=2)
     first, _ = ask(admission, "a"), ask(admission, "b")
     with pytest.raises(RefusalError) as refused:
-        admission.check_room(GOLD)
+        admission.books.check_room(GOLD)
     assert refused.value.refusal is Refusal.QUEUE_FULL
     begins(engine, first)
-    admission.check_room(GOLD)
-    assert (admission.queued, admission.load[GOLD].queued, admission.load[GOLD].running) == (1, 1, 1)
+    admission.books.check_room(GOLD)
+    assert (admission.books.queued, admission.books.load[GOLD].queued, admission.books.load[GOLD].running) == (1, 1, 1)
 
 
 def test_a_tenant_at_its_limit_of_running_requests_keeps_the_others_here() -> None:
@@ -118,7 +108,7 @@ def test_a_tenant_at_its_limit_of_running_requests_keeps_the_others_here() -> No
     assert third.stage is Stage.SENT
 
 
-def arrives(engine: Listening, ticket: Ticket) -> None:
+def arrives(engine: Listening, ticket: TrackedRequest) -> None:
     engine.hear(channel.Arrived(ticket.id))
 
 
@@ -205,16 +195,16 @@ def test_bounds_count_sequences_and_a_request_larger_than_one_is_told_so() -> No
     admission, _ = room(bound=4, queued_requests=3, running_requests=3)
     ask(admission, "a", sequences=2)
     with pytest.raises(RefusalError) as full:
-        admission.check_room(GOLD, 2)
+        admission.books.check_room(GOLD, 2)
     assert full.value.refusal is Refusal.TENANT_QUEUE_FULL
     with pytest.raises(RefusalError) as other:
-        admission.check_room(TenantId("silver"), 3)
+        admission.books.check_room(TenantId("silver"), 3)
     assert other.value.refusal is Refusal.QUEUE_FULL
     for tenant, sequences in ((GOLD, 4), (TenantId("silver"), 5)):
         with pytest.raises(RefusalError) as alone:
-            admission.check_room(tenant, sequences)
+            admission.books.check_room(tenant, sequences)
         assert alone.value.refusal is Refusal.UNSUPPORTED
-    admission.check_room(GOLD, 1)
+    admission.books.check_room(GOLD, 1)
 
 
 def test_the_engine_is_told_how_many_sequences_will_come() -> None:
@@ -238,12 +228,11 @@ def test_a_limit_of_running_requests_counts_sequences_and_never_starves_a_larger
 def test_a_request_of_several_has_begun_with_its_first_sequence() -> None:
     admission, engine = room()
     ticket = ask(admission, "a", sequences=3)
-    begun: list[str] = []
-    ticket.on_begun = lambda: begun.append("a")
-    assert (admission.waits(ticket), admission.queued) == (True, 3)
+    assert (admission.waits(ticket), admission.books.queued) == (True, 3)
     begins(engine, ticket)
     begins(engine, ticket)
-    assert (admission.waits(ticket), admission.queued, admission.load[GOLD].running, begun) == (False, 0, 3, ["a"])
+    assert (admission.waits(ticket), admission.books.queued, admission.books.load[GOLD].running) == (False, 0, 3)
+    assert hearing(ticket).events == ["admitted", "begun"]
 
 
 @pytest.mark.parametrize("why", ["never told", "connection ended", "policy failed", "messages dropped"])
@@ -273,14 +262,12 @@ def test_a_first_snapshot_tells_of_no_loss() -> None:
 def test_an_aborted_request_is_counted_by_the_engine_after_it_is_over_and_once() -> None:
     admission, engine = room()
     ticket = ask(admission, "a", run="r", prompts=2, sequences=4)
-    counted: list[tuple[int, int]] = []
-    ticket.on_counted = lambda: counted.append((ticket.prompt_tokens, ticket.produced))
     begins(engine, ticket)
     admission.leave(ticket, 1, completed=False)
     prompt = channel.SEQUENCES_PER_PROMPT
     for number in (0, 1, prompt, prompt, prompt + 1, prompt + 1):
         closes(engine, ticket, 10, sequence=number)
-    assert counted == [(50, 10), (50, 20), (100, 30), (100, 40)]
+    assert hearing(ticket).counts == [(50, 10), (50, 20), (100, 30), (100, 40)]
     assert len(admission._accounts) == 0
 
 
@@ -289,9 +276,9 @@ def test_what_was_streamed_and_what_the_engine_says_are_not_added() -> None:
     ticket = ask(admission, "a", run="r")
     admission.counted(ticket, 50, 7, 0)
     closes(engine, ticket, 9, cached=40)
-    assert (ticket.produced, cost(admission, ticket)) == (9, 9 * 10 + 45)
+    assert (ticket.account.produced, cost(admission, ticket)) == (9, 9 * 10 + 45)
     admission.leave(ticket, 1, completed=True)
-    assert (ticket.produced, cost(admission, ticket), len(admission._accounts)) == (9, 9 * 10 + 45, 0)
+    assert (ticket.account.produced, cost(admission, ticket), len(admission._accounts)) == (9, 9 * 10 + 45, 0)
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["never told", "another engine"])
@@ -304,7 +291,7 @@ def test_a_request_whose_end_is_never_told_is_counted_by_what_was_streamed(told:
     engine.peer = "another"
     admission.tick(2)
     admission.tick(3)
-    assert (ticket.produced, cost(admission, ticket), len(admission._accounts)) == (4, 4 * 50 + 10, 0)
+    assert (ticket.account.produced, cost(admission, ticket), len(admission._accounts)) == (4, 4 * 50 + 10, 0)
 
 
 def test_what_the_engine_tells_after_a_run_is_over_belongs_to_its_cost() -> None:
@@ -312,7 +299,7 @@ def test_what_the_engine_tells_after_a_run_is_over_belongs_to_its_cost() -> None
     ticket = ask(admission, "a")
     begins(engine, ticket)
     admission.leave(ticket, 1, completed=True)
-    assert not admission.policy.runs
+    assert len(admission.books.runs) == 0
     assert ticket.run.cost == 0
     closes(engine, ticket, produced=10)
     assert ticket.run.cost == 50 * 10 + 55
@@ -329,27 +316,24 @@ def test_accounts_that_wait_for_the_engine_are_bounded(monkeypatch: pytest.Monke
 def test_a_refused_wait_is_no_beginning() -> None:
     admission, _ = room()
     ticket = ask(admission, "a")
-    begun: list[str] = []
-    ticket.on_begun = lambda: begun.append("a")
     admission.leave(ticket, 1, completed=False)
-    assert (begun, admission.queued, admission.load[GOLD].running) == ([], 0, 0)
+    assert hearing(ticket).events == ["admitted"]
+    assert (admission.books.queued, admission.books.load[GOLD].running) == (0, 0)
 
 
 STEP, TOKEN = 0.01, 0.001
 
 
-def abandoned(admission: EngineAdmission, ticket: Ticket, now: float) -> list[tuple[int, int]]:
+def abandoned(admission: Inside, ticket: TrackedRequest, now: float) -> list[tuple[int, int]]:
     """Leaves before anything of its answer was seen. What is counted from then on, first at once."""
-    counted: list[tuple[int, int]] = []
-    ticket.on_counted = lambda: counted.append((ticket.prompt_tokens, ticket.produced))
     admission.abandoned(ticket, now)
-    if ticket.counted:
-        ticket.on_counted()
+    if ticket.account.counted:
+        ticket.observer.counted(ticket)
     admission.leave(ticket, now, completed=False)
-    return counted
+    return hearing(ticket).counts
 
 
-def away(admission: EngineAdmission, engine: Listening) -> None:
+def away(admission: Inside, engine: Listening) -> None:
     """The engine's scheduler is not connected; its steps are as it told."""
     engine.there = False
     engine.gaps += 1
@@ -369,7 +353,7 @@ def test_an_answer_that_shows_nothing_before_its_end_is_estimated_as_a_whole() -
     admission, engine = room()
     away(admission, engine)
     ticket = ask(admission, "a", run="r", sequences=2)
-    ticket.streamed = False
+    ticket.asks = replace(ticket.asks, streamed=False)
     assert abandoned(admission, ticket, 60.0) == [(50, 80)]
 
 
@@ -420,7 +404,7 @@ def test_what_the_engine_refused_is_not_estimated() -> None:
     admission.refused_by_engine(ticket, 1.0)
     admission.leave(ticket, 1.0, completed=False)
     admission.tick(60.0)
-    assert (ticket.counted, cost(admission, ticket)) == (False, 0)
+    assert (ticket.account.counted, cost(admission, ticket)) == (False, 0)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +448,7 @@ def test_the_engine_is_told_late_of_what_came_while_its_scheduler_was_away() -> 
 @settings(max_examples=200)
 def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
     admission, engine = room(running_requests=3)
-    tickets: dict[int, Ticket] = {}
+    tickets: dict[int, TrackedRequest] = {}
     for number, (event, i) in enumerate(events):
         ticket = tickets.get(i)
         if event == "ask" and ticket is None:
@@ -474,14 +458,19 @@ def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
         elif event == "begin" and ticket.stage in {Stage.SENT, Stage.STARTED}:
             begins(engine, ticket)
         elif event == "count" and ticket.stage in {Stage.SENT, Stage.STARTED}:
-            admission.counted(ticket, 50, ticket.produced + 1, 0)
+            admission.counted(ticket, 50, ticket.account.produced + 1, 0)
         elif event == "leave":
-            admission.leave(tickets.pop(i), 0, completed=bool(ticket.produced))
-        running = sum(t.sequences for t in tickets.values() if t.stage is Stage.STARTED)
-        waiting = sum(t.sequences for t in tickets.values()) - running
-        load = admission.load[GOLD]
-        assert (load.running, load.queued, admission.queued) == (running, waiting, waiting)
-        assert sum(t.sequences for t in tickets.values() if t.stage in {Stage.SENT, Stage.STARTED}) <= 3
+            admission.leave(tickets.pop(i), 0, completed=bool(ticket.account.produced))
+        running = sum(t.asks.sequences for t in tickets.values() if t.stage is Stage.STARTED)
+        waiting = sum(t.asks.sequences for t in tickets.values()) - running
+        load = admission.books.load[GOLD]
+        assert (load.running, load.queued, admission.books.queued) == (running, waiting, waiting)
+        assert sum(t.asks.sequences for t in tickets.values() if t.stage in {Stage.SENT, Stage.STARTED}) <= 3
     for ticket in list(tickets.values()):
         admission.leave(ticket, 0, completed=False)
-    assert (admission.queued, admission.load[GOLD].running, len(admission.runs), admission.reserved) == (0, 0, 0, 0)
+    assert (
+        admission.books.queued,
+        admission.books.load[GOLD].running,
+        len(admission.books.runs),
+        admission.reserved,
+    ) == (0, 0, 0, 0)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from justitia_sidecar.admission.admission import EngineView
 from justitia_sidecar.engine.client import read_metrics
 from justitia_sidecar.engine.hang import LONGEST_LOOK, HangWatch, has_work
+from justitia_sidecar.engine.view import EngineView
 
 PATIENCE = 10.0
 

@@ -21,7 +21,7 @@ SURVEY = Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1))
 
 async def in_effect(sidecar: Sidecar, room: Room, version: str, candidate: str | None = None) -> None:
     """These models, loaded."""
-    sidecar.put_config(learning_pool(2, version=version, candidate=candidate))
+    sidecar.parts.current.put_config(learning_pool(2, version=version, candidate=candidate))
     await room.learner.loading.load()
 
 
@@ -43,7 +43,7 @@ async def test_a_run_becomes_a_sample_of_its_first_request_and_all_its_cost(side
 
 
 async def test_text_is_kept_where_the_application_asks_for_it(sidecar: Sidecar, room: Room) -> None:
-    sidecar.put_config(learning_pool(2, keep_text=True))
+    sidecar.parts.current.put_config(learning_pool(2, keep_text=True))
     await Client(sidecar, **request("r", prompt="survey the system", ends=True)).run()
     await room.settle()
     ((_, sample),) = room.samples.unflushed(NAME, 10)
@@ -58,7 +58,7 @@ async def test_aborted_runs_are_marked(sidecar: Sidecar, engine: MisbehavingEngi
 
 
 async def test_an_application_that_is_not_to_be_learned_from_leaves_nothing(sidecar: Sidecar, room: Room) -> None:
-    sidecar.put_config(pool(2))
+    sidecar.parts.current.put_config(pool(2))
     await Client(sidecar, **request("r", ends=True)).run()
     await room.settle()
     assert room.samples.counts() == {}
@@ -67,7 +67,7 @@ async def test_an_application_that_is_not_to_be_learned_from_leaves_nothing(side
 async def test_samples_of_an_application_that_is_gone_go(sidecar: Sidecar, room: Room) -> None:
     await Client(sidecar, **request("r", ends=True)).run()
     await room.settle()
-    sidecar.put_config(pool(2))
+    sidecar.parts.current.put_config(pool(2))
     await room.flush()
     assert room.samples.counts() == {}
 
@@ -119,8 +119,8 @@ async def test_the_policy_is_given_the_prediction(sidecar: Sidecar, room: Room) 
     version = room.store.put_artifact(trained())
     await in_effect(sidecar, room, version)
     await Client(sidecar, **request("r", prompt="survey the system")).run()
-    (opened,) = sidecar.configured().admission.policy.runs.values()
-    assert opened.run.predicted_cost == pytest.approx(room.store.artifact(NAME, version).predict(SURVEY))
+    (opened,) = sidecar.parts.current.configured().admission.books.runs.open
+    assert opened.predicted_cost == pytest.approx(room.store.artifact(NAME, version).predict(SURVEY))
 
 
 async def test_how_far_each_model_was_off_is_measured(sidecar: Sidecar, room: Room) -> None:
@@ -151,13 +151,13 @@ async def test_a_model_that_is_slow_is_not_waited_for(
 
 async def test_a_model_that_fails_leaves_the_run_without_prediction(sidecar: Sidecar, room: Room) -> None:
     version = "a" * 64
-    sidecar.put_config(learning_pool(2, version=version))
+    sidecar.parts.current.put_config(learning_pool(2, version=version))
     room.learner.models.loaded((NAME, version), FailingModel())
     client = await Client(sidecar, **request("r")).run()
     assert client.status == 200
     assert room.failures("predict") == 1
-    (opened,) = sidecar.configured().admission.policy.runs.values()
-    assert opened.run.predicted_cost is None
+    (opened,) = sidecar.parts.current.configured().admission.books.runs.open
+    assert opened.predicted_cost is None
 
 
 # The account of what is held.

@@ -9,7 +9,6 @@ from justitia_api.config import PoolConfig
 from justitia_api.status import LearningStatus, ModelStatus
 from justitia_predictor.features import Features, FirstRequest
 from justitia_sidecar.learning.evidence import in_canary
-from justitia_sidecar.report.status import observe_status
 from justitia_sidecar.service import Sidecar
 from support.learning_room import NAME, WRITTEN, Room, learning_pool, request, trained
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
@@ -17,11 +16,11 @@ from support.sidecar_client import Client, pool
 
 SURVEY = Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1))
 COST = 9
-"""What a run of one request costs, as the engine counts."""
+"""Of a run of one request, as the engine counts."""
 
 
 def status(sidecar: Sidecar) -> LearningStatus:
-    (found,) = observe_status(sidecar).learning
+    (found,) = sidecar.report.status().learning
     assert (found.namespace, found.name) == ("ns", "a")
     return found
 
@@ -51,14 +50,14 @@ def versions(room: Room) -> tuple[str, str]:
 
 
 async def in_effect(sidecar: Sidecar, room: Room, config: PoolConfig) -> None:
-    sidecar.put_config(config)
+    sidecar.parts.current.put_config(config)
     await room.learner.loading.load()
 
 
 async def test_applications_that_are_not_learned_from_are_not_reported(sidecar: Sidecar) -> None:
     assert status(sidecar) == LearningStatus(namespace="ns", name="a")
-    sidecar.put_config(pool(2))
-    assert observe_status(sidecar).learning == ()
+    sidecar.parts.current.put_config(pool(2))
+    assert sidecar.report.status().learning == ()
 
 
 # Samples.
@@ -83,13 +82,13 @@ async def test_a_model_is_loaded_or_it_is_said_why_not(
 ) -> None:
     version, damaged = versions
     (tmp_path / "store" / NAME / "artifacts" / damaged).write_bytes(b"damaged")
-    sidecar.put_config(learning_pool(2, version=version, candidate=damaged))
+    sidecar.parts.current.put_config(learning_pool(2, version=version, candidate=damaged))
     assert version_of(sidecar) == ModelStatus(version=version, loaded=False)
     await room.learner.loading.load()
     assert version_of(sidecar) == ModelStatus(version=version, loaded=True)
     problem = f"the artifact {damaged[:12]} is damaged: its content has another digest"
     assert candidate_of(sidecar) == ModelStatus(version=damaged, loaded=False, problem=problem, unusable=True)
-    sidecar.put_config(learning_pool(3, version=version))
+    sidecar.parts.current.put_config(learning_pool(3, version=version))
     assert status(sidecar).candidate is None
 
 
@@ -170,10 +169,10 @@ async def test_the_candidates_prediction_counts_for_a_share_of_runs(
     assert set(chosen.values()) == {True, False}
     for name in chosen:
         await Client(sidecar, **request(name, prompt="survey the system")).run()
-    runs = sidecar.configured().admission.policy.runs.values()
+    runs = sidecar.parts.current.configured().admission.books.runs.open
     predictions = {v: room.store.artifact(NAME, v).predict(SURVEY) for v in versions}
     wanted = [predictions[candidate if canary else version] for canary in chosen.values()]
-    assert [opened.run.predicted_cost for opened in runs] == wanted
+    assert [opened.predicted_cost for opened in runs] == wanted
 
 
 async def test_runs_without_an_id_are_in_the_canary_too(

@@ -22,21 +22,22 @@ from justitia_api.config import (
 from justitia_channel.messages import Snapshot
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.slo import PERIOD
+from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
-from justitia_sidecar.admission.ticket import Ticket
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
+from justitia_sidecar.engine.configuration import engine_configuration
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.objectives.objectives import Objectives, objective_status
 from justitia_sidecar.objectives.remembered import load, save
-from justitia_sidecar.report.status import observe_status, set_gauges
-from justitia_sidecar.service import Sidecar, engine_configuration
+from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.policies import PolicyName
-from justitia_vocabulary.units import ApplicationId, RequestId, RunId
+from justitia_vocabulary.units import ApplicationId, RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import GOLD, KEY, PEPPER, Client, engine_answers, pool
+from support.tracked import tracked_request
 
 EPOCH = 1.8e9
 FIRST, PACE, REQUEST, RUN = MetricName
@@ -66,24 +67,11 @@ def watching(*metrics: MetricName) -> Objectives:
 
 
 def a_run(opened: float = 0.0, **changes: Any) -> TrackedRun:
-    return TrackedRun(RunId("r"), application(), None, opened, **{"last_activity": opened, **changes})
+    return TrackedRun(RunId("r"), GOLD, application(), None, opened, **{"last_activity": opened, **changes})
 
 
-def ticket(arrival: float = 0.0, **changes: Any) -> Ticket:
-    fields: dict[str, Any] = {
-        "id": RequestId("x"),
-        "tenant": GOLD,
-        "application": APPLICATION,
-        "run": a_run(arrival),
-        "prompt_tokens": 50,
-        "prompt_exact": True,
-        "max_tokens": 40,
-        "fixed_output": False,
-        "streamed": True,
-        "arrival": arrival,
-        "on_admitted": lambda: None,
-    }
-    return Ticket(**{**fields, **changes})
+def ticket(arrival: float = 0.0, **changes: Any) -> TrackedRequest:
+    return tracked_request("x", a_run(arrival), arrival=arrival, **changes)
 
 
 def seen(objectives: Objectives, now: float = 100.0) -> dict[MetricName, tuple[int, int]]:
@@ -183,14 +171,14 @@ def test_gamma_is_told_whatever_it_follows() -> None:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     """Of a pool whose gamma follows an objective that nobody can hold: a thousandth of a second."""
-    async with Engine.session() as session:
+    async with EngineClient.session() as session:
         clock, channel = Clock(), Listening()
         channel.state = Snapshot(policy=ENGINE)
-        url = Engine(engine.url, session)
+        url = EngineClient(engine.url, session)
         sidecar = Sidecar(url, Metrics(), clock, channel, objectives=Objectives(EPOCH))
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.parts.current.put_config(
             config(objective(FIRST, 0.001), objective(REQUEST, 1000.0, window=60_000), mode=BoostMode.SLO)
         )
         await engine_answers(sidecar)
@@ -199,21 +187,21 @@ async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
 
 def late(sidecar: Sidecar, seconds: int) -> None:
     """So many requests, one a second, whose first token takes half a second."""
-    clock = sidecar.clock
+    clock = sidecar.parts.clock
     assert isinstance(clock, Clock)
     for _ in range(seconds):
         clock.now += 1
-        sidecar.objectives.arrived(ticket(clock.now - 0.5))
-        sidecar.objectives.first_token(ticket(clock.now - 0.5), clock.now)
+        sidecar.parts.objectives.arrived(ticket(clock.now - 0.5))
+        sidecar.parts.objectives.first_token(ticket(clock.now - 0.5), clock.now)
         sidecar.tick()
 
 
 async def test_a_request_is_counted_on_its_way(sidecar: Sidecar) -> None:
     client = await Client(sidecar).run()
     assert client.status == 200
-    assert isinstance(sidecar.clock, Clock)
-    sidecar.clock.now += 2500
-    found = {o.objective.metric: o.counted[0].total for o in observe_status(sidecar).objectives}
+    assert isinstance(sidecar.parts.clock, Clock)
+    sidecar.parts.clock.now += 2500
+    found = {o.objective.metric: o.counted[0].total for o in sidecar.report.status().objectives}
     assert found == {FIRST: 0, REQUEST: 1}, "the first token is outside of its window"
 
 
@@ -223,31 +211,31 @@ async def test_a_broken_answer_does_not_disturb_the_count(
 ) -> None:
     engine.behaviour = behaviour
     await Client(sidecar).run()
-    found = observe_status(sidecar).objectives
+    found = sidecar.report.status().objectives
     assert {o.counted[0].missed for o in found} == {0}
 
 
 async def test_a_missed_objective_lowers_gamma_in_the_engine(sidecar: Sidecar) -> None:
-    assert isinstance(sidecar.channel, Listening)
+    assert isinstance(sidecar.parts.order.channel, Listening)
     late(sidecar, 60)
-    told = sidecar.channel.bounds()
+    told = sidecar.parts.order.channel.bounds()
     ceilings = [bounds[1] for bounds in told if bounds is not None]
     assert ceilings[0] == 10.0
     assert ceilings[-1] < 0.1
     assert ceilings == sorted(ceilings, reverse=True)
     assert len(told) <= 1 + 60 / PERIOD, "at most one message for each look"
-    status = observe_status(sidecar)
+    status = sidecar.report.status()
     assert status.boost is not None
     assert (status.boost.mode, status.boost.ceiling) == (BoostMode.SLO, ceilings[-1])
 
 
 async def test_an_unattainable_objective_is_told_as_such(sidecar: Sidecar) -> None:
     late(sidecar, 400)
-    first, other = observe_status(sidecar).objectives
+    first, other = sidecar.report.status().objectives
     assert (first.unattainable, other.unattainable) == (True, False)
-    list(set_gauges(sidecar))
+    list(sidecar.report.set_gauges())
     labels = {"tenant": "gold", "application": "ns/a", "metric": "TimeToFirstToken", "percentile": "90"}
-    value = sidecar.metrics.registry.get_sample_value
+    value = sidecar.parts.metrics.registry.get_sample_value
     assert value("justitia_slo_unattainable", labels) == 1
     assert value("justitia_slo_attained_ratio", labels) == 0
     assert value("justitia_slo_fast_burn", labels) == pytest.approx(10)
@@ -256,38 +244,39 @@ async def test_an_unattainable_objective_is_told_as_such(sidecar: Sidecar) -> No
 
 
 async def test_gauges_of_an_objective_that_is_gone_are_gone(sidecar: Sidecar) -> None:
-    list(set_gauges(sidecar))
-    sidecar.put_config(config(generation=2))
-    list(set_gauges(sidecar))
-    assert "justitia_slo_attained_ratio{" not in str(list(sidecar.metrics.registry.collect()))
+    list(sidecar.report.set_gauges())
+    sidecar.parts.current.put_config(config(generation=2))
+    list(sidecar.report.set_gauges())
+    assert "justitia_slo_attained_ratio{" not in str(list(sidecar.parts.metrics.registry.collect()))
 
 
 async def test_gamma_stays_where_nothing_is_declared_to_follow(sidecar: Sidecar) -> None:
     """The negative control: the same misses in a pool that adapts by itself."""
-    assert isinstance(sidecar.channel, Listening)
-    sidecar.put_config(config(objective(FIRST, 0.001), generation=2, minimum_gamma=0.02, maximum_gamma=2))
+    assert isinstance(sidecar.parts.order.channel, Listening)
+    sidecar.parts.current.put_config(config(objective(FIRST, 0.001), generation=2, minimum_gamma=0.02, maximum_gamma=2))
     late(sidecar, 60)
-    assert sidecar.channel.bounds()[1:] == [[0.02, 2.0]]
-    assert [o.unattainable for o in observe_status(sidecar).objectives] == [False]
+    assert sidecar.parts.order.channel.bounds()[1:] == [[0.02, 2.0]]
+    assert [o.unattainable for o in sidecar.report.status().objectives] == [False]
 
 
 async def test_a_policy_that_failed_is_not_configured_again_and_again(sidecar: Sidecar) -> None:
-    assert isinstance(sidecar.channel, Listening)
-    sidecar.channel.state = replace(sidecar.channel.state, dismissed=True)
+    assert isinstance(sidecar.parts.order.channel, Listening)
+    sidecar.parts.order.channel.state = replace(sidecar.parts.order.channel.state, dismissed=True)
     late(sidecar, 60)
-    assert len(sidecar.channel.bounds()) == 1
+    assert len(sidecar.parts.order.channel.bounds()) == 1
 
 
 async def test_a_new_configuration_keeps_gamma_inside_its_bounds(sidecar: Sidecar) -> None:
-    assert isinstance(sidecar.channel, Listening)
+    assert isinstance(sidecar.parts.order.channel, Listening)
     late(sidecar, 60)
-    before = sidecar.channel.bounds()[-1]
+    before = sidecar.parts.order.channel.bounds()[-1]
     assert before is not None
-    sidecar.put_config(config(objective(FIRST, 0.001), generation=2, mode=BoostMode.SLO))
-    assert sidecar.channel.bounds()[-1] == before
+    sidecar.parts.current.put_config(config(objective(FIRST, 0.001), generation=2, mode=BoostMode.SLO))
+    assert sidecar.parts.order.channel.bounds()[-1] == before
     higher = before[1] * 2
-    sidecar.put_config(config(objective(FIRST, 0.001), generation=3, mode=BoostMode.SLO, minimum_gamma=higher))
-    assert sidecar.channel.bounds()[-1] == [higher, higher]
+    changed = config(objective(FIRST, 0.001), generation=3, mode=BoostMode.SLO, minimum_gamma=higher)
+    sidecar.parts.current.put_config(changed)
+    assert sidecar.parts.order.channel.bounds()[-1] == [higher, higher]
 
 
 async def test_the_demand_of_requests_is_known_by_what_the_engine_says(sidecar: Sidecar) -> None:
@@ -295,19 +284,21 @@ async def test_the_demand_of_requests_is_known_by_what_the_engine_says(sidecar: 
     for second in range(60):
         for half in (0.0, 0.5):
             request = ticket(second + half, first_token=second + half, produced=35)
-            sidecar.objectives.arrived(request)
-            sidecar.objectives.ended(request, second + 0.9, completed=True, engine=ENGINE)
-    assert sidecar.objectives._seen.demand.rate(EPOCH + 60) == pytest.approx(0.8, rel=0.05)
+            sidecar.parts.objectives.arrived(request)
+            sidecar.parts.objectives.ended(request, second + 0.9, completed=True, engine=ENGINE)
+    assert sidecar.parts.objectives._seen.demand.rate(EPOCH + 60) == pytest.approx(0.8, rel=0.05)
 
 
 async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_path: Path) -> None:
     late(sidecar, 60)
-    await save(tmp_path / "o.json", sidecar.objectives)
+    await save(tmp_path / "o.json", sidecar.parts.objectives)
     again = Objectives(EPOCH)
     load(tmp_path / "o.json", again)
-    again.configure(sidecar.configured().config)
-    assert again.bounds == sidecar.objectives.bounds
-    told = [list(map(objective_status, each.standings(sidecar.clock()))) for each in (again, sidecar.objectives)]
+    again.configure(sidecar.parts.current.configured().config)
+    assert again.bounds == sidecar.parts.objectives.bounds
+    told = [
+        list(map(objective_status, each.standings(sidecar.parts.clock()))) for each in (again, sidecar.parts.objectives)
+    ]
     assert told[0] == told[1]
     assert json.loads((tmp_path / "o.json").read_bytes())
     assert not (tmp_path / "o.new").exists()
@@ -327,4 +318,4 @@ def test_a_spoilt_file_is_passed_over(tmp_path: Path, spoilt: bytes) -> None:
 
 
 async def test_a_disk_that_takes_nothing_costs_nothing_but_the_memory(sidecar: Sidecar, tmp_path: Path) -> None:
-    await save(tmp_path / "no such folder" / "o.json", sidecar.objectives)
+    await save(tmp_path / "no such folder" / "o.json", sidecar.parts.objectives)

@@ -1,6 +1,7 @@
 import pytest
 
-from justitia_sidecar.report.observation import RecentValues, ShareWindow, TokenBucket
+from justitia_sidecar.admission.metering import TokenBucket
+from justitia_sidecar.admission.observation import RecentValues, ShareWindow
 from justitia_vocabulary.units import TenantId
 
 A, B = TenantId("a"), TenantId("b")

@@ -15,10 +15,10 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
+from justitia_sidecar.identity.salt import cache_salt, salted
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.request import usage
-from justitia_sidecar.request.salt import cache_salt, salted
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
@@ -33,17 +33,17 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic)
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(pool())
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.parts.current.put_config(pool())
         await engine_answers(sidecar)
         yield sidecar
 
 
 def charged(sidecar: Sidecar) -> float:
-    return sidecar.configured().admission.policy.service[GOLD]
+    return sidecar.parts.current.configured().admission.policy.service[GOLD]
 
 
 async def test_a_good_engines_stream_ends_with_done_and_is_charged(sidecar: Sidecar) -> None:
@@ -87,7 +87,7 @@ async def test_an_engine_that_dies_before_it_answers_gives_503_and_holds_the_que
     client = await Client(sidecar).run()
     assert (client.status, client.code) == (503, "engine_unavailable")
     assert dict(client.sent[0]["headers"])[b"retry-after"]
-    assert not sidecar.configured().admission.engine.ready
+    assert not sidecar.parts.current.configured().admission.engine.ready
     assert len(engine.received) == 1
     assert_nothing_left(sidecar)
 
@@ -149,9 +149,9 @@ async def test_the_salt_follows_the_group_that_the_configuration_declares(
     sidecar: Sidecar, engine: MisbehavingEngine
 ) -> None:
     await Client(sidecar).run()
-    sidecar.put_config(pool(2, tenants=(TenantConfig(name="gold", weight=1, prefix_group="metals"),)))
+    sidecar.parts.current.put_config(pool(2, tenants=(TenantConfig(name="gold", weight=1, prefix_group="metals"),)))
     await Client(sidecar).run()
-    sidecar.put_config(pool(3))
+    sidecar.parts.current.put_config(pool(3))
     await Client(sidecar).run()
     salts = [json.loads(body)["cache_salt"] for _, body in engine.received]
     own, groups = cache_salt(GOLD, None), cache_salt(GOLD, "metals")
@@ -159,7 +159,7 @@ async def test_the_salt_follows_the_group_that_the_configuration_declares(
 
 
 async def test_a_request_that_waits_too_long_is_refused(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
-    sidecar.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
+    sidecar.parts.current.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
     engine.behaviour = Misbehaviour.HANGS
     large = json.dumps(BODY | {"max_tokens": 800, "ignore_eos": True}).encode()
     hog = Client(sidecar, body=large)
@@ -180,9 +180,9 @@ async def test_draining_refuses_what_waits_and_what_is_new(sidecar: Sidecar, eng
     await hog.first_chunk.wait()
     queued = asyncio.create_task(waiting.run())
     async with asyncio.timeout(60):
-        while not sidecar.waiters:  # noqa: ASYNC110
+        while not sidecar.parts.open.waits:  # noqa: ASYNC110
             await asyncio.sleep(0)
-    drained = asyncio.create_task(sidecar.drain())
+    drained = asyncio.create_task(sidecar.parts.open.drain())
     await queued
     assert (waiting.status, waiting.code) == (503, "draining")
     assert (await Client(sidecar).run()).code == "draining"
@@ -194,7 +194,7 @@ async def test_draining_refuses_what_waits_and_what_is_new(sidecar: Sidecar, eng
 
 async def test_a_tenant_over_its_tokens_per_minute_is_told_when_to_come_back(sidecar: Sidecar) -> None:
     limits = TenantLimits(tokens_per_minute=5)
-    sidecar.put_config(pool(2, tenants=(TenantConfig(name="gold", weight=1, limits=limits),)))
+    sidecar.parts.current.put_config(pool(2, tenants=(TenantConfig(name="gold", weight=1, limits=limits),)))
     assert (await Client(sidecar).run()).status == 200
     refused = await Client(sidecar).run()
     assert (refused.status, refused.code) == (429, "rate_limited")
@@ -207,12 +207,12 @@ async def test_a_body_that_grows_too_large_is_refused_whatever_its_header_says(s
 
 
 async def test_an_older_configuration_is_ignored(sidecar: Sidecar) -> None:
-    sidecar.put_config(pool(5, model="new"))
-    sidecar.put_config(pool(4, model="old"))
-    assert sidecar.configured().config.model == "new"
+    sidecar.parts.current.put_config(pool(5, model="new"))
+    sidecar.parts.current.put_config(pool(4, model="old"))
+    assert sidecar.parts.current.configured().config.model == "new"
 
 
 async def test_without_configuration_requests_are_refused(engine: MisbehavingEngine) -> None:
-    async with Engine.session() as session:
-        client = await Client(Sidecar(Engine(engine.url, session), Metrics(), time.monotonic)).run()
+    async with EngineClient.session() as session:
+        client = await Client(Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic)).run()
     assert (client.status, client.code) == (503, "not_configured")

@@ -2,9 +2,9 @@ import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, PoolConfig, key_digest
 from justitia_api.wire import Refusal
+from justitia_sidecar.identity.authentication import KeyRing
+from justitia_sidecar.identity.recognition import Directory, ends_run, run_id
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.request.authentication import KeyRing
-from justitia_sidecar.request.recognition import Directory, application_id, ends_run, run_id
 from justitia_vocabulary.units import TenantId
 
 PEPPER = "0f" * 16
@@ -36,7 +36,7 @@ def test_anything_else_is_refused_without_repeating_the_key(header: bytes | None
 
 def test_the_path_beats_the_header() -> None:
     found = directory("a", "b").application(GOLD, "ns/a", {b"x-justitia-application": b"ns/b"})
-    assert application_id(found) == "ns/a"
+    assert found.id == "ns/a"
 
 
 def test_the_header_names_the_application() -> None:

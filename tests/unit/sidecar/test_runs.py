@@ -1,16 +1,13 @@
 from justitia_api.config import ApplicationConfig, RunConfig
-from justitia_scheduling.core.cost import KVTokenTimeCost
-from justitia_scheduling.core.model import Progress, Request, Step
-from justitia_scheduling.policies.fcfs import FCFS
 from justitia_sidecar.admission.runs import RunTable, TrackedRun
-from justitia_vocabulary.units import ApplicationId, RequestId, TenantId
+from justitia_vocabulary.units import ApplicationId, TenantId
 
 GOLD = TenantId("gold")
 CHAT = ApplicationId("ns/chat")
 
 
 def table(maximum: int = 100) -> RunTable:
-    return RunTable(FCFS(KVTokenTimeCost()), maximum)
+    return RunTable(lambda run, now: None, lambda run, now: None, maximum)
 
 
 def enter(runs: RunTable, run: str | None, now: float, **limits: float) -> TrackedRun:
@@ -79,7 +76,7 @@ def test_a_run_past_its_age_is_followed_by_a_new_one() -> None:
 def test_a_run_past_its_cost_is_followed_by_a_new_one() -> None:
     runs = table()
     first = enter(runs, "r", 0, maximum_cost=1000)
-    runs.policy.runs[first.id].kv_token_time = 1000
+    first.cost = 1000
     assert enter(runs, "r", 1, maximum_cost=1000) is not first
 
 
@@ -126,18 +123,12 @@ def test_what_a_run_cost_by_the_end_of_each_stage_is_told_with_its_end() -> None
     ended: list[TrackedRun] = []
     runs.on_ended = ended.append
 
-    def serve(run: TrackedRun, name: str, now: float) -> None:
-        runs.policy.request_arrived(Request(RequestId(name), run.id, 10), now)
-        runs.policy.admitted(RequestId(name), now)
-        runs.policy.stepped(Step((Progress(RequestId(name), prefilled=10, produced=1),)), now)
-        runs.policy.finished(RequestId(name), now)
-
     first, beside = enter(runs, "r", 0), enter(runs, "r", 0)
-    serve(first, "1", 1)
+    first.cost += 11
     runs.leave(first, 1)
-    serve(beside, "2", 2)
+    first.cost += 11
     runs.leave(beside, 2)
-    serve(enter(runs, "r", 3), "3", 3)
+    enter(runs, "r", 3).cost += 11
     assert not ended
     runs.leave(first, 3, ends=True)
     assert ended == [first]

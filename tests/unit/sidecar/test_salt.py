@@ -2,7 +2,7 @@
 
 import pytest
 
-from justitia_sidecar.request.salt import cache_salt, salted
+from justitia_sidecar.identity.salt import cache_salt, salted
 from justitia_vocabulary.units import TenantId
 
 LONGEST = "a" * 253

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from justitia_api.config import AdapterConfig
+from justitia_sidecar.identity.served_models import ServedModels
 from justitia_sidecar.refusals import RefusalError
-from justitia_sidecar.request.served_models import ServedModels
 from justitia_vocabulary.units import TenantId
 from support.sidecar_client import GOLD, pool
 

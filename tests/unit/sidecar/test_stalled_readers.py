@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
-from justitia_sidecar.engine.client import Engine
-from justitia_sidecar.limits.held import HeldBytes
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.ports.client_connection import LONGEST_LOOK, STALL_SECONDS, ClientConnection
 from justitia_sidecar.ports.public import PublicApp
@@ -71,12 +70,14 @@ class Door:
         return sum(isinstance(each, ClientConnection) and each.congested for each in connections)
 
     def outcomes(self) -> dict[str, float]:
-        metric = self.sidecar.metrics.requests.collect()[0]
+        metric = self.sidecar.parts.metrics.requests.collect()[0]
         return {s.labels["outcome"]: s.value for s in metric.samples if s.name.endswith("_total")}
 
     @property
     def stalled(self) -> float:
-        return sum(s.value for s in self.sidecar.metrics.stalled.collect()[0].samples if s.name.endswith("_total"))
+        return sum(
+            s.value for s in self.sidecar.parts.metrics.stalled.collect()[0].samples if s.name.endswith("_total")
+        )
 
 
 @pytest.fixture
@@ -88,13 +89,13 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def door(engine: MisbehavingEngine) -> AsyncIterator[Door]:
     clock = Clock()
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), clock)
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), clock)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(pool())
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.parts.current.put_config(pool())
         await engine_answers(sidecar)
-        server = Server(server_config(PublicApp(sidecar)), clock)
+        server = Server(server_config(PublicApp(sidecar.parts)), clock)
         with socket.create_server(("127.0.0.1", 0)) as listening:
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             yield Door(sidecar, server, clock, listening.getsockname()[1])
@@ -115,30 +116,30 @@ async def test_a_finished_answer_that_nobody_reads_is_ended_after_the_limit(
     engine.behaviour = behaviour
     async with door.asking(stream=behaviour is Misbehaviour.SAYS_MUCH) as (reader, _):
         await until(lambda: door.outcomes().get("completed"))
-        assert door.sidecar.configured().admission.reserved == 0
+        assert door.sidecar.parts.current.configured().admission.reserved == 0
         await until(lambda: door.congested)
-        assert door.sidecar.held.total > 0
+        assert door.sidecar.parts.held.total > 0
         door.look(STALL_SECONDS)
-        assert door.sidecar.open_requests == 1
+        assert door.sidecar.parts.open.count == 1
         door.look(1)
         with pytest.raises(ConnectionError):
             await reader.read()
-    await until(lambda: door.sidecar.open_requests == 0)
-    assert (door.stalled, door.outcomes(), door.sidecar.held.total) == (1, {"completed": 1}, 0)
+    await until(lambda: door.sidecar.parts.open.count == 0)
+    assert (door.stalled, door.outcomes(), door.sidecar.parts.held.total) == (1, {"completed": 1}, 0)
     assert_nothing_left(door.sidecar)
 
 
 async def test_what_the_engine_still_works_on_is_aborted_and_charged(door: Door, engine: MisbehavingEngine) -> None:
     engine.behaviour = Misbehaviour.SAYS_MUCH_AND_HANGS
     async with door.asking():
-        await until(lambda: door.sidecar.held.total > 0)
-        admission = door.sidecar.configured().admission
-        await until(lambda: [t.produced for t in admission.tickets.values()] == [MUCH - 1])
+        await until(lambda: door.sidecar.parts.held.total > 0)
+        admission = door.sidecar.parts.current.configured().admission
+        await until(lambda: [t.account.produced for t in admission.books.requests.values()] == [MUCH - 1])
         await until(lambda: door.congested)
         door.look(STALL_SECONDS + 1)
         async with asyncio.timeout(60):
             await engine.closed.wait()
-    await until(lambda: door.sidecar.open_requests == 0)
+    await until(lambda: door.sidecar.parts.open.count == 0)
     assert (door.stalled, door.outcomes()) == (1, {"stalled": 1})
     assert sum(admission.policy.service.values()) == 3 + 2 * (MUCH - 1)
     assert_nothing_left(door.sidecar)
@@ -149,7 +150,7 @@ async def test_a_slow_reader_gets_all_of_its_answer(door: Door, engine: Misbehav
     async with door.asking(buffer=2**16) as (reader, _):
         await until(lambda: door.congested)
         everything = b""
-        while door.sidecar.held.total > 2**20:
+        while door.sidecar.parts.held.total > 2**20:
             everything += await reader.readexactly(2**19)
             door.look(STALL_SECONDS - 1)
         while not everything.endswith(b"0\r\n\r\n"):
@@ -179,13 +180,13 @@ async def test_the_second_request_of_a_stalled_connection_waits_for_no_head(
         while len(engine.received) < 2:
             await reader.read(2**16)
         await until(lambda: door.outcomes().get("completed") == 2)
-        assert door.sidecar.configured().admission.reserved == 0
+        assert door.sidecar.parts.current.configured().admission.reserved == 0
 
 
 async def test_the_fullest_outbox_of_whom_holds_most_gives_way(door: Door, engine: MisbehavingEngine) -> None:
     engine.behaviour = Misbehaviour.SAYS_MUCH
-    door.sidecar.held = HeldBytes(MUCH * 2**16)
+    door.sidecar.parts.held.capacity = MUCH * 2**16
     async with door.asking(), door.asking(), door.asking():
         await until(lambda: door.stalled == 2)
-        assert 0 < door.sidecar.held.total <= MUCH * 2**16
-        await until(lambda: door.sidecar.configured().admission.reserved == 0)
+        assert 0 < door.sidecar.parts.held.total <= MUCH * 2**16
+        await until(lambda: door.sidecar.parts.current.configured().admission.reserved == 0)

@@ -10,9 +10,9 @@ import pytest
 from justitia_api.config import KeyEntry, KeyTable, PoolConfig, SchedulingConfig, TenantConfig, TenantLimits, key_digest
 from justitia_channel.messages import VERSION, About, Hello
 from justitia_channel.wire import encode
-from justitia_sidecar.admission.engine_admission import EngineAdmission
+from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.engine.channel import EngineChannel
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.policies import CostModelName, PolicyName
@@ -29,12 +29,14 @@ def inside(policy: PolicyName = PolicyName.VTC, generation: int = 1) -> PoolConf
 
 def hello(sidecar: Sidecar, instance: str, unsupported: str | None) -> None:
     """As the engine's process `instance` would send it."""
-    assert sidecar.engine_channel is not None
-    sidecar.engine_channel._receive(encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported))))
+    assert sidecar.parts.order.engine_channel is not None
+    sidecar.parts.order.engine_channel._receive(
+        encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported)))
+    )
 
 
 def condition(sidecar: Sidecar) -> tuple[str, str]:
-    (told,) = sidecar.conditions()
+    (told,) = sidecar.report.conditions()
     return told.status, told.reason
 
 
@@ -46,18 +48,18 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic, EngineChannel())
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic, EngineChannel())
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(inside())
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.parts.current.put_config(inside())
         await engine_answers(sidecar)
         yield sidecar
 
 
 async def test_the_order_is_kept_in_front_and_the_condition_says_why(sidecar: Sidecar) -> None:
     hello(sidecar, "one", WHY)
-    admission = sidecar.configured().admission
+    admission = sidecar.parts.current.configured().admission
     assert type(admission.policy).__name__ == "VTC"
     assert admission.engine.ready
     assert admission.policy.capacity == admission.engine.kv_tokens
@@ -80,7 +82,7 @@ async def test_no_more_than_two_requests_wait_in_an_engine_that_keeps_no_order(
     requests = [asyncio.create_task(client.run()) for client in clients]
     await engine.silent.wait()
     async with asyncio.timeout(60):
-        while sidecar.configured().admission.queued != 3:  # noqa: ASYNC110
+        while sidecar.parts.current.configured().admission.books.queued != 3:  # noqa: ASYNC110
             await asyncio.sleep(0)
     engine.go_on.set()
     await asyncio.gather(*requests)
@@ -90,8 +92,8 @@ async def test_no_more_than_two_requests_wait_in_an_engine_that_keeps_no_order(
 async def test_weights_changed_later_are_kept_in_front_too(sidecar: Sidecar) -> None:
     hello(sidecar, "one", WHY)
     changed = inside(PolicyName.JUSTITIA, 2)
-    sidecar.put_config(changed.model_copy(update={"tenants": (TenantConfig(name="gold", weight=3),)}))
-    policy = sidecar.configured().admission.policy
+    sidecar.parts.current.put_config(changed.model_copy(update={"tenants": (TenantConfig(name="gold", weight=3),)}))
+    policy = sidecar.parts.current.configured().admission.policy
     assert type(policy).__name__ == "Justitia"
     assert policy.weight(GOLD) == 3
     assert (await Client(sidecar).run()).status == 200
@@ -102,18 +104,18 @@ async def test_a_policy_that_only_the_engine_can_keep_is_served_as_requests_arri
     sidecar: Sidecar, policy: PolicyName
 ) -> None:
     hello(sidecar, "one", WHY)
-    sidecar.put_config(inside(policy, 2))
-    assert type(sidecar.configured().admission.policy).__name__ == "FCFS"
+    sidecar.parts.current.put_config(inside(policy, 2))
+    assert type(sidecar.parts.current.configured().admission.policy).__name__ == "FCFS"
     assert (await Client(sidecar).run()).status == 200
 
 
 async def test_what_is_said_before_there_is_a_configuration_holds(engine: MisbehavingEngine) -> None:
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic, EngineChannel())
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic, EngineChannel())
         hello(sidecar, "one", WHY)
-        sidecar.put_config(inside())
-        assert sidecar.in_force is not None
-        assert not isinstance(sidecar.in_force.admission, EngineAdmission)
+        sidecar.parts.current.put_config(inside())
+        assert sidecar.parts.current.in_effect is not None
+        assert not isinstance(sidecar.parts.current.in_effect.admission, Inside)
         assert condition(sidecar) == ("False", "EngineNotSupported")
 
 
@@ -121,11 +123,11 @@ async def test_a_connection_anew_changes_nothing_and_an_engine_that_keeps_the_or
     sidecar: Sidecar,
 ) -> None:
     hello(sidecar, "one", WHY)
-    admission = sidecar.configured().admission
+    admission = sidecar.parts.current.configured().admission
     hello(sidecar, "one", WHY)
-    assert sidecar.configured().admission is admission
+    assert sidecar.parts.current.configured().admission is admission
     hello(sidecar, "two", None)
-    assert isinstance(sidecar.configured().admission, EngineAdmission)
+    assert isinstance(sidecar.parts.current.configured().admission, Inside)
     assert condition(sidecar)[1] != "EngineNotSupported"
     assert (await Client(sidecar).run()).status == 200
 
@@ -135,20 +137,20 @@ async def test_what_is_open_when_it_is_said_ends_well_and_what_waits_is_refused(
 ) -> None:
     """The sidecar was started again beside an engine that serves."""
     one_at_a_time = TenantConfig(name="gold", weight=1, limits=TenantLimits(running_requests=1))
-    sidecar.put_config(inside(generation=2).model_copy(update={"tenants": (one_at_a_time,)}))
+    sidecar.parts.current.put_config(inside(generation=2).model_copy(update={"tenants": (one_at_a_time,)}))
     engine.behaviour = Misbehaviour.SILENT
     open_before, waiting = Client(sidecar), Client(sidecar)
     first = asyncio.create_task(open_before.run())
     await engine.silent.wait()
     second = asyncio.create_task(waiting.run())
     async with asyncio.timeout(60):
-        while len(sidecar.waiters) != 2:  # noqa: ASYNC110
+        while len(sidecar.parts.open.waits) != 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
-    before = sidecar.configured().admission
+    before = sidecar.parts.current.configured().admission
     hello(sidecar, "one", WHY)
     await second
     assert (waiting.status, waiting.code) == (503, "engine_unavailable")
     engine.go_on.set()
     await first
     assert open_before.status == 200
-    assert not before.tickets
+    assert not before.books.requests

@@ -11,9 +11,9 @@ from justitia_api.config import KeyEntry, KeyTable, QueueConfig, key_digest
 from justitia_channel import messages as channel
 from justitia_channel.messages import Snapshot
 from justitia_sidecar.engine.channel import EngineChannel
-from justitia_sidecar.engine.client import Engine
+from justitia_sidecar.engine.client import EngineClient
+from justitia_sidecar.identity.salt import cache_salt
 from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.request.salt import cache_salt
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
@@ -36,18 +36,18 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
-    async with Engine.session() as session:
-        sidecar = Sidecar(Engine(engine.url, session), Metrics(), time.monotonic, Connected())
+    async with EngineClient.session() as session:
+        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic, Connected())
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
-        sidecar.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
-        sidecar.put_config(pool())
+        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        sidecar.parts.current.put_config(pool())
         await engine_answers(sidecar)
         yield sidecar
 
 
 def hear(sidecar: Sidecar, message: channel.Admitted | channel.Closed) -> None:
-    assert sidecar.channel is not None
-    sidecar.channel.hear(message)
+    assert sidecar.parts.order.channel is not None
+    sidecar.parts.order.channel.hear(message)
 
 
 def key_of(engine: MisbehavingEngine) -> str:
@@ -56,7 +56,7 @@ def key_of(engine: MisbehavingEngine) -> str:
 
 def output_tokens(sidecar: Sidecar) -> float:
     return (
-        sidecar.metrics.registry.get_sample_value(
+        sidecar.parts.metrics.registry.get_sample_value(
             "justitia_output_tokens_total", {"tenant": "gold", "application": "ns/a"}
         )
         or 0.0
@@ -79,7 +79,7 @@ async def test_no_head_is_sent_before_the_engine_has_begun(sidecar: Sidecar, eng
 async def test_a_request_that_waits_too_long_inside_is_refused_and_taken_back(
     sidecar: Sidecar, engine: MisbehavingEngine, stream: bool
 ) -> None:
-    sidecar.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
+    sidecar.parts.current.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
     client = await Client(sidecar, body=json.dumps(BODY | {"stream": stream}).encode()).run()
     assert (client.status, client.code) == (503, "queue_timeout")
     async with asyncio.timeout(60):
@@ -95,7 +95,7 @@ async def test_what_waits_inside_has_its_tenants_salt_too(sidecar: Sidecar, engi
 
 
 async def test_a_request_that_has_begun_takes_its_time(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
-    sidecar.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.2)))
+    sidecar.parts.current.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.2)))
     begun, waiting = Client(sidecar), Client(sidecar)
     request = asyncio.create_task(begun.run())
     await engine.silent.wait()
@@ -110,14 +110,14 @@ async def test_a_request_that_has_begun_takes_its_time(sidecar: Sidecar, engine:
 async def test_where_the_engine_does_not_say_when_it_begins_nobody_is_refused_for_waiting(
     sidecar: Sidecar, engine: MisbehavingEngine
 ) -> None:
-    sidecar.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
-    assert sidecar.channel is not None
-    sidecar.channel.state = Snapshot(failures=1)
+    sidecar.parts.current.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
+    assert sidecar.parts.order.channel is not None
+    sidecar.parts.order.channel.state = Snapshot(failures=1)
     unseen, waiting = Client(sidecar), Client(sidecar)
     request = asyncio.create_task(unseen.run())
     await engine.silent.wait()
-    sidecar.channel.state = Snapshot()
-    sidecar.channel.gaps += 1
+    sidecar.parts.order.channel.state = Snapshot()
+    sidecar.parts.order.channel.gaps += 1
     assert (await waiting.run()).code == "queue_timeout"
     engine.go_on.set()
     await request
@@ -135,7 +135,7 @@ async def test_draining_refuses_what_waits_inside_and_finishes_what_has_begun(
     async with asyncio.timeout(60):
         while len(engine.received) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
-    drained = asyncio.create_task(sidecar.drain())
+    drained = asyncio.create_task(sidecar.parts.open.drain())
     await second
     assert (waiting.status, waiting.code) == (503, "draining")
     assert not drained.done()

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from justitia_api import wire
 from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
+from justitia_sidecar.identity.salt import cache_salt
 from justitia_sidecar.refusals import RefusalError, shown
-from justitia_sidecar.request.salt import cache_salt
 from justitia_vocabulary.units import ApplicationId, TenantId
 
 MAXIMUM_RUN_ID_BYTES = 256
@@ -25,17 +25,13 @@ _RUN_HEADERS = tuple(name.encode() for name in (wire.RUN_HEADER, *wire.RUN_ALIAS
 RequestHeaders = Mapping[bytes, bytes]
 
 
-def application_id(application: ApplicationConfig) -> ApplicationId:
-    return ApplicationId(f"{application.namespace}/{application.name}")
-
-
 class Directory:
     """A pool's applications and prefix groups, by tenant."""
 
     def __init__(self, config: PoolConfig) -> None:
         self._of: defaultdict[TenantId, dict[ApplicationId, ApplicationConfig]] = defaultdict(dict)
         for application in config.applications:
-            self._of[TenantId(application.tenant)][application_id(application)] = application
+            self._of[TenantId(application.tenant)][application.id] = application
         self._groups = {TenantId(tenant.name): tenant.prefix_group for tenant in config.tenants}
 
     def application(self, tenant: TenantId, path: str | None, headers: RequestHeaders) -> ApplicationConfig:

@@ -4,10 +4,7 @@ The table is looked up by digest, so the time of a look-up tells nothing about a
 pepper appear in messages.
 """
 
-import hmac
-from hashlib import sha256
-
-from justitia_api.config import KeyTable
+from justitia_api.config import KeyTable, key_digest
 from justitia_api.wire import Refusal
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import TenantId
@@ -18,7 +15,7 @@ _SCHEME = b"bearer "
 class KeyRing:
     def __init__(self, table: KeyTable) -> None:
         self.generation = table.generation
-        self._pepper = bytes.fromhex(table.pepper)
+        self._pepper = table.pepper
         self._tenants = {entry.digest: TenantId(entry.tenant) for entry in table.keys}
 
     def tenant(self, authorization: bytes | None) -> TenantId:
@@ -27,7 +24,7 @@ class KeyRing:
             raise RefusalError(
                 Refusal.INVALID_API_KEY, "No API key was given: send the header 'Authorization: Bearer <key>'."
             )
-        digest = hmac.new(self._pepper, authorization[len(_SCHEME) :].strip(), sha256).hexdigest()
+        digest = key_digest(self._pepper, authorization[len(_SCHEME) :].strip())
         try:
             return self._tenants[digest]
         except KeyError:

@@ -6,8 +6,7 @@ the caller about once a second.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -87,38 +86,14 @@ class RecentValues:
         return Quantiles(p50=ranked[round(0.5 * last)], p99=ranked[round(0.99 * last)])
 
 
-@dataclass(slots=True)
-class TokenBucket:
-    """Tokens per minute, with a minute's worth of burst. May go below zero: what is taken is known afterwards.
+class FirstTokens:
+    """Times to first token of late, by tenant."""
 
-    `reserved` are expected of requests under way, and leave less for others until the request is over.
-    """
+    def __init__(self) -> None:
+        self._recent: defaultdict[TenantId, RecentValues] = defaultdict(RecentValues)
 
-    per_minute: int
-    level: float
-    at: Seconds
-    reserved: int = 0
+    def observe(self, tenant: TenantId, value: Seconds) -> None:
+        self._recent[tenant].observe(value)
 
-    def refill(self, now: Seconds) -> None:
-        self.level = min(self.per_minute, self.level + (now - self.at) * self.per_minute / 60)
-        self.at = now
-
-    def wait(self, now: Seconds) -> Seconds:
-        """Seconds until another request may come, at most a minute if those under way are over then; 0 if at once."""
-        self.refill(now)
-        if self.level < 1:
-            return (1 - self.level) * 60 / self.per_minute
-        missing = 1 + self.reserved - self.level
-        return min(60.0, missing * 60 / self.per_minute) if self.reserved and missing > 0 else 0.0
-
-    def take(self, tokens: int, now: Seconds) -> None:
-        self.refill(now)
-        self.level -= tokens
-
-    @contextmanager
-    def reserving(self, tokens: int) -> Iterator[None]:
-        self.reserved += tokens
-        try:
-            yield
-        finally:
-            self.reserved -= tokens
+    def quantiles(self, tenant: TenantId) -> Quantiles:
+        return self._recent.get(tenant, RecentValues()).quantiles()

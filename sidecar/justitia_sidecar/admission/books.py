@@ -1,0 +1,185 @@
+"""Which requests are here, which of them wait, and what the bounds of pool and tenants leave room for.
+
+The books know no order and no engine: an admission decides, and enters here what it has decided. A request
+
+- enters, `held`, and is released into the order where its tenant's limit of running requests leaves room;
+- is sent to the engine, counts as running once it has `begun`, and leaves.
+
+The pool's queue is shared by weight (`limits/room.py`): where it is full, the newest request of the tenant that holds
+most for its weight gives way to one of a tenant that holds less.
+"""
+
+from bisect import insort
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from justitia_api.config import PoolConfig, TenantLimits
+from justitia_sidecar.admission.bounds import TenantQueue, check_room, queue_full
+from justitia_sidecar.admission.outputs import OutputMeans
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.admission.runs import RunTable
+from justitia_sidecar.admission.stages import Event, Stage
+from justitia_sidecar.limits.room import Room
+from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
+
+AT_A_TIME = 64
+"""Requests that enter or leave the order in one go, because their tenant's state has changed."""
+
+
+@dataclass(slots=True)
+class TenantLoad:
+    """In sequences. `released` are those that are not held back; `held` are the requests that are."""
+
+    queued: int = 0
+    running: int = 0
+    released: int = 0
+    held: deque[TrackedRequest] = field(default_factory=deque)
+
+
+class Books:
+    """`held_up` tells whether a tenant's requests stay here because of those that it gave the engine before;
+    `waits`, whether a request may still be refused because it waits.
+    """
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        runs: RunTable,
+        *,
+        waits: Callable[[TrackedRequest], bool],
+        held_up: Callable[[TenantId], bool],
+    ) -> None:
+        self.runs = runs
+        self.outputs = OutputMeans()
+        self.requests: dict[RequestId, TrackedRequest] = {}
+        self.load: defaultdict[TenantId, TenantLoad] = defaultdict(TenantLoad)
+        self.queued = 0
+        """Sequences that wait, held ones included."""
+        self.in_engine = 0
+        """Requests that the engine has."""
+        self.resident: Tokens = 0
+        """KV tokens that they have there, as far as that is known."""
+        self.to_release: dict[TenantId, None] = {}
+        """Tenants with held requests that nothing holds back."""
+        self._held_up = held_up
+        self._weights: dict[TenantId, float] = {}
+        self._room: Room[RequestId] = Room(None, lambda request: waits(self.requests[request]))
+        self.configure(config)
+
+    def configure(self, config: PoolConfig) -> None:
+        """A tenant that is declared no more keeps its last weight."""
+        self._config = config
+        self._limits = {TenantId(tenant.name): tenant.limits for tenant in config.tenants}
+        weights = {TenantId(tenant.name): tenant.weight for tenant in config.tenants}
+        self._weights |= weights
+        self._room.capacity = config.queue.maximum_requests
+        self._room.reweight(weights)
+        self.runs.reweight(weights)
+
+    def weight(self, tenant: TenantId) -> float:
+        return self._weights.get(tenant, 1.0)
+
+    # What a request goes through.
+
+    def check_room(self, tenant: TenantId, sequences: int = 1) -> None:
+        """Raises a refusal where the pool or the tenant has no room for so many sequences."""
+        own = self._limits.get(tenant, TenantLimits())
+        check_room(
+            sequences,
+            self._config.queue.maximum_requests,
+            TenantQueue(self.load[tenant].queued, own.queued_requests),
+            own.running_requests,
+        )
+        if not self._room.has_room(tenant, sequences):
+            raise queue_full(self._config.queue.maximum_requests)
+
+    def enter(self, request: TrackedRequest) -> None:
+        """The request waits, held, and another one gives way where the queue is full. Its run counts it already.
+
+        Raises a refusal where the queue has filled since `check_room`; the request is to leave then, too.
+        """
+        sequences = request.asks.sequences
+        self.requests[request.id] = request
+        load = self.load[request.tenant]
+        load.queued += sequences
+        self.queued += sequences
+        load.held.append(request)
+        displaced = self._room.enter(request.tenant, request.id, sequences)
+        if displaced is None:
+            raise queue_full(self._config.queue.maximum_requests)
+        for each in map(self.requests.__getitem__, displaced):
+            each.observer.displaced(each)
+
+    def release(self, tenant: TenantId) -> Iterator[TrackedRequest]:
+        """The tenant's held requests that nothing holds back, in order of arrival, at most `AT_A_TIME`. What the caller
+        does with one may hold up the next.
+        """
+        self.to_release.pop(tenant, None)
+        load, limits = self.load[tenant], self._limits.get(tenant)
+        most = limits.running_requests if limits else None
+        released = 0
+        while load.held and not self._held_up(tenant):
+            request = load.held[0]
+            if most is not None and load.released and load.released + request.asks.sequences > most:
+                return
+            if released == AT_A_TIME:
+                self.to_release[tenant] = None
+                return
+            released += 1
+            load.held.popleft()
+            load.released += request.asks.sequences
+            request.advance(Event.RELEASE)
+            yield request
+
+    def hold_back(self, request: TrackedRequest) -> None:
+        """Take a request out of the order again, for the time being."""
+        request.advance(Event.HOLD_BACK)
+        load = self.load[request.tenant]
+        load.released -= request.asks.sequences
+        insort(load.held, request, key=lambda each: each.timing.arrival)
+
+    def send(self, request: TrackedRequest, now: Seconds) -> None:
+        """The request goes to the engine, with its prompt."""
+        request.advance(Event.SEND)
+        request.timing.sent = now
+        self.in_engine += 1
+        self.hold(request, request.account.prompt)
+
+    def begin(self, request: TrackedRequest) -> None:
+        """The request counts as running, and waits no more."""
+        sequences, load = request.asks.sequences, self.load[request.tenant]
+        request.begun = True
+        load.queued -= sequences
+        load.running += sequences
+        self.queued -= sequences
+        self._room.leave(request.tenant, request.id)
+
+    def hold(self, request: TrackedRequest, tokens: Tokens) -> None:
+        """The request has so many more tokens in the engine."""
+        request.placement.resident += tokens
+        self.resident += tokens
+
+    def leave(self, request: TrackedRequest, now: Seconds, *, completed: bool, ends_run: bool) -> None:
+        """The request is over: completed, or aborted at whatever stage. What the engine does not have is aborted."""
+        completed = completed and request.in_engine
+        sequences, load = request.asks.sequences, self.load[request.tenant]
+        if request.stage is Stage.HELD:
+            load.held.remove(request)
+        else:
+            load.released -= sequences
+            request.run.aborted |= not completed
+        if request.begun:
+            load.running -= sequences
+        else:
+            load.queued -= sequences
+            self.queued -= sequences
+        if request.in_engine:
+            self.in_engine -= 1
+            self.resident -= request.placement.resident
+            if completed:
+                self.outputs.observe(request.application, request.account.produced // sequences)
+        request.advance(Event.END)
+        self._room.leave(request.tenant, request.id)
+        del self.requests[request.id]
+        self.runs.leave(request.run, now, ends=ends_run)

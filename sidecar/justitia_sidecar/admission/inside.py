@@ -1,0 +1,311 @@
+"""The order inside the engine: requests go on with a ticket, and wait there.
+
+Of each tenant a few at a time are on their way (`crossing.py`).
+
+The plug-in says when the engine has begun with a request, at its first sequence. Until then the request counts as
+queued, so that the bounds of the pool's and the tenants' queues hold, and a tenant at its limit of running requests
+keeps the others here. Service, gate and order are the engine's, as it last told them (`EngineChannel.state`); here runs
+are recognised, and their cost is counted for their own limits.
+
+Tokens are counted by what an answer shows and by what the engine says of each sequence as soon as it is over
+(`accounts.py`). What it says is exact, and comes for aborted requests too. Both are cumulative: the larger counts.
+A run's cost is what the engine says of its sequences; where it says nothing, what the answers show.
+
+Where a request showed nothing and the engine cannot say what it did, because its plug-in is not connected, has no
+policy, was another process, or says nothing for `SAID_WITHIN`, what it should have done is counted. If it says more or
+less afterwards, that holds.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+
+from justitia_api.config import PoolConfig
+from justitia_api.status import GateStatus
+from justitia_channel import messages
+from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.step_time import PRIOR
+from justitia_sidecar.admission.accounts import EngineAccount, EngineAccounts, PresumedWork
+from justitia_sidecar.admission.books import Books
+from justitia_sidecar.admission.crossing import Crossing
+from justitia_sidecar.admission.estimate import presumed
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.admission.runs import RunTable, TrackedRun
+from justitia_sidecar.admission.stages import Event, Stage
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.engine.view import EngineView
+from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
+
+SAID_WITHIN: Seconds = 10.0
+"""After the end of a request. It takes a step and the 50 ms for which the engine collects messages."""
+
+
+class Inside:
+    """Bounds and books in front of an engine that keeps the order itself."""
+
+    reserved: Tokens = 0
+
+    def __init__(self, config: PoolConfig, channel: EngineChannel, clock: Callable[[], Seconds]) -> None:
+        self.engine = EngineView()
+        self._channel = channel
+        self._clock = clock
+        self._accounts = EngineAccounts()
+        self._crossing = Crossing()
+        self._queue: OrderedDict[RequestId, TrackedRequest] = OrderedDict()
+        """Released and not sent, because the engine does not answer."""
+        runs = RunTable(lambda run, now: None, self._run_ended)
+        self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
+        channel.hear = self._heard
+
+    @property
+    def service(self) -> Mapping[TenantId, float]:
+        return self._channel.state.service
+
+    @property
+    def unit(self) -> str:
+        return self._channel.state.unit
+
+    @property
+    def gate(self) -> GateStatus | None:
+        policy = self._channel.state.policy
+        if policy.burst is None or policy.in_engine is None:
+            return None
+        return GateStatus(burst=policy.burst, in_engine=policy.in_engine)
+
+    @property
+    def step_time(self) -> StepTime | None:
+        """As the plug-in last told it."""
+        return self._channel.state.step_time
+
+    # What a request goes through.
+
+    def enter(self, request: TrackedRequest, now: Seconds) -> None:
+        self.books.enter(request)
+        self._release(request.tenant)
+
+    def pump(self, now: Seconds) -> None:
+        for tenant in list(self.books.to_release):
+            self._release(tenant)
+        while self._queue and self.engine.ready:
+            _, request = self._queue.popitem(last=False)
+            self._pass_on(request, now)
+
+    def leave(self, request: TrackedRequest, now: Seconds, *, completed: bool, ends_run: bool = False) -> None:
+        self._crossing.over(request)
+        self._queue.pop(request.id, None)
+        if request.stage is Stage.SENT:
+            self.books.begin(request)
+        account = self._accounts.get(request.id)
+        if account is not None and not self._says(account):
+            self._cost_is(account, _cost_as_shown(request))
+        if (forgotten := self._accounts.left(request.id)) is not None:
+            self._nothing_more_is_said(forgotten)
+        self.books.leave(request, now, completed=completed, ends_run=ends_run)
+        self._release(request.tenant)
+        self.pump(now)
+
+    def waits(self, request: TrackedRequest) -> bool:
+        """Whether the engine has not begun with the request."""
+        if request.stage is not Stage.SENT:
+            return request.stage in (Stage.HELD, Stage.QUEUED)
+        account = self._accounts.get(request.id)
+        return account is not None and self._channel.telling and account.gaps == self._channel.gaps
+
+    # What the engine did.
+
+    def counted(
+        self, request: TrackedRequest, prompt_tokens: Tokens, produced: Tokens, now: Seconds, cached: Tokens = 0
+    ) -> None:
+        if produced:
+            request.account.raise_to(prompt_tokens, produced)
+            self._started(request, now)
+
+    def refused_by_engine(self, request: TrackedRequest, now: Seconds) -> None:
+        self._started(request, now)
+
+    def abandoned(self, request: TrackedRequest, now: Seconds) -> Tokens:
+        """The engine will say. Where it cannot, it is estimated; returns the estimate of the output then."""
+        account = self._accounts.get(request.id)
+        if account is None or account.complete or self.waits(request) or self._presumed_to_wait(request):
+            return 0
+        since = request.timing.sent if account.begun is None else account.begun
+        running, resident = self.books.in_engine, self.books.resident
+        prompt, produced = presumed(request, since, now, self.step_time or PRIOR, running=running, resident=resident)
+        account.estimate = PresumedWork(prompt, produced, now + SAID_WITHIN)
+        return 0 if self._says(account) else self._count_estimate(account)
+
+    def engine_told(self, view: EngineView, now: Seconds) -> None:
+        self.engine = view
+        self.pump(now)
+
+    def tick(self, now: Seconds) -> None:
+        for tenant in self._crossing.look(now):
+            self._release(tenant)
+        self.books.runs.expire(now)
+        self.pump(now)
+        for account in self._accounts.forget_all_but(self._channel.peer):
+            self._nothing_more_is_said(account)
+        for account in self._accounts.over:
+            estimate = account.estimate
+            if estimate and not estimate.counted and (now >= estimate.due or not self._says(account)):
+                self._nothing_more_is_said(account)
+        if self._channel.connected:
+            self._tell_late()
+
+    def next_look(self, now: Seconds) -> Seconds | None:
+        return now if self.books.to_release else None
+
+    def reconfigure(self, config: PoolConfig, now: Seconds) -> None:
+        """Put a configuration into effect; the channel tells the engine."""
+        self.books.configure(config)
+        for name in list(self.books.load):
+            self._release(name)
+        self.pump(now)
+
+    # What people ask.
+
+    def waiting(self, now: Seconds) -> Iterator[tuple[TrackedRequest, WaitingReason]]:
+        for request in self._queue.values():
+            reason = WaitingReason.BEHIND_OTHERS if self.engine.ready else WaitingReason.ENGINE_UNAVAILABLE
+            yield request, reason
+        for tenant, load in self.books.load.items():
+            reason = WaitingReason.BEHIND_OTHERS if self._held_up(tenant) else WaitingReason.TENANT_LIMIT
+            for request in load.held:
+                yield request, reason
+
+    def order_key(self, request: TrackedRequest) -> None:
+        """The engine orders."""
+
+    def reservation(self, request: TrackedRequest) -> None:
+        """The engine gives each request what it needs, block by block."""
+
+    # How.
+
+    def _run_name(self, run: TrackedRun) -> RunId:
+        """The run's name to the engine, which may outlive this process."""
+        return RunId(f"{self._channel.instance}/{run.id}")
+
+    def _run_ended(self, run: TrackedRun, now: Seconds) -> None:
+        self._channel.send(messages.RunEnded(self._run_name(run)))
+
+    def _held_up(self, tenant: TenantId) -> bool:
+        """Where the engine does not say what has arrived, nothing is kept back."""
+        return self._channel.telling and self._crossing.full(tenant)
+
+    def _release(self, tenant: TenantId) -> None:
+        for request in self.books.release(tenant):
+            self._crossing.begins(request)
+            self._queue[request.id] = request
+
+    def _pass_on(self, request: TrackedRequest, now: Seconds) -> None:
+        self._tell(request)
+        told = self._channel.connected
+        self._accounts.opened(EngineAccount(request, self._channel.peer, self._channel.gaps if told else None, told))
+        self._crossing.sent(request, now)
+        self.books.send(request, now)
+        request.observer.admitted(request)
+
+    def _tell(self, request: TrackedRequest) -> None:
+        run, sequences = request.run, request.asks.sequences
+        name = self._run_name(run)
+        ticket = messages.Ticket(request.id, run.tenant, run.application.id, name, sequences, run.predicted_cost)
+        self._channel.send(ticket)
+
+    def _tell_late(self) -> None:
+        """What was sent while the plug-in was away is of its tenant from this moment on."""
+        for account in self._accounts.open:
+            if not account.told and account.instance == self._channel.peer:
+                account.told = True
+                self._tell(account.request)
+
+    def _started(self, request: TrackedRequest, now: Seconds) -> None:
+        if request.stage is Stage.SENT:
+            self._crossing.over(request)
+            self.books.begin(request)
+            request.observer.begun(request)
+            request.advance(Event.START)
+            self._release(request.tenant)
+            self.pump(now)
+
+    def _heard(self, message: messages.Arrived | messages.Admitted | messages.Closed) -> None:
+        if isinstance(message, messages.Closed):
+            self._close(message)
+        elif (request := self.books.requests.get(RequestId(message.key))) is not None:
+            now = self._clock()
+            if isinstance(message, messages.Admitted):
+                account = self._accounts.get(request.id)
+                if account is not None and account.begun is None:
+                    account.begun = now
+                self._started(request, now)
+            elif self._crossing.over(request):
+                self._release(request.tenant)
+                self.pump(now)
+
+    def _close(self, message: messages.Closed) -> None:
+        """A sequence is over in the engine; its request may have been over before."""
+        account = self._accounts.heard(message)
+        if account is None:
+            return
+        request = account.request
+        if account.complete and account.estimate is not None and account.estimate.counted:
+            request.account.prompt, request.account.produced = account.prompt_tokens, account.produced
+        else:
+            request.account.raise_to(account.prompt_tokens, account.produced)
+        self._cost_is(account, sum(map(_cost, account.closed.values())))
+        if request.stage is Stage.OVER:
+            request.observer.counted(request)
+
+    @staticmethod
+    def _cost_is(account: EngineAccount, cost: KVTokenTime) -> None:
+        """Its run is charged so much for the request in all, or what it has been charged already."""
+        more = max(0.0, cost - account.cost)
+        account.cost += more
+        account.request.run.cost += more
+
+    # What the engine cannot say.
+
+    def _says(self, account: EngineAccount) -> bool:
+        """Whether the engine is there that is to say what it did."""
+        return self._channel.telling and account.instance == self._channel.peer
+
+    def _presumed_to_wait(self, request: TrackedRequest) -> bool:
+        """By vLLM's own count of what waits: without tickets it serves by arrival."""
+        newer = 0
+        for account in self._accounts.newest_first:
+            if newer >= self.engine.waiting:
+                break
+            if account.request is request:
+                return True
+            if account.request.stage is Stage.SENT:
+                newer += account.request.asks.sequences
+        return False
+
+    @staticmethod
+    def _count_estimate(account: EngineAccount) -> Tokens:
+        """Returns its output tokens, as far as they are more than what was known."""
+        estimate, tokens = account.estimate, account.request.account
+        if estimate is None or estimate.counted:
+            return 0
+        estimate.counted, before = True, tokens.produced
+        tokens.raise_to(estimate.prompt_tokens, estimate.produced)
+        return tokens.produced - before
+
+    def _nothing_more_is_said(self, account: EngineAccount) -> None:
+        """The request is over."""
+        request = account.request
+        if account.estimate is not None and not account.estimate.counted:
+            request.observer.estimated(request, self._count_estimate(account))
+            request.observer.counted(request)
+        self._cost_is(account, _cost_as_shown(request))
+
+
+def _cost(closed: messages.Closed) -> KVTokenTime:
+    return kv_token_time(closed.prompt_tokens - closed.cached, closed.produced)
+
+
+def _cost_as_shown(request: TrackedRequest) -> KVTokenTime:
+    """The cost of a request by its answer, its sequences taken to be alike."""
+    account, asks = request.account, request.asks
+    each = account.produced / asks.sequences
+    return account.produced * (account.prompt / asks.prompts + (each + 1) / 2)

@@ -1,0 +1,99 @@
+"""Tokens of tenants: those that a tenant may use in a minute, and those that have been counted for it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+from justitia_api.config import PoolConfig
+from justitia_api.wire import Refusal
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.refusals import RefusalError
+from justitia_vocabulary.units import Seconds, TenantId, Tokens
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """Tokens per minute, with a minute's worth of burst. May go below zero: what is taken is known afterwards.
+
+    `reserved` are expected of requests under way, and leave less for others until the request is over.
+    """
+
+    per_minute: int
+    level: float
+    at: Seconds
+    reserved: int = 0
+
+    def refill(self, now: Seconds) -> None:
+        self.level = min(self.per_minute, self.level + (now - self.at) * self.per_minute / 60)
+        self.at = now
+
+    def wait(self, now: Seconds) -> Seconds:
+        """Seconds until another request may come, at most a minute if those under way are over then; 0 if at once."""
+        self.refill(now)
+        if self.level < 1:
+            return (1 - self.level) * 60 / self.per_minute
+        missing = 1 + self.reserved - self.level
+        return min(60.0, missing * 60 / self.per_minute) if self.reserved and missing > 0 else 0.0
+
+    def take(self, tokens: int, now: Seconds) -> None:
+        self.refill(now)
+        self.level -= tokens
+
+    @contextmanager
+    def reserving(self, tokens: int) -> Iterator[None]:
+        self.reserved += tokens
+        try:
+            yield
+        finally:
+            self.reserved -= tokens
+
+
+class Metering:
+    """Each token is counted once, however often the count of its request is looked at."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], Seconds]) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._buckets: dict[TenantId, TokenBucket] = {}
+
+    def configure(self, config: PoolConfig) -> None:
+        """A limit that stays the same goes on with what is left of it."""
+        now, buckets = self._clock(), dict[TenantId, TokenBucket]()
+        for tenant in config.tenants:
+            name, per_minute = TenantId(tenant.name), tenant.limits.tokens_per_minute
+            if per_minute is not None:
+                kept = self._buckets.get(name)
+                same = kept is not None and kept.per_minute == per_minute
+                buckets[name] = kept if same and kept else TokenBucket(per_minute, per_minute, now)
+        self._buckets = buckets
+
+    def check(self, tenant: TenantId) -> None:
+        """Raises a refusal where the tenant has used its tokens of the minute."""
+        bucket = self._buckets.get(tenant)
+        if bucket is not None and (wait := bucket.wait(self._clock())) > 0:
+            raise RefusalError(
+                Refusal.RATE_LIMITED,
+                f"Your tenant has used its {bucket.per_minute} tokens per minute: retry in {wait:.0f} s.",
+                retry_after=wait,
+            )
+
+    def reserving(self, tenant: TenantId, expect: Callable[[], Tokens]) -> AbstractContextManager[None]:
+        """What is expected of a request counts in its tenant's limit, if it has one, until the request is over."""
+        bucket = self._buckets.get(tenant)
+        return nullcontext() if bucket is None else bucket.reserving(expect())
+
+    def count(self, request: TrackedRequest) -> None:
+        """Take what has been counted for the request since the last time. Where an estimate was too high, the tenant
+        gets back what was taken of its limit; the metrics' counters do not fall.
+        """
+        account = request.account
+        if not (account.produced or account.counted):
+            return
+        prompt, output = account.prompt - account.metered_prompt, account.produced - account.metered_output
+        account.metered_prompt, account.metered_output = account.prompt, account.produced
+        labels = (request.tenant, request.application)
+        self._metrics.prompt_tokens.labels(*labels).inc(max(0, prompt))
+        self._metrics.output_tokens.labels(*labels).inc(max(0, output))
+        if (bucket := self._buckets.get(request.tenant)) is not None:
+            bucket.take(prompt + output, self._clock())

@@ -1,0 +1,119 @@
+"""Where the order is kept, and the admission that goes with it.
+
+Inside the engine, if the pool asks for it and the engine's plug-in can; else in front of it. An engine says while it
+starts, when nothing is open in it, that its plug-in cannot. Should something be open, it ends with the books it began
+with; what still waits is refused.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from justitia_api.config import PoolConfig
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.report import PolicyReport
+from justitia_scheduling.core.step_time import PRIOR
+from justitia_scheduling.policies.registry import build_cost_model, build_policy
+from justitia_sidecar.admission.admission import Admission
+from justitia_sidecar.admission.in_front import InFront
+from justitia_sidecar.admission.inside import Inside
+from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.limits.memory import memory_limit, most_runs
+from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
+from justitia_vocabulary.units import Seconds
+
+log = structlog.get_logger("justitia.sidecar")
+
+
+def build_configured_policy(config: PoolConfig) -> Policy:
+    """For the order in front of the engine: FCFS in place of a policy that only the engine can keep."""
+    scheduling = config.scheduling
+    policy = PolicyName.FCFS if scheduling.policy in INSIDE_THE_ENGINE_ONLY else scheduling.policy
+    return build_policy(policy, build_cost_model(scheduling.cost_model, PRIOR))
+
+
+class Order:
+    """`on_run_ended` hears of each run that is over; `on_other_service` when tenants' service compares no more with
+    what it was: its unit is another one, or who counts it; `on_moved` when the order is kept elsewhere from then on.
+    """
+
+    def __init__(self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds]) -> None:
+        self.engine_channel = engine_channel
+        self.on_run_ended: Callable[[TrackedRun], None] = lambda run: None
+        self.on_other_service: Callable[[], None] = lambda: None
+        self.on_moved: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._inside = engine_channel is not None
+        self._config: PoolConfig | None = None
+        self._admission: InFront | Inside | None = None
+        if engine_channel is not None:
+            engine_channel.on_hello = self._engine_said_what_it_is
+
+    @property
+    def channel(self) -> EngineChannel | None:
+        """To the plug-in, where it is to keep the order; None where the order is kept here."""
+        return self.engine_channel if self._inside else None
+
+    @property
+    def in_engine(self) -> bool:
+        return self._inside
+
+    @property
+    def policy_in_engine(self) -> PolicyReport:
+        """What the policy inside the engine last told of itself; nothing where there is none."""
+        channel = self.channel
+        return channel.state.policy if channel is not None and channel.telling else PolicyReport()
+
+    @property
+    def admission(self) -> Admission:
+        assert self._admission is not None
+        return self._admission
+
+    def configure(self, config: PoolConfig) -> None:
+        """Put a configuration into effect, carrying over whatever is open."""
+        before, self._config = self._config, config
+        match self._admission:
+            case None:
+                self._admission = self._fresh(config)
+            case Inside() as inside:
+                inside.reconfigure(config, self._clock())
+            case InFront() as in_front:
+                assert before is not None
+                same_unit = config.scheduling.cost_model is before.scheduling.cost_model
+                same = same_unit and config.scheduling.policy is before.scheduling.policy
+                policy = in_front.policy if same else build_configured_policy(config)
+                in_front.reconfigure(config, policy, self._clock(), keep_service=same_unit)
+                if not same_unit:
+                    self.on_other_service()
+
+    def _fresh(self, config: PoolConfig) -> InFront | Inside:
+        admission: InFront | Inside
+        if (channel := self.channel) is not None:
+            admission = Inside(config, channel, self._clock)
+            admission.reconfigure(config, self._clock())
+        else:
+            admission = InFront(config, build_configured_policy(config))
+            admission.reconfigure(config, admission.policy, self._clock(), keep_service=True)
+        runs = admission.books.runs
+        runs.on_ended = self._run_ended
+        runs.maximum = min(MAXIMUM_OPEN_RUNS, most_runs(memory_limit()))
+        return admission
+
+    def _run_ended(self, run: TrackedRun) -> None:
+        self.on_run_ended(run)
+
+    def _engine_said_what_it_is(self) -> None:
+        assert self.engine_channel is not None
+        inside = self.engine_channel.unsupported is None
+        if inside is self._inside:
+            return
+        self._inside = inside
+        log.warning("the order is kept", where="in the engine" if inside else "in front of the engine")
+        if self._config is None or self._admission is None:
+            return
+        before = self._admission
+        self._admission = self._fresh(self._config)
+        self._admission.engine_told(before.engine, self._clock())
+        self.on_moved()
+        self.on_other_service()

@@ -1,0 +1,75 @@
+"""Probes the engine, and tells the admission what it found."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from justitia_sidecar.admission.admission import Admission
+from justitia_sidecar.engine.client import EngineAbsentError, EngineClient, EngineError
+from justitia_sidecar.engine.hang import HangWatch, has_work
+from justitia_sidecar.engine.view import EngineView
+from justitia_vocabulary.units import Seconds
+
+PROBE_BUSY: Seconds = 0.25
+PROBE_IDLE: Seconds = 1.0
+PROBES_TO_GIVE_UP = 2
+
+log = structlog.get_logger("justitia.sidecar")
+
+
+class EngineWatch:
+    """`admission` gives the one in effect, None before any. `heard` counts what the engine has said in answers."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        hangs: HangWatch,
+        admission: Callable[[], Admission | None],
+        clock: Callable[[], Seconds],
+    ) -> None:
+        self.heard = 0
+        self._client = client
+        self._hangs = hangs
+        self._admission = admission
+        self._clock = clock
+        self._failures = 0
+
+    async def watch(self, busy: Callable[[], bool], then: Callable[[], None]) -> None:
+        """Until cancelled. While it is `busy`, it looks more often. `then` is called after each look."""
+        while True:
+            if (admission := self._admission()) is not None:
+                await self.look(admission)
+                then()
+            await asyncio.sleep(PROBE_BUSY if busy() else PROBE_IDLE)
+
+    async def look(self, admission: Admission) -> None:
+        before = admission.engine
+        try:
+            view = await self._client.probe(before)
+            self._failures = 0
+            self._judge_progress(view, owed=admission.books.in_engine)
+            view.ready = not self._hangs.hangs
+        except EngineError as error:
+            self._failures += 1
+            view = replace(before, ready=before.ready and self._failures < PROBES_TO_GIVE_UP)
+            if isinstance(error, EngineAbsentError):
+                self._hangs.absent(self._clock())
+            else:
+                self._hangs.silent(self._clock())
+            if before.ready and not view.ready:
+                log.warning("engine lost", reason=str(error))
+        if view.ready and not before.ready:
+            log.info("engine ready", kv_tokens=view.kv_tokens, longest_request=view.longest)
+        (self._admission() or admission).engine_told(view, self._clock())
+
+    def lost(self) -> None:
+        """A request could not be sent: hold the queue until the engine answers a probe."""
+        if (admission := self._admission()) is not None:
+            admission.engine_told(replace(admission.engine, ready=False), self._clock())
+
+    def _judge_progress(self, view: EngineView, owed: int) -> None:
+        """What an engine says in answers it has made steps for, and its server may be behind with saying it."""
+        progress = None if view.progress is None else (*view.progress, str(self.heard))
+        self._hangs.answered(progress, has_work(view, owed), self._clock())

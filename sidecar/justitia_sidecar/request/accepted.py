@@ -1,0 +1,64 @@
+"""A request that may wait, and who hears what becomes of it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from justitia_api.config import ApplicationConfig
+from justitia_sidecar.admission.bounds import queue_full
+from justitia_sidecar.admission.metering import Metering
+from justitia_sidecar.admission.request import TrackedRequest
+from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.request.body import Endpoint, ParsedBody
+from justitia_sidecar.request.reading import Body
+from justitia_sidecar.request.waiting import Waiting
+from justitia_vocabulary.units import Seconds, TenantId, Tokens
+
+
+@dataclass(slots=True)
+class Accepted:
+    """`body` is what the engine gets: the client's, with the tenant's cache salt."""
+
+    tenant: TenantId
+    application: ApplicationConfig
+    parsed: ParsedBody
+    body: Body
+    headers: list[tuple[bytes, bytes]]
+    run: str | None
+    ends_run: bool
+    endpoint: Endpoint
+    arrival: Seconds
+
+
+class Progress:
+    """Hears what becomes of a request: ends its wait, and counts what is known of it later. `waiting` is its wait."""
+
+    waiting: Waiting
+
+    def __init__(
+        self, body: Body, most_queued: int, metrics: Metrics, metering: Metering, clock: Callable[[], Seconds]
+    ) -> None:
+        self.admission: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._body = body
+        self._most_queued = most_queued
+        self._metrics = metrics
+        self._metering = metering
+        self._clock = clock
+
+    def admitted(self, request: TrackedRequest) -> None:
+        if not self.admission.done():
+            self.admission.set_result(None)
+
+    def begun(self, request: TrackedRequest) -> None:
+        self._metrics.queue_delay.labels(request.tenant, request.application).observe(request.age(self._clock()))
+        self.waiting.over()
+        self._body.pin()
+
+    def displaced(self, request: TrackedRequest) -> None:
+        self.waiting.refuse(queue_full(self._most_queued))
+
+    def estimated(self, request: TrackedRequest, output: Tokens) -> None:
+        self._metrics.estimated_tokens.labels(request.tenant, request.application).inc(output)
+
+    def counted(self, request: TrackedRequest) -> None:
+        self._metering.count(request)
