@@ -7,26 +7,25 @@ was given up. Candidates release the Lease, lose it, and come again as another.
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import cast
 
-import looptime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_operator.kube import Kube
 from justitia_operator.lease import DURATION_SECONDS, HOLD_SECONDS, RETRY_SECONDS, Lease, LeaseLost
 from support.late_lease_store import CutLine, LateLeaseStore, Line
+from support.simulated_time import in_simulated_time
 
 LONG = 300.0
 """Simulated seconds."""
 CANDIDATES = 2
 ROUND_OFF = 1e-3
 
-T = TypeVar("T")
 MakeLease = Callable[[Kube, str, Callable[[], float]], Lease]
 
 
@@ -123,14 +122,6 @@ class Simulation:
         if not self.fenced or version == self.object.version:
             self.object.version += 1
             self.object.writers.append(term)
-
-
-def in_simulated_time(coroutine: Coroutine[Any, Any, T]) -> T:
-    loop = looptime.new_event_loop(start=0.0)
-    try:
-        return loop.run_until_complete(coroutine)
-    finally:
-        loop.close()
 
 
 def simulated(seed: int, *, fenced: bool = True) -> Simulation:

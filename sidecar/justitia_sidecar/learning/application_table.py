@@ -1,11 +1,11 @@
-"""Decides which applications are learned from, whose turn it is at the store, and whose data is nobody's any more.
+"""Decides which applications are learned from, whose turn it is at the store, and which data is orphaned.
 
 An application keeps its evidence as long as the configuration says to learn from it. One that the store did not answer
 for comes last in the next round, so that an application whose calls never get through keeps no others waiting.
 
-Data is known to be somebody's while the configuration names the application, also one that is refused at the moment.
-Data in the store is orphaned when it is nobody's at two looks in succession: a pod may be a configuration behind.
-Before the first configuration nothing is orphaned.
+Data is orphaned when the configuration does not name its application; it names refused ones too. In the store, data
+has to be orphaned at two looks in succession before it is erased: a pod may be a configuration behind. Before the first
+configuration nothing is orphaned.
 """
 
 import math
@@ -47,7 +47,7 @@ class ApplicationTable:
         self._learned: dict[str, LearnedApplication] = {}
         self._seen_orphaned: frozenset[str] = frozenset()
         self.known: frozenset[str] | None = None
-        """Names whose data is somebody's. None before the first configuration."""
+        """The names of the configuration, whose data is not orphaned. None before the first configuration."""
 
     def configure(self, config: PoolConfig) -> None:
         learning = [a.learning for a in config.applications if a.learning is not None]
@@ -69,8 +69,8 @@ class ApplicationTable:
         if name in self._learned:
             self._learned[name] = self._learned.pop(name)
 
-    def newly_orphaned(self, stored: frozenset[str]) -> list[str]:
-        """The names to erase, of those that the store has data of."""
+    def orphaned_twice(self, stored: frozenset[str]) -> list[str]:
+        """The applications to erase, of those that the store has data of: they were orphaned at the last look too."""
         if self.known is None:
             return []
         orphaned, before = stored - self.known, self._seen_orphaned

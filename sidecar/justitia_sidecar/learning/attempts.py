@@ -1,6 +1,6 @@
-"""The thread of disk and store: one piece of work at a time, and a piece that fails is counted and logged.
+"""Runs what takes disk or store in one thread, a piece of work at a time. One that fails is counted and logged.
 
-Requests are served whatever fails here: nothing is raised.
+Nothing is raised: requests are served whatever fails here.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Erases what is too old or too much, and what was learned of applications that are gone.
+"""Erases samples that are too old or too many, and orphaned data: what was learned of applications that are gone.
 
-On the pod's disk nobody's data goes at once. In the store, which all pods share, it goes when it is nobody's at two
-looks in succession (`application_table.py`). No application's data is erased before the first configuration.
+On the pod's disk orphaned data goes at once. In the store, which all pods share, it goes when it is orphaned at two
+looks in succession (`application_table.py`). Nothing is erased before the first configuration.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Erasing:
         self._time_of_day = time_of_day
 
     async def tidy_disk(self) -> None:
-        """Erase on the pod's disk what is too old, too much, or nobody's."""
+        """Erase samples on the pod's disk that are too old, too many, or orphaned."""
         if self._samples is None or self._applications.known is None:
             return
         await self._attempts.run(
@@ -58,7 +58,7 @@ class Erasing:
         )
         if isinstance(stored, FailedAttempt):
             return
-        for name in self._applications.newly_orphaned(stored):
+        for name in self._applications.orphaned_twice(stored):
             erased = await self._attempts.run(
                 Attempt.STORE,
                 partial(self._store.erase, name),

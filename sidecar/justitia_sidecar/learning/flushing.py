@@ -101,8 +101,8 @@ class Flushing:
                 return
 
     async def count_stored(self) -> None:
-        """Count the samples in the store of each application for which that is due, and erase there what is too old or
-        too much.
+        """Count the samples in the store of each application for which that is due, and erase those that are too old or
+        too many.
         """
         if self._store is None:
             return

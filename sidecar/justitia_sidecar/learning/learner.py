@@ -2,11 +2,11 @@
 
 At a run's first request its cost is predicted (`predicting.py`), and a lesson is kept of it (`lessons.py`). When the
 run is over, it becomes a sample and its predictions are compared with its cost (`recording.py`). Samples go to the
-store (`flushing.py`), models come from there (`loading.py`), and what belongs to nobody is erased (`erasing.py`), all
-in the background (`background.py`).
+store (`flushing.py`), models come from there (`loading.py`), and orphaned data is erased (`erasing.py`), all in the
+background (`background.py`).
 
-All of it may fail, by a full disk, a store that is away, a damaged model: then there is a metric, and less is learned.
-Nothing here ever fails a request.
+Any of it may fail: the disk is full, the store is away, a model is damaged. A metric counts that, and less is learned.
+No request ever fails by it.
 """
 
 from collections.abc import Callable

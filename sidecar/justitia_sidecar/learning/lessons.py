@@ -1,4 +1,4 @@
-"""Decides of which runs a lesson is kept, from a run's first request until what it cost is settled.
+"""Decides for which runs a lesson is kept, from a run's first request until what it cost is settled.
 
 A lesson is what was seen of the run's first request. Its bytes are on the account of the run's tenant: while the run is
 open, what tenants hold elsewhere may take a lesson's place, and the run is forgotten. Once the run is over its lesson

@@ -117,7 +117,7 @@ class Samples:
             raise SamplesError(f"cannot read {self._path}: {error}") from error
 
     def prune(self, now: Seconds) -> None:
-        """Erase what is too old or too much. `now` is the time of day."""
+        """Erase samples that are too old or too many. `now` is the time of day."""
         self._change("DELETE FROM samples WHERE finished < ?", [(now - RETENTION,)])
         self._change(
             "DELETE FROM samples WHERE application = ? AND id <= "

@@ -1,4 +1,4 @@
-"""Which applications are learned from, whose turn it is, and whose data is nobody's."""
+"""Which applications are learned from, whose turn it is, and which data is orphaned."""
 
 import pytest
 
@@ -67,23 +67,23 @@ def test_samples_are_counted_at_first_after_some_were_brought_and_each_hour() ->
     assert learned.stored == 7, "the last count, until there is another"
 
 
-def test_data_is_orphaned_when_it_is_nobodys_at_two_looks_in_succession() -> None:
+def test_data_is_erased_when_it_is_orphaned_at_two_looks_in_succession() -> None:
     found = table("a")
     stored = frozenset({"a", "gone", "gone too"})
-    assert found.newly_orphaned(stored) == []
-    assert found.newly_orphaned(stored | {"new"}) == ["gone", "gone too"]
-    assert found.newly_orphaned(frozenset({"a"})) == []
-    assert found.newly_orphaned(stored) == []
+    assert found.orphaned_twice(stored) == []
+    assert found.orphaned_twice(stored | {"new"}) == ["gone", "gone too"]
+    assert found.orphaned_twice(frozenset({"a"})) == []
+    assert found.orphaned_twice(stored) == []
 
 
-def test_data_that_was_nobodys_to_a_configuration_of_yesterday_stays() -> None:
+def test_data_that_was_orphaned_only_to_an_older_configuration_stays() -> None:
     found = table("a")
     stored = frozenset({"a", "new"})
-    found.newly_orphaned(stored)
+    found.orphaned_twice(stored)
     found.configure(learning_pool_of("a", "new"))
-    assert found.newly_orphaned(stored) == []
+    assert found.orphaned_twice(stored) == []
     found.configure(learning_pool_of("a"))
-    assert found.newly_orphaned(stored) == [], "it was somebody's at the last look"
+    assert found.orphaned_twice(stored) == [], "it was not orphaned at the last look"
 
 
 @pytest.mark.parametrize("learned_from", [("a", "refused"), ("refused",)])
@@ -92,11 +92,11 @@ def test_data_of_an_application_that_is_refused_at_the_moment_stays(learned_from
     found.configure(learning_pool_of("a").model_copy(update={"learned_from": learned_from}))
     assert found.known == {"a", "refused"}
     for _ in range(2):
-        assert found.newly_orphaned(frozenset({"a", "refused"})) == []
+        assert found.orphaned_twice(frozenset({"a", "refused"})) == []
 
 
 def test_before_the_first_configuration_nothing_is_orphaned() -> None:
     found = ApplicationTable()
     assert found.known is None
     for _ in range(2):
-        assert found.newly_orphaned(frozenset({"a"})) == []
+        assert found.orphaned_twice(frozenset({"a"})) == []

@@ -1,8 +1,8 @@
 """What is due in the background, and when."""
 
 import asyncio
+from collections.abc import Callable
 
-import looptime
 import pytest
 
 from justitia_sidecar.learning.attempts import Attempts
@@ -14,6 +14,7 @@ from justitia_sidecar.learning.loading import Loading
 from justitia_sidecar.learning.recording import Recording
 from support.executors import AtOnce
 from support.learning_room import NAME, WRITTEN, Room, finished, learning_pool, prediction, tracked, trained
+from support.simulated_time import in_simulated_time
 
 
 @pytest.fixture
@@ -96,32 +97,32 @@ async def test_the_end_records_and_brings_what_is_over_settled_or_not(room: Room
     room.samples.add([finished(name="gone")])
     await room.learner.background.finish()
     assert stored(room) == 1
-    assert room.samples.counts() == {NAME: (1, 0)}, "what is nobody's goes first"
+    assert room.samples.counts() == {NAME: (1, 0)}, "orphaned samples go first"
 
 
 def test_it_goes_on_for_ever_whatever_fails(room: Room) -> None:
-    """On the loop's own time, with a disk and a store that fail for almost an hour."""
-    loop = looptime.new_event_loop(start=0.0)
-    learner, attempts = room.learner, Attempts(AtOnce(), room.metrics)
-    samples, store, day = room.samples, room.store, room.clock.time_of_day
-    tables = learner.applications
-    background = Background(
-        Recording(learner.lessons, tables, samples, attempts, metrics=room.metrics, time_of_day=day),
-        Loading(learner.models, store, None, attempts),
-        Flushing(tables, samples, store, attempts, pod="pod", clock=loop.time, time_of_day=day),
-        Erasing(tables, samples, store, attempts, day),
-        loop.time,
-    )
+    """With a disk and a store that fail for almost an hour."""
+    room.samples.close()
+    room.store.away = True
 
     async def almost_an_hour() -> None:
+        clock = asyncio.get_running_loop().time
         async with asyncio.timeout(3600 - WRITE_SECONDS / 2):
-            await background.work_forever()
+            await background_at_once(room, clock).work_forever()
 
-    samples.close()
-    store.away = True
-    try:
-        with pytest.raises(TimeoutError):
-            loop.run_until_complete(almost_an_hour())
-    finally:
-        loop.close()
+    with pytest.raises(TimeoutError):
+        in_simulated_time(almost_an_hour())
     assert room.failures("write") == 3600 // FLUSH_SECONDS - 1
+
+
+def background_at_once(room: Room, clock: Callable[[], float]) -> Background:
+    """The room's, without a thread: a thread works in real time."""
+    learner, samples, store = room.learner, room.samples, room.store
+    tables, day, attempts = learner.applications, room.clock.time_of_day, Attempts(AtOnce(), room.metrics)
+    return Background(
+        Recording(learner.lessons, tables, samples, attempts, metrics=room.metrics, time_of_day=day),
+        Loading(learner.models, store, None, attempts),
+        Flushing(tables, samples, store, attempts, pod="pod", clock=clock, time_of_day=day),
+        Erasing(tables, samples, store, attempts, day),
+        clock,
+    )

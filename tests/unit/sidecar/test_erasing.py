@@ -1,4 +1,4 @@
-"""What is too old, too much, or nobody's any more is erased, on the pod's disk and in the store."""
+"""Samples that are too old or too many and orphaned data are erased, on the pod's disk and in the store."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def test_samples_of_an_application_that_is_gone_go_at_once(room: Room) -> 
     assert room.samples.counts() == {}
 
 
-async def test_what_is_too_old_or_too_much_goes(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_samples_that_are_too_old_or_too_many_go(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples_module, "MOST_RUNS", 2)
     configure(room, NAME)
     now = room.clock.time_of_day()
@@ -50,7 +50,7 @@ async def test_a_disk_that_is_not_tidied_is_counted(room: Room) -> None:
 # In the store.
 
 
-async def test_what_is_nobodys_at_two_looks_is_erased(room: Room) -> None:
+async def test_what_is_orphaned_at_two_looks_is_erased(room: Room) -> None:
     put(room, "gone", "refused", NAME)
     configure(room, NAME, "refused")
     await room.learner.erasing.erase_orphans()

@@ -135,7 +135,7 @@ def test_all_runs_or_none(number: int) -> None:
 @given(st.integers(0, 100), st.text(max_size=20))
 def test_the_share_is_right(percent: int, prefix: str) -> None:
     runs, config = 2000, learning(A, B, percent)
-    told = sum(in_canary(config, f"{prefix}{number}") for number in range(runs))
+    chosen = sum(in_canary(config, f"{prefix}{number}") for number in range(runs))
     # Six standard deviations of a fair draw.
     share = percent / 100
-    assert abs(told - runs * share) <= 6 * math.sqrt(runs * share * (1 - share))
+    assert abs(chosen - runs * share) <= 6 * math.sqrt(runs * share * (1 - share))

@@ -159,7 +159,7 @@ async def test_a_count_that_failed_is_tried_again(room: Room) -> None:
     assert counted(room) == 7
 
 
-async def test_who_counts_erases_what_is_too_old_or_too_much(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counting_erases_what_is_too_old_or_too_much(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_STORED", 10)
     now = room.clock.time_of_day()
     room.store.put_samples(NAME, now - 20, "another", WRITTEN[:5])

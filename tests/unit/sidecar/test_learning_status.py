@@ -16,7 +16,7 @@ from support.sidecar_client import Client, pool
 
 SURVEY = Features.of(FirstRequest(b"survey the system", 17, 5, 2, 1, 1))
 COST = 9
-"""Of a run of one request, as the engine counts."""
+"""What a run of one request costs, as the engine counts."""
 
 
 def status(sidecar: Sidecar) -> LearningStatus:

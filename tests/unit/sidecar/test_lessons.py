@@ -78,8 +78,8 @@ def test_a_run_without_room_for_its_lesson_is_forgotten(rig: Rig) -> None:
 
 
 def test_what_others_hold_takes_an_open_runs_lesson_and_never_an_ended_ones(rig: Rig) -> None:
-    over, still_open = tracked(1), tracked(2)
-    for run in (over, still_open):
+    still_open, over = tracked(0), tracked(1)
+    for run in (still_open, over):
         rig.lessons.run_began(run, prediction())
     rig.lessons.run_ended(over, 0.0)
     rig.held.capacity = 2 * SIZE

@@ -22,9 +22,9 @@ def table(*wanted: Named, loaded: Sequence[Named] = ()) -> ModelTable:
 
 
 def status(found: ModelTable, named: Named) -> ModelStatus:
-    told = found.status(*named, PairedErrors())
-    assert told is not None
-    return told
+    reported = found.status(*named, PairedErrors())
+    assert reported is not None
+    return reported
 
 
 def test_models_are_asked_for_in_the_order_of_the_configuration_until_they_are_loaded() -> None:
@@ -97,9 +97,9 @@ def test_a_problem_is_cut() -> None:
 def test_a_model_is_reported_with_the_errors_of_its_role() -> None:
     errors = PairedErrors()
     errors.add(1.0, 2.0)
-    told = table(A).status(*A, errors)
-    assert told is not None
-    assert told.since_start == told.recent == ErrorSums(runs=1, error=1.0, baseline=2.0, squared_difference=1.0)
+    reported = table(A).status(*A, errors)
+    assert reported is not None
+    assert reported.since_start == reported.recent == ErrorSums(runs=1, error=1.0, baseline=2.0, squared_difference=1.0)
 
 
 def test_a_role_without_a_version_is_not_reported() -> None:

@@ -15,6 +15,7 @@ from justitia_sidecar.metrics import Metrics
 from support.executors import ByHand
 from support.failing_model import FailingModel
 from support.learning_room import FIRST, NAME, learning_pool, trained
+from support.simulated_time import in_simulated_time
 
 LEARNING = LearningConfig(name=NAME)
 VERSION = "a" * 64
@@ -140,6 +141,21 @@ async def test_at_the_end_looks_that_are_under_way_are_completed(rig: Rig) -> No
     rig.thread.work()
     await ending
     assert found.features is not None
+
+
+def test_at_the_end_looks_that_take_too_long_are_given_up(rig: Rig) -> None:
+    problems: list[object] = []
+
+    async def end() -> RunPrediction:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+        found = await rig.predict()
+        await rig.predicting.close()
+        await rig.look()
+        return found
+
+    assert in_simulated_time(end()).features is None
+    assert problems == []
+    assert rig.counted("justitia_learning_failures_total", attempt="predict") == 0
 
 
 async def test_an_end_without_looks_waits_for_nothing(rig: Rig) -> None:
