@@ -13,7 +13,7 @@ PUBLIC_PORT = 8000
 ENGINE_PORT = 8001
 ADMIN_PORT = 8002
 CONTROL_PORT = 8003
-"""Where the operator tells a pod its documents and asks what is in force: TLS, and a token."""
+"""Where the operator sends a pod its documents and asks what is in effect, over TLS and with a token."""
 
 DOCUMENTS_PATH = "/v1/documents"
 STATUS_PATH = "/v1/status"
