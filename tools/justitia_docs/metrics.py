@@ -33,7 +33,7 @@ ENGINE = """\
 ## Plug-in
 
 With `enforcement: Engine`, also at the sidecar's `/metrics`. The plug-in inside vLLM reports once a second while it
-works. Counters never fall, although the plug-in counts anew when its engine starts again.
+works. Counters never fall, although the plug-in counts again when its engine starts again.
 """
 OPERATOR = """\
 ## Operator

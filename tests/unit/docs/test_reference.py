@@ -99,4 +99,4 @@ def test_a_member_without_a_documentation_string_is_found_out() -> None:
 
 def test_text_of_a_cell_is_shown_as_it_is() -> None:
     assert cell("a|b <c> [d] *e*") == r"a\|b &lt;c> \[d\] \*e\*"
-    assert prose("one `two|three` four_five") == r"one `two\|three` four\_five"
+    assert prose("one `two|three` four_five") == r"one `two|three` four\_five"
