@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-adversaries test e2e lint format crds lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-adversaries test e2e lint format crds docs picture lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -68,8 +68,15 @@ crds: .venv/.synced ## Write the resource definitions from the types, for kubect
 	mkdir -p charts/justitia/files/crds
 	cp crds/*.yaml charts/justitia/files/crds/
 
+docs: .venv/.synced ## Build the documentation site into out/site, without warnings and without the network
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo "out/site/index.html; \`.venv/bin/python -m http.server --directory out/site\` serves it with its search"
+
+picture: .venv/.synced ## Draw the picture of README.md again, from a simulation with a fixed seed
+	$(PYTHON_BIN) -m justitia_docs.first_token docs/assets/first-token.svg
+
 lock: .venv/.synced ## Renew the lock files from what pyproject.toml and locks/*.in ask for
-	$(LOCK) --universal --all-extras --group dev pyproject.toml --output-file locks/dev.txt >/dev/null
+	$(LOCK) --universal --all-extras --group dev --group docs pyproject.toml --output-file locks/dev.txt >/dev/null
 	$(LOCK) --universal --extra operator --extra sidecar --extra training pyproject.toml --output-file locks/image.txt >/dev/null
 	$(LOCK) --universal locks/build.in --output-file locks/build.txt >/dev/null
 	$(LOCK) --universal --overrides locks/engine-cpu-overrides.in locks/engine-cpu.in \

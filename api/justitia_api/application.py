@@ -26,19 +26,19 @@ class Run(Document):
     """When a run of the application ends without the client saying so; a later request begins a new run."""
 
     idle_timeout_seconds: Annotated[
-        int, Field(ge=1, le=86_400, description="A run without requests for this long has ended, in seconds.")
+        int, Field(ge=1, le=86_400, description="Time without requests after which a run ends, in seconds.")
     ] = 60
     maximum_age_seconds: Annotated[
-        int, Field(ge=1, le=604_800, description="Age at which a run has ended whatever it does, in seconds.")
+        int, Field(ge=1, le=604_800, description="Age at which a run ends, whatever it is doing, in seconds.")
     ] = 3600
     maximum_cost: Annotated[
         int | None,
-        Field(ge=1, le=2**53, description="Cost at which a run has ended, in KV token-time; unlimited if unset."),
+        Field(ge=1, le=2**53, description="Cost at which a run ends, in KV token-time; unlimited if unset."),
     ] = None
 
 
 class LLMApplicationSpec(Document):
-    """Who the application is served for, by what, and how its runs are told apart."""
+    """Whom the application is served for, which pool serves it, and when its runs end."""
 
     tenant_ref: Annotated[
         LocalReference,
@@ -51,20 +51,21 @@ class LLMApplicationSpec(Document):
     ]
     pool_ref: Annotated[
         PoolReference | None,
-        Field(description="The ServingPool that serves the application. Not with pool."),
+        Field(description="The ServingPool that serves the application. Must not be set together with pool."),
     ] = None
     pool: Annotated[
         ServingPoolSpec | None,
         Field(
-            description="A ServingPool of the application's own, made under the application's name. Not with poolRef."
+            description="A ServingPool that belongs to the application and gets its name. Must not be set together "
+            "with poolRef."
         ),
     ] = None
     run: Annotated[Run, Field(description="When runs end.")] = Run()
     predictor: Annotated[
         Predictor | None,
         Field(
-            description="Learns what the application's runs cost, and predicts it at their first request. The pool "
-            "must have a store (learning.store). Unset: the running mean is what is expected of a run."
+            description="Learns what the application's runs cost, and predicts the cost at a run's first request. The "
+            "pool must have a store (learning.store). When unset, the mean cost of finished runs is expected."
         ),
     ] = None
     slo: Annotated[
@@ -72,13 +73,11 @@ class LLMApplicationSpec(Document):
         Field(
             max_length=MOST_OBJECTIVES,
             json_schema_extra=OBJECTIVES,
-            description="Objectives that the application's latency is measured by. A pool with policy UniBoost and "
-            "boost.mode SLO orders its requests so that they hold.",
+            description="Objectives for the application's latency. A pool with policy UniBoost and boost.mode SLO "
+            "orders its requests so that they are met.",
         ),
     ] = ()
-    paused: Annotated[bool, Field(description="Leaves what exists for the application as it is until it is unset.")] = (
-        False
-    )
+    paused: Annotated[bool, Field(description="While true, what exists for the application stays as it is.")] = False
 
     @model_validator(mode="after")
     def _exactly_one_pool(self) -> "LLMApplicationSpec":
@@ -113,11 +112,12 @@ class LLMApplicationStatus(Status):
         str | None,
         Field(
             max_length=320,
-            description="The ServingPool that serves the application; with its namespace where that is another one.",
+            description="The ServingPool that serves the application, with its namespace if that is not the "
+            "application's.",
         ),
     ] = None
-    predictor: Annotated[PredictorStatus | None, Field(description="What predicts the application's runs.")] = None
-    slo: Annotated[SLOStatus | None, Field(description="How the application's objectives stand.")] = None
+    predictor: Annotated[PredictorStatus | None, Field(description="State of the application's predictor.")] = None
+    slo: Annotated[SLOStatus | None, Field(description="State of the application's objectives.")] = None
 
 
 class LLMApplication(Resource):
@@ -137,8 +137,8 @@ class LLMApplication(Resource):
         singular="llmapplication",
         short_names=("llmapp",),
         namespaced=True,
-        description="LLMApplication is a program that sends requests to a pool in runs: requests that belong to one "
-        "piece of work and are finished together.",
+        description="An LLMApplication is a program that sends requests to a pool in runs. A run is the requests that "
+        "belong to one piece of work and are finished together.",
         columns=(
             Column("Tenant", "string", ".spec.tenantRef.name", "Tenant that is charged."),
             Column("Pool", "string", ".status.pool", "Pool that serves the application."),

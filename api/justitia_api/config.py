@@ -2,7 +2,7 @@
 
 The operator (or local mode) writes them, the sidecar reads them. `generation` orders two documents of the same
 pool: the higher one wins. JSON names are camelCase. A reader one release older
-leaves out fields that it does not know; what else does not validate is not put in force.
+leaves out fields that it does not know; whatever else does not validate is not put into effect.
 """
 
 import hashlib
@@ -72,16 +72,25 @@ def possible(scheduling: S) -> S:
 
 
 class TenantLimits(Document):
-    """What one tenant may have in the pool at a time; None is no limit of its own."""
+    """Limits of one tenant in each engine of a pool. None is no limit of its own."""
 
     queued_requests: int | None = Field(
-        default=None, ge=1, le=100_000, description="Most requests of the tenant that may wait; more get 429."
+        default=None,
+        ge=1,
+        le=100_000,
+        description="Maximum number of the tenant's requests that may wait; more get 429.",
     )
     running_requests: int | None = Field(
-        default=None, ge=1, le=100_000, description="Most requests of the tenant that the engine works on at a time."
+        default=None,
+        ge=1,
+        le=100_000,
+        description="Maximum number of the tenant's requests that the engine works on at a time.",
     )
     tokens_per_minute: int | None = Field(
-        default=None, ge=1, le=2**53, description="Most tokens, read and produced, in a minute; more get 429."
+        default=None,
+        ge=1,
+        le=2**53,
+        description="Maximum number of tokens, read and produced, in a minute; further requests get 429.",
     )
 
 

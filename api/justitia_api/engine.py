@@ -50,7 +50,7 @@ class Adapter(Document):
         Field(
             max_length=1024,
             pattern=rf"^({HUB}|file:///.+)$",
-            description="Where the engine takes the adapter from: hf://OWNER/NAME, or file:///PATH on the engine's "
+            description="Where the engine loads the adapter from: hf://OWNER/NAME, or file:///PATH on the engine's "
             "file system, for example under /mnt/model.",
         ),
     ]
@@ -60,8 +60,8 @@ class Adapter(Document):
             min_length=1,
             max_length=64,
             json_schema_extra=SET,
-            description="Tenants that may use the adapter, by name; every tenant of the pool when unset. For others it "
-            "does not exist: requests get 404, and GET /v1/models does not list it.",
+            description="Names of the tenants that may use the adapter; every tenant of the pool when unset. For other "
+            "tenants it does not exist: requests get 404, and GET /v1/models does not list it.",
         ),
     ] = None
 
@@ -86,7 +86,7 @@ class Model(Document):
         Field(
             max_length=1024,
             pattern=rf"^({HUB}|file:///.+|{CLAIM}|{IMAGE})$",
-            description="Where the engine takes the model from: hf://OWNER/NAME on the Hugging Face Hub, "
+            description="Where the engine loads the model from: hf://OWNER/NAME on the Hugging Face Hub, "
             "pvc://CLAIM/PATH on a PersistentVolumeClaim of the pool's namespace, oci://IMAGE for an image that holds "
             "the model's files at its root, or file:///PATH on the engine's file system.",
         ),
@@ -106,7 +106,11 @@ class Model(Document):
     ] = None
     adapters: Annotated[
         tuple[Adapter, ...],
-        Field(max_length=64, json_schema_extra=map_by("name"), description="LoRA adapters, each a further model."),
+        Field(
+            max_length=64,
+            json_schema_extra=map_by("name"),
+            description="LoRA adapters, each served as a further model.",
+        ),
     ] = ()
 
     @property
@@ -142,19 +146,23 @@ class Model(Document):
 
 
 class ResourceRequirements(Document):
-    """Compute resources, as in a container of Kubernetes."""
+    """Compute resources, as of a Kubernetes container."""
 
     limits: Annotated[
         dict[str, Quantity],
-        Field(max_length=16, description="Most that the engine may use, by resource, for example nvidia.com/gpu."),
+        Field(
+            max_length=16,
+            description="Maximum amount that the engine may use of each resource, for example nvidia.com/gpu.",
+        ),
     ] = Field(default={})
     requests: Annotated[
-        dict[str, Quantity], Field(max_length=16, description="What is set aside for the engine, by resource.")
+        dict[str, Quantity],
+        Field(max_length=16, description="Amount of each resource that is reserved for the engine."),
     ] = Field(default={})
 
 
 class Toleration(Document):
-    """Lets the engine's pods run on nodes with a matching taint, as in a pod of Kubernetes."""
+    """Lets the engine's pods run on nodes with a matching taint, as a toleration of a Kubernetes pod does."""
 
     key: Annotated[str | None, Field(max_length=316, description="Key of the taint; every taint when unset.")] = None
     operator: Annotated[Literal["Exists", "Equal"], Field(description="How value is compared.")] = "Equal"
@@ -169,17 +177,17 @@ class Toleration(Document):
 
 
 class TopologySpread(Document):
-    """Keeps the pool's engines apart, as a topology spread constraint of Kubernetes."""
+    """Spreads the pool's engines over domains, as a topology spread constraint of Kubernetes does."""
 
     topology_key: Annotated[
-        str, Field(min_length=1, max_length=316, description="Label of nodes that tells domains apart.")
+        str, Field(min_length=1, max_length=316, description="Node label whose value names the domain.")
     ]
     max_skew: Annotated[
-        int, Field(ge=1, le=1000, description="Most engines that a domain may have more than another.")
+        int, Field(ge=1, le=1000, description="Maximum difference between the numbers of engines in two domains.")
     ] = 1
     when_unsatisfiable: Annotated[
         Literal["DoNotSchedule", "ScheduleAnyway"],
-        Field(description="What becomes of an engine for which there is no such place."),
+        Field(description="What happens to an engine that cannot be placed within maxSkew."),
     ] = "ScheduleAnyway"
 
 
@@ -213,11 +221,12 @@ class EnvironmentVariable(Document):
     )
 
     name: Annotated[
-        str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Its name.")
+        str,
+        Field(min_length=1, max_length=253, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the variable."),
     ]
-    value: Annotated[str | None, Field(max_length=4096, description="Its value.")] = None
+    value: Annotated[str | None, Field(max_length=4096, description="Value of the variable.")] = None
     secret_ref: Annotated[
-        SecretKeyReference | None, Field(description="Secret in the pool's namespace that holds its value.")
+        SecretKeyReference | None, Field(description="Secret in the pool's namespace that holds the value.")
     ] = None
 
     @model_validator(mode="after")
@@ -230,7 +239,7 @@ class EnvironmentVariable(Document):
 
 
 class ModelCache(Document):
-    """Where weights from a hub are kept, so that not every new engine loads them again."""
+    """Where weights from a hub are kept, so that new engines do not download them again."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(("(self.type == 'PersistentVolumeClaim') == has(self.claimName)", CLAIM_NEEDED))
@@ -240,7 +249,7 @@ class ModelCache(Document):
         Literal["PersistentVolumeClaim", "Node"],
         Field(
             description="PersistentVolumeClaim: a claim in the pool's namespace, which all engines must be able to "
-            "mount. Node: the folder of the node that the installation offers (modelCache.nodePath of the chart)."
+            "mount. Node: the folder on the node that the installation offers (modelCache.nodePath of the chart)."
         ),
     ]
     claim_name: Annotated[Name | None, Field(description="Name of the claim, with type PersistentVolumeClaim.")] = None
@@ -253,7 +262,7 @@ class ModelCache(Document):
 
 
 class Engine(Document):
-    """How one engine runs. Each is one pod, vLLM with the scheduler beside it, or one on each of several nodes."""
+    """How one engine runs. It is one pod, vLLM with the sidecar beside it, or one pod on each of several nodes."""
 
     image: Annotated[
         str, Field(min_length=1, max_length=1024, description="Container image with vLLM's OpenAI server.")
@@ -271,8 +280,8 @@ class Engine(Document):
         Field(
             max_length=128,
             json_schema_extra=ATOMIC,
-            description="Further arguments of vLLM, for example --max-model-len=8192 or --tensor-parallel-size=2. "
-            "Those that the operator sets (model, address, scheduling policy) are refused.",
+            description="Additional arguments of vLLM, for example --max-model-len=8192 or --tensor-parallel-size=2. "
+            "Arguments that the operator sets itself (model, address, scheduling policy) are refused.",
         ),
     ] = ()
     media_domains: Annotated[
@@ -280,44 +289,47 @@ class Engine(Document):
         Field(
             max_length=32,
             json_schema_extra=SET,
-            description="Domains from which the engine fetches images, audio and video that a request names by URL, "
-            "each spelled out. None by default: whoever has a key could have the engine ask any address that it can "
-            "reach. Requests may bring media with them, as data: URLs, in any case.",
+            description="Domains from which the engine may fetch images, audio and video that a request names by URL; "
+            "each domain must be spelled out. None by default, because anybody with a key could make the engine query "
+            "any address that it can reach. Media within the request, as data: URLs, are always allowed.",
         ),
     ] = ()
     env: Annotated[
         tuple[EnvironmentVariable, ...],
-        Field(max_length=64, json_schema_extra=map_by("name"), description="Further environment variables of vLLM."),
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Additional environment variables of vLLM."),
     ] = ()
     prefix_cache: Annotated[
         PrefixCache,
-        Field(description="Who shares the engine's prefix cache; each tenant with itself alone when unset."),
+        Field(description="Which tenants share the engine's prefix cache; none when unset."),
     ] = PrefixCache()
     nodes: Annotated[
         int,
         Field(
             ge=1,
             le=64,
-            description="Nodes that one engine spans, with a pod on each, for a model that no node holds. With more "
-            "than one, engines are a LeaderWorkerSet (lws.sigs.k8s.io, 0.9 or newer), which the cluster must have. "
-            "Say in args how the model is divided, for example --tensor-parallel-size=8 and "
+            description="Number of nodes that one engine spans, with a pod on each, for a model that does not fit on "
+            "one node. With more than one, engines are a LeaderWorkerSet (lws.sigs.k8s.io, 0.9 or newer), which the "
+            "cluster must have. Set in args how the model is divided, for example --tensor-parallel-size=8 and "
             "--pipeline-parallel-size=2, whose product must be divisible by nodes.",
         ),
     ] = 1
     resources: Annotated[
         ResourceRequirements,
-        Field(description="Compute resources of one engine, GPUs included; of each of its pods, where nodes are more."),
+        Field(
+            description="Compute resources of one engine, including GPUs. With nodes greater than 1, the resources of "
+            "each of its pods."
+        ),
     ] = ResourceRequirements()
     shared_memory: Annotated[
         Quantity | None,
         Field(
-            description="Most that /dev/shm may hold, which counts as memory of the engine; half of the node's memory "
-            "when unset. Tensor parallel engines need some GiB."
+            description="Maximum size of /dev/shm, which counts as memory of the engine; half of the node's memory "
+            "when unset. Tensor parallel engines need a few GiB."
         ),
     ] = None
     model_cache: Annotated[
         ModelCache | None,
-        Field(description="Where weights from a hub are kept; in the pod, for as long as it lives, when unset."),
+        Field(description="Where weights from a hub are kept; when unset, in the pod, for as long as it lives."),
     ] = None
     node_selector: Annotated[
         dict[str, Annotated[str, Field(max_length=63, description="Value that the node's label must have.")]],
@@ -329,7 +341,7 @@ class Engine(Document):
     ] = ()
     topology_spread: Annotated[
         tuple[TopologySpread, ...],
-        Field(max_length=8, json_schema_extra=map_by("topologyKey"), description="How engines are kept apart."),
+        Field(max_length=8, json_schema_extra=map_by("topologyKey"), description="How engines are spread over nodes."),
     ] = ()
     priority_class_name: Annotated[
         Name | None, Field(description="PriorityClass of the pods; the cluster's default when unset.")
@@ -340,20 +352,21 @@ class Engine(Document):
     rollout: Annotated[
         Literal["Surge", "Recreate"],
         Field(
-            description="How changed engines come. Surge: a new one serves before an old one goes, which takes spare "
-            "accelerators. Recreate: the old ones go first, and nothing is served meanwhile."
+            description="How changed engines are rolled out. Surge: a new engine serves before an old one is removed, "
+            "which needs spare accelerators. Recreate: the old engines are removed first, and nothing is served "
+            "meanwhile."
         ),
     ] = "Surge"
     startup_seconds: Annotated[
-        int, Field(ge=60, le=86_400, description="Longest that an engine may take to load its model, in seconds.")
+        int, Field(ge=60, le=86_400, description="Maximum time that an engine may take to load its model, in seconds.")
     ] = 3600
     hang_seconds: Annotated[
         int,
         Field(
             ge=10,
             le=86_400,
-            description="Longest that an engine with requests may make no step, in seconds, before it is ended and "
-            "started again.",
+            description="Time without a step after which an engine that has requests is ended and started again, in "
+            "seconds.",
         ),
     ] = 120
     drain_seconds: Annotated[
@@ -361,7 +374,7 @@ class Engine(Document):
         Field(
             ge=10,
             le=86_400,
-            description="Longest that an engine that goes may take to finish what it has begun, in seconds: at least "
-            "as long as the longest request.",
+            description="Maximum time that an engine may take to finish what it has begun before it is removed, in "
+            "seconds. It should be at least as long as the longest request.",
         ),
     ] = 600

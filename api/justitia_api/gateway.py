@@ -17,12 +17,12 @@ class ParentReference(Document):
     namespace: Annotated[
         Label | None,
         Field(
-            description="Its namespace; the pool's own if unset. A Gateway of another namespace must allow routes "
-            "from the pool's (listeners[].allowedRoutes)."
+            description="Namespace of the Gateway; the pool's own if unset. A Gateway in another namespace must allow "
+            "routes from the pool's namespace (listeners[].allowedRoutes)."
         ),
     ] = None
     section_name: Annotated[
-        Name | None, Field(description="One of its listeners; all that take the route if unset.")
+        Name | None, Field(description="Name of one of its listeners; all that accept the route if unset.")
     ] = None
 
 
@@ -30,11 +30,11 @@ class EndpointPicker(Document):
     """Names the Service of an endpoint picker."""
 
     name: Annotated[Name, Field(description="Name of the Service, in the pool's namespace.")]
-    port: Annotated[int, Field(ge=1, le=65535, description="The Service's port for the gateway's questions (gRPC).")]
+    port: Annotated[int, Field(ge=1, le=65535, description="Port of the Service that the gateway calls (gRPC).")]
 
 
 class Gateway(Document):
-    """How requests come to the pool through a gateway. Several pools may share one address: the model decides."""
+    """How requests reach the pool through a gateway. Several pools may share one address: the model decides."""
 
     parent_refs: Annotated[
         tuple[ParentReference, ...],
@@ -42,22 +42,25 @@ class Gateway(Document):
             min_length=1,
             max_length=32,
             json_schema_extra=ATOMIC,
-            description="Gateways that requests come through. The pool gets an HTTPRoute for the header "
+            description="Gateways through which requests come. The pool gets an HTTPRoute for the header "
             "X-Gateway-Model-Name, with the model's name and those of its adapters, for every path: the base URL is "
             "http://GATEWAY/applications/NAMESPACE/NAME/v1, or http://GATEWAY/v1 with the header "
-            "x-justitia-application. The gateway's body-based router sets the header from the request's model; clients "
-            "set it themselves where there is none, and for requests without a body, such as GET /v1/models.",
+            "x-justitia-application. The gateway's body-based router sets X-Gateway-Model-Name from the request's "
+            "model. Clients set it themselves if there is no such router, and for requests without a body, such as GET "
+            "/v1/models.",
         ),
     ]
     hostnames: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=253, pattern=HOSTNAME)], ...],
-        Field(max_length=16, json_schema_extra=SET, description="Host names of the requests; every one when empty."),
+        Field(
+            max_length=16, json_schema_extra=SET, description="Host names of the requests; all host names when empty."
+        ),
     ] = ()
     endpoint_picker: Annotated[
         EndpointPicker | None,
         Field(
-            description="Chooses the engine for a request, as the Gateway API Inference Extension has it: the pool "
-            "gets an InferencePool, to which the HTTPRoute leads instead of the Service. Its endpoints are the "
-            "schedulers, which answer no /metrics there: a picker that asks vLLM's metrics finds none."
+            description="Chooses the engine for a request, as in the Gateway API Inference Extension: the pool gets an "
+            "InferencePool, to which the HTTPRoute leads instead of the Service. Its endpoints are the sidecars, which "
+            "do not serve /metrics there, so a picker that reads vLLM's metrics finds none."
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""What is learned of an application's runs: where a pool keeps it, and how a predictor comes in force."""
+"""What is learned from an application's runs: where a pool keeps it, and how a predictor takes effect."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -28,7 +28,7 @@ class Bucket(Document):
         Field(
             max_length=512,
             pattern=r"^https?://[^\s/]+(/[^\s]*)?$",
-            description="URL of the service, where it is not Amazon's.",
+            description="URL of the service, if it is not Amazon's.",
         ),
     ] = None
     region: Annotated[
@@ -39,7 +39,7 @@ class Bucket(Document):
         LocalReference | None,
         Field(
             description="Secret in the pool's namespace with entries AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. "
-            "Without it pods use what their cloud gives them."
+            "Without it, pods use the credentials that their cloud gives them."
         ),
     ] = None
 
@@ -48,16 +48,16 @@ STORE_RULES = rules(("has(self.claimName) != has(self.bucket)", ONE_STORE))
 
 
 class ArtifactStore(Document):
-    """Where samples of runs and predictors outlive pods."""
+    """Where samples of runs and predictors are kept after pods are gone."""
 
     claim_name: Annotated[
         Name | None,
         Field(
-            description="PersistentVolumeClaim in the pool's namespace. Where pods run on several nodes it must be "
-            "ReadWriteMany. Not with bucket."
+            description="PersistentVolumeClaim in the pool's namespace. If pods run on several nodes, it must be "
+            "ReadWriteMany. Must not be set together with bucket."
         ),
     ] = None
-    bucket: Annotated[Bucket | None, Field(description="Not with claimName.")] = None
+    bucket: Annotated[Bucket | None, Field(description="A bucket. Must not be set together with claimName.")] = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "ArtifactStore":
@@ -67,20 +67,23 @@ class ArtifactStore(Document):
 
 
 class Learning(Document):
-    """What a pool learns from runs of applications that have a predictor."""
+    """How a pool learns from runs of applications that have a predictor."""
 
     store: Annotated[
         ArtifactStore,
-        Field(json_schema_extra=STORE_RULES, description="Where samples of runs and predictors outlive pods."),
+        Field(
+            json_schema_extra=STORE_RULES,
+            description="Where samples of runs and predictors are kept after pods are gone.",
+        ),
     ]
     image: Annotated[
         str | None,
         Field(
             min_length=1,
             max_length=1024,
-            description="OCI image with predictors that were made elsewhere: a file for each at its root, named by its "
-            "version (`justitia predictor export --version`). An application has one with predictor.version. The "
-            "cluster must be able to mount images (Kubernetes 1.33 or newer).",
+            description="OCI image with predictors that were made elsewhere: one file for each at its root, named by "
+            "its version (`justitia predictor export --version`). An application uses one through predictor.version. "
+            "The cluster must be able to mount images (Kubernetes 1.33 or newer).",
         ),
     ] = None
 
@@ -89,15 +92,15 @@ ROLLOUT_RULES = rules(("!has(self.percent) || self.strategy == 'Canary'", CANARY
 
 
 class Rollout(Document):
-    """How a new version comes in force."""
+    """How a new version takes effect."""
 
     strategy: Annotated[
         Literal["Shadow", "Canary", "Immediate"],
         Field(
-            description="Shadow: the candidate predicts live runs without effect, and comes in force once its errors "
-            "are shown to be smaller. Canary: the same, and a share of runs is ordered by it meanwhile. Immediate: it "
-            "comes in force at once. Whatever came in force is rolled back when its errors are shown to be larger than "
-            "the running mean's."
+            description="Shadow: the candidate predicts live runs without effect, and takes effect once its errors are "
+            "shown to be smaller. Canary: the same, but a share of the runs is ordered by it meanwhile. Immediate: it "
+            "takes effect at once. With each, a version in effect is rolled back when its errors are shown to be "
+            "larger than those of the running mean."
         ),
     ] = "Shadow"
     percent: Annotated[
@@ -105,7 +108,12 @@ class Rollout(Document):
         Field(ge=1, le=50, description="With Canary: percentage of runs that use the candidate; 10 if unset."),
     ] = None
     minimum_runs: Annotated[
-        int, Field(ge=10, le=100_000, description="Finished runs that a candidate has predicted before it is judged.")
+        int,
+        Field(
+            ge=10,
+            le=100_000,
+            description="Number of finished runs that a candidate must have predicted before it is judged.",
+        ),
     ] = 30
     confidence_percent: Annotated[
         int, Field(ge=50, le=99, description="Confidence with which errors must be shown to be smaller, in percent.")
@@ -113,7 +121,7 @@ class Rollout(Document):
 
     @property
     def canary_percent(self) -> int:
-        """Share of runs that use a candidate."""
+        """Percentage of runs that use a candidate."""
         return 0 if self.strategy != "Canary" else 10 if self.percent is None else self.percent
 
     @model_validator(mode="after")
@@ -129,69 +137,75 @@ class Predictor(Document):
     text: Annotated[
         Literal["Hashed", "Kept"],
         Field(
-            description="What samples hold of the text of a run's first request. Hashed: counts of hashed words. Kept: "
-            "the text as well, for your own analysis."
+            description="What samples keep of the text of a run's first request. Hashed: counts of hashed words. Kept: "
+            "also the text itself, for your own analysis."
         ),
     ] = "Hashed"
     minimum_samples: Annotated[
-        int, Field(ge=20, le=2000, description="Finished runs before a first predictor is trained.")
+        int, Field(ge=20, le=2000, description="Number of finished runs before the first predictor is trained.")
     ] = 100
     retrain_hours: Annotated[
         int, Field(ge=1, le=8760, description="Hours after which a new version is trained, if there are new samples.")
     ] = 24
     rollout: Annotated[
-        Rollout, Field(json_schema_extra=ROLLOUT_RULES, description="How a new version comes in force.")
+        Rollout, Field(json_schema_extra=ROLLOUT_RULES, description="How a new version takes effect.")
     ] = Rollout()
     version: Annotated[
         Digest | None,
         Field(
             max_length=64,
-            description="Keeps this version in force: no other is trained or takes its place. One of "
-            "status.predictor.history, or whatever the store has.",
+            description="Keeps this version in effect: no other version is trained or replaces it. One of "
+            "status.predictor.history, or any version in the store.",
         ),
     ] = None
     paused: Annotated[
-        bool, Field(description="No version is trained and none comes in force. Samples are kept all the same.")
+        bool, Field(description="While true, no version is trained and none takes effect. Samples are still kept.")
     ] = False
 
 
 class Decision(Document):
-    """What was decided of a predictor, and why."""
+    """A decision about a predictor, and its reason."""
 
-    time: Annotated[datetime, Field(description="When.")]
-    reason: Annotated[str, Field(max_length=64, description="One CamelCase word for programs.")]
-    message: Annotated[str, Field(max_length=1024, description="For people.")]
+    time: Annotated[datetime, Field(description="When it was decided.")]
+    reason: Annotated[str, Field(max_length=64, description="What was decided, as one CamelCase word for programs.")]
+    message: Annotated[str, Field(max_length=1024, description="What was decided and why, for people.")]
 
 
 class PredictorStatus(Document):
-    """What predicts the application's runs. Errors are factors by which a prediction is typically off, in percent of
-    the cost: 0 is exact, 100 is twice or half of it.
+    """State of the application's predictor. Errors say by which factor a prediction is typically off, in percent of the
+    cost: 0 is exact, 100 is twice or half of it.
     """
 
-    version: Annotated[Digest | None, Field(max_length=64, description="In force; none: the running mean is.")] = None
-    candidate: Annotated[Digest | None, Field(max_length=64, description="Compared with what is in force.")] = None
+    version: Annotated[
+        Digest | None, Field(max_length=64, description="The version in effect; if unset, the running mean is.")
+    ] = None
+    candidate: Annotated[
+        Digest | None, Field(max_length=64, description="The version that is compared with what is in effect.")
+    ] = None
     candidate_percent: Annotated[
         int | None, Field(ge=0, le=100, description="Percentage of runs that use the candidate.")
     ] = None
     samples: Annotated[int | None, Field(ge=0, description="Finished runs in the store.")] = None
     version_error_percent: Annotated[
-        int | None, Field(ge=0, description="Of the version in force, on the runs of the last hours.")
+        int | None, Field(ge=0, description="Error of the version in effect, on the runs of the last hours.")
     ] = None
     candidate_error_percent: Annotated[
-        int | None, Field(ge=0, description="Of the candidate, on the runs that it was compared on.")
+        int | None, Field(ge=0, description="Error of the candidate, on the runs on which it was compared.")
     ] = None
     compared_error_percent: Annotated[
-        int | None, Field(ge=0, description="Of what the candidate is compared with, on the same runs.")
+        int | None, Field(ge=0, description="Error of what the candidate is compared with, on the same runs.")
     ] = None
     compared_runs: Annotated[int | None, Field(ge=0, description="Finished runs that the candidate predicted.")] = None
-    trained: Annotated[datetime | None, Field(description="When a training was last begun.")] = None
-    trained_samples: Annotated[int | None, Field(ge=0, description="Finished runs that were in the store then.")] = None
+    trained: Annotated[datetime | None, Field(description="When the last training began.")] = None
+    trained_samples: Annotated[
+        int | None, Field(ge=0, description="Finished runs that were in the store at that time.")
+    ] = None
     history: Annotated[
         tuple[Annotated[Digest, Field(max_length=64)], ...],
         Field(
             max_length=5,
             json_schema_extra={"x-kubernetes-list-type": "atomic"},
-            description="Versions that were in force before, the latest first.",
+            description="Versions that were in effect before, the latest first.",
         ),
     ] = ()
-    last_decision: Annotated[Decision | None, Field(description="The last step, and its reason.")] = None
+    last_decision: Annotated[Decision | None, Field(description="The last decision, and its reason.")] = None

@@ -1,4 +1,4 @@
-"""Which namespaces may refer to an object: what Tenants and ServingPools say of those of others."""
+"""Which other namespaces may refer to a Tenant or a ServingPool."""
 
 from typing import Annotated
 

@@ -57,7 +57,8 @@ class Tier(Document):
         Weight,
         Field(
             json_schema_extra=POSITIVE,
-            description="Share of service relative to other tenants, a decimal number greater than 0.",
+            description="Share of service of each tenant of the tier, relative to other tenants: a decimal number "
+            "greater than 0.",
         ),
     ]
 
@@ -72,49 +73,53 @@ class Queue(Document):
     """Bounds of the pool's waiting queue."""
 
     maximum_requests: Annotated[
-        int, Field(ge=1, le=100_000, description="Most requests that may wait in one replica; more get 429.")
+        int, Field(ge=1, le=100_000, description="Maximum number of waiting requests in one replica; more get 429.")
     ] = 1000
     timeout_seconds: Annotated[
-        int, Field(ge=1, le=86_400, description="Longest that a request may wait, in seconds; then it gets 503.")
+        int, Field(ge=1, le=86_400, description="Maximum time that a request may wait, in seconds; then it gets 503.")
     ] = 300
 
 
 class Boost(Document):
-    """Gamma, with which policy UniBoost weighs a request's work against its time of arrival, in 1/s. The smaller gamma,
-    the more the order is that of the work of requests alone; the larger, the more it is that of arrival.
+    """Gamma of policy UniBoost, in 1/s: how a request's work is weighed against its time of arrival. A small gamma
+    orders requests mostly by their work, a large one mostly by their arrival.
     """
 
     mode: Annotated[
         BoostMode,
         Field(
-            description="What gamma follows. Adaptive: the response times that are seen. SLO: the same, inside bounds "
-            "that move so that the objectives of the pool's applications hold (spec.slo of LLMApplication). Fixed: "
-            "gamma, which must be set."
+            description="How gamma is chosen. Adaptive: from the response times that are observed. SLO: the same, "
+            "within bounds that move so that the objectives of the pool's applications are met (spec.slo of "
+            "LLMApplication). Fixed: the value of gamma, which must be set."
         ),
     ] = BoostMode.ADAPTIVE
     gamma: Annotated[
         Decimal | None,
-        Field(json_schema_extra=POSITIVE, description="With mode Fixed, a decimal number greater than 0, in 1/s."),
+        Field(
+            json_schema_extra=POSITIVE,
+            description="The value with mode Fixed, a decimal number greater than 0, in 1/s.",
+        ),
     ] = None
     minimum_gamma: Annotated[
         Decimal,
         Field(
             json_schema_extra=POSITIVE,
-            description="Smallest gamma, in 1/s, a decimal number greater than 0. Not looked at with mode Fixed.",
+            description="Smallest gamma, in 1/s, a decimal number greater than 0. Ignored with mode Fixed.",
         ),
     ] = f"{LOWEST_GAMMA:g}"
     maximum_gamma: Annotated[
         Decimal,
         Field(
             json_schema_extra=POSITIVE,
-            description="Largest gamma, in 1/s, at least minimumGamma. Not looked at with mode Fixed.",
+            description="Largest gamma, in 1/s, at least minimumGamma. Ignored with mode Fixed.",
         ),
     ] = f"{HIGHEST_GAMMA:g}"
     hysteresis: Annotated[
         Decimal,
         Field(
-            description="How far a running request must be behind the first that waits to make way for it, a decimal "
-            "number, in units of 1 / gamma. The larger, the fewer preemptions, each of which is paid for by all."
+            description="How far a running request must be behind the first waiting one before it is preempted for it: "
+            "a decimal number, in units of 1 / gamma. A larger value means fewer preemptions, each of which costs time "
+            "for all requests."
         ),
     ] = f"{HYSTERESIS:g}"
 
@@ -137,20 +142,21 @@ class Scheduling(Document):
     policy: Annotated[
         PolicyName,
         Field(
-            description="Order of service. FCFS: as requests arrive. VTC: fair between tenants by weight. Justitia: "
-            "runs by virtual finish time. TieredJustitia: tenants by weight, the runs of each by virtual finish time. "
-            "With enforcement Engine only, and without regard to tenants and runs: UniBoost, for the tail of response "
-            "times of single requests: by arrival, those of little work sooner, preempting. SRPT and SJF are baselines "
-            "for comparisons: SRPT: least remaining work first, preempting. SJF: shortest output first, taken to be "
-            "the mean output of the application's finished requests."
+            description="Order of service. FCFS: in the order of arrival. VTC: fair between tenants, by weight. "
+            "Justitia: runs by virtual finish time. TieredJustitia: tenants by weight, and each tenant's runs by "
+            "virtual finish time. The others need enforcement Engine, and ignore tenants and runs. UniBoost: by "
+            "arrival, with requests of little work earlier and with preemption, for the tail of response times of "
+            "single requests. SRPT and SJF are baselines for comparison. SRPT: least remaining work first, with "
+            "preemption. SJF: shortest output first, which is taken to be the mean output of the application's "
+            "finished requests."
         ),
     ] = PolicyName.TIERED_JUSTITIA
     enforcement: Annotated[
         Literal["Engine", "Sidecar"],
         Field(
-            description="Where the order is kept. Engine: inside vLLM, by a scheduler that it loads, token for token. "
-            "In a vLLM that the scheduler is not made for it is kept as with Sidecar, and condition PolicyInForce "
-            "says so. Sidecar: in front of an unchanged vLLM, which has at most two requests waiting."
+            description="Where the order is kept. Engine: inside vLLM, by a plug-in that it loads, token for token. In "
+            "a vLLM that the plug-in does not support, the order is kept as with Sidecar, and the condition "
+            "PolicyInForce says so. Sidecar: in front of an unchanged vLLM, which has at most two waiting requests."
         ),
     ] = "Engine"
     cost_model: Annotated[
@@ -162,8 +168,8 @@ class Scheduling(Document):
                     "costModel cannot be changed: what tenants were charged has its unit; create a new pool",
                 )
             ),
-            description="What tenants are charged. EngineTime: their part of the engine's time. KVTokenTime: KV memory "
-            "held over time. WeightedTokens: tokens read and, at twice the price, produced.",
+            description="What tenants are charged for. EngineTime: their part of the engine's time. KVTokenTime: KV "
+            "memory held over time. WeightedTokens: tokens read and, at twice the price, tokens produced.",
         ),
     ] = CostModelName.ENGINE_TIME
     boost: Annotated[
@@ -173,7 +179,7 @@ class Scheduling(Document):
                 ("double(self.minimumGamma) <= double(self.maximumGamma)", GAMMA_CROSSED),
                 ("(self.mode == 'Fixed') == has(self.gamma)", GAMMA_FIXED),
             ),
-            description="Gamma of policy UniBoost; Adaptive when unset. Takes effect without a restart.",
+            description="Gamma of policy UniBoost; mode Adaptive when unset. Changes take effect without a restart.",
         ),
     ] = None
     burst_seconds: Annotated[
@@ -181,15 +187,15 @@ class Scheduling(Document):
         Field(
             ge=0,
             le=3600,
-            description="With policy TieredJustitia and cost model EngineTime: most engine time, in seconds for each "
-            "unit of weight, that a tenant may be served ahead of another one that waits. The smaller, the sooner "
-            "shares are what weights say; the larger, the more whole runs finish early. 20 when unset, and in any case "
-            "at most a quarter of what the requests in the engine can take. Takes effect without a restart.",
+            description="With policy TieredJustitia and cost model EngineTime: how far a tenant may be ahead of "
+            "another tenant that waits, in seconds of engine time for each unit of weight. With a small value shares "
+            "match the weights sooner; with a large one more runs finish early. 20 when unset, and never more than a "
+            "quarter of what the requests in the engine can take. Changes take effect without a restart.",
         ),
     ] = None
     tiers: Annotated[
         tuple[Tier, ...],
-        Field(max_length=64, json_schema_extra=map_by("name"), description="Tiers that Tenants may be in."),
+        Field(max_length=64, json_schema_extra=map_by("name"), description="Tiers that a Tenant may name."),
     ] = ()
     queue: Annotated[Queue, Field(description="Bounds of the waiting queue.")] = Queue()
 
@@ -226,15 +232,15 @@ SCHEDULING_RULES = rules(
 
 
 class Autoscaling(Document):
-    """An autoscaler for the pool's number of engines, by how many requests wait."""
+    """An autoscaler that sets the number of engines by the number of waiting requests."""
 
     scaler: Annotated[
         Literal["HPA", "KEDA"],
         Field(
-            description="HPA: a HorizontalPodAutoscaler, for which the cluster must serve the pods' metric "
-            "justitia_queued_requests under custom.metrics.k8s.io, for example by prometheus-adapter, and with "
-            "boost.mode SLO justitia_slo_replicas_needed, which asks for the engines that the objectives need. KEDA: a "
-            "ScaledObject of KEDA, which asks Prometheus itself."
+            description="HPA: a HorizontalPodAutoscaler. The cluster must serve the pods' metric "
+            "justitia_queued_requests under custom.metrics.k8s.io, for example with prometheus-adapter; with "
+            "boost.mode SLO also justitia_slo_replicas_needed, the number of engines that the objectives need. KEDA: a "
+            "ScaledObject of KEDA, which queries Prometheus itself."
         ),
     ] = "HPA"
     prometheus_address: Annotated[
@@ -242,23 +248,29 @@ class Autoscaling(Document):
         Field(
             max_length=1024,
             pattern=r"^https?://[^\s]+$",
-            description="URL of the Prometheus that scrapes the pool's pods, with scaler KEDA. It must know them by "
-            "the labels namespace and justitia_dev_pool, as through the chart's PodMonitor (metrics.podMonitors).",
+            description="With scaler KEDA: URL of the Prometheus that scrapes the pool's pods. Its series must have "
+            "the labels namespace and justitia_dev_pool, which the chart's PodMonitor sets (metrics.podMonitors).",
         ),
     ] = None
-    minimum_replicas: Annotated[int, Field(ge=1, le=1000, description="Fewest engines.")] = 1
-    maximum_replicas: Annotated[int, Field(ge=1, le=1000, description="Most engines, at least minimumReplicas.")]
+    minimum_replicas: Annotated[int, Field(ge=1, le=1000, description="Minimum number of engines.")] = 1
+    maximum_replicas: Annotated[
+        int, Field(ge=1, le=1000, description="Maximum number of engines, at least minimumReplicas.")
+    ]
     queued_requests: Annotated[
         int,
         Field(
             ge=1,
             le=100_000,
-            description="Waiting requests for each engine, on average, beyond which another engine is added.",
+            description="Average number of waiting requests for each engine above which an engine is added.",
         ),
     ] = 10
     stabilization_seconds: Annotated[
         int,
-        Field(ge=0, le=3600, description="How long fewer engines must have been enough before one is taken away."),
+        Field(
+            ge=0,
+            le=3600,
+            description="Time for which fewer engines must have been enough before one is removed, in seconds.",
+        ),
     ] = 300
 
     @model_validator(mode="after")
@@ -284,8 +296,8 @@ class ServingPoolSpec(Document):
         Field(
             ge=1,
             le=1000,
-            description="Number of engines. With more than one, each shares by itself. With autoscaling, leave it "
-            "unset: the autoscaler writes it.",
+            description="Number of engines. With more than one, each shares only its own time between tenants. With "
+            "autoscaling, leave it unset: the autoscaler writes it.",
         ),
     ] = 1
     autoscaling: Annotated[
@@ -295,12 +307,12 @@ class ServingPoolSpec(Document):
                 ("self.minimumReplicas <= self.maximumReplicas", REPLICAS_CROSSED),
                 ("self.scaler != 'KEDA' || has(self.prometheusAddress)", PROMETHEUS_NEEDED),
             ),
-            description="Lets the number of engines follow the waiting requests.",
+            description="Sets the number of engines by the number of waiting requests.",
         ),
     ] = None
     gateway: Annotated[
         Gateway | None,
-        Field(description="Lets requests come to the pool through a gateway as well, by the model that they ask for."),
+        Field(description="Makes the pool reachable through a gateway as well, by the model that a request asks for."),
     ] = None
     scheduling: Annotated[
         Scheduling,
@@ -323,17 +335,17 @@ class ServingPoolSpec(Document):
     paused: Annotated[
         bool,
         Field(
-            description="Leaves what exists for the pool as it is until it is unset. "
-            "Keys and rights are taken away meanwhile."
+            description="While true, what exists for the pool stays as it is. Only keys and rights that are removed "
+            "are taken away from its pods."
         ),
     ] = False
 
 
 class GammaRange(Document):
-    """Each engine has a gamma of its own."""
+    """Gamma of the pool's engines, each of which has its own."""
 
-    lowest: Annotated[str, Field(max_length=16, description="Of all engines, in 1/s.")]
-    highest: Annotated[str, Field(max_length=16, description="Of all engines, in 1/s.")]
+    lowest: Annotated[str, Field(max_length=16, description="Smallest gamma of all engines, in 1/s.")]
+    highest: Annotated[str, Field(max_length=16, description="Largest gamma of all engines, in 1/s.")]
 
 
 class ServingPoolStatus(Status):
@@ -352,7 +364,7 @@ class ServingPoolStatus(Status):
     ] = None
     applications: Annotated[int | None, Field(ge=0, description="Applications that the pool serves.")] = None
     gamma: Annotated[
-        GammaRange | None, Field(description="Gamma in effect, in 1/s, rounded to one digit; of policy UniBoost.")
+        GammaRange | None, Field(description="Gamma in effect with policy UniBoost, in 1/s, rounded to one digit.")
     ] = None
 
 
@@ -365,7 +377,8 @@ class ServingPool(Resource):
         singular="servingpool",
         short_names=("spool",),
         namespaced=True,
-        description="ServingPool is a set of equal engines of one model, shared by the applications that refer to it.",
+        description="A ServingPool is a set of equal engines that serve one model, shared by the applications that "
+        "refer to it.",
         columns=(
             Column("Model", "string", ".spec.model.uri", "Where the model is taken from."),
             Column("Policy", "string", ".spec.scheduling.policy", "Order of service."),

@@ -1,4 +1,4 @@
-"""Who shares the engine's prefix cache: what a ServingPool says of it."""
+"""Who shares the engine's prefix cache: the part of a ServingPool that says so."""
 
 from typing import Annotated
 
@@ -9,10 +9,10 @@ from justitia_api.resource import Label, Name, map_by
 
 
 class PrefixTenant(Document):
-    """A tenant that shares cached prefixes with the others of its group."""
+    """A tenant that shares cached prefixes with the other tenants of its group."""
 
     name: Annotated[Name, Field(description="Name of the Tenant.")]
-    group: Annotated[Label, Field(description="Name of its group: all tenants of one group name share.")]
+    group: Annotated[Label, Field(description="Name of the group. All tenants with the same group share.")]
 
 
 class PrefixCache(Document):
@@ -24,9 +24,9 @@ class PrefixCache(Document):
             max_length=1024,
             json_schema_extra=map_by("name"),
             description="Tenants that are in a group. A prompt that begins like an earlier one of the same group is "
-            "served sooner, so each tenant of a group can find out by the time of a first token what prompts of the "
-            "others begin with. A tenant that is not listed shares with its own requests alone. Takes effect for "
-            "requests that come after the change, without a restart.",
+            "served sooner, so each tenant of a group can find out from the time to the first token how prompts of the "
+            "others begin. The requests of a tenant that is not listed share only with each other. A change takes "
+            "effect for requests that come after it, without a restart.",
         ),
     ] = ()
 

@@ -69,8 +69,8 @@ class PoolReference(Document):
     namespace: Annotated[
         Label | None,
         Field(
-            description="Its namespace; the application's own if unset. A pool of another namespace must have the "
-            "application's among its allowedNamespaces."
+            description="Namespace of the ServingPool; the application's own if unset. A pool in another namespace "
+            "must list the application's namespace in its allowedNamespaces."
         ),
     ] = None
 
@@ -86,7 +86,7 @@ class SecretKeyReference(Document):
 
 
 class Status(Document):
-    """What the operator reports of a resource."""
+    """What the operator reports about a resource."""
 
     observed_generation: Annotated[
         int | None, Field(ge=0, description="The metadata.generation that the status was computed from.")
@@ -130,7 +130,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Definition:
-    """How Kubernetes is told about a type."""
+    """How a type is described to Kubernetes."""
 
     plural: str
     singular: str

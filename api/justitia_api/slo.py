@@ -1,4 +1,4 @@
-"""What an application asks of its pool's latency, and how it stands."""
+"""What latency an application asks of its pool, and whether it gets it."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ OBJECTIVES = map_by("metric", "percentile")
 
 
 class ServiceLevelObjective(Document):
-    """At least so many per cent of the values of a window are within the bound."""
+    """The percentage of the values in a window that must be within a bound."""
 
     metric: Annotated[
         MetricName,
@@ -28,15 +28,17 @@ class ServiceLevelObjective(Document):
         ),
     ]
     percentile: Annotated[
-        int, Field(ge=1, le=99, description="How many per cent of the values must be within the bound.")
+        int, Field(ge=1, le=99, description="Percentage of the values that must be within the bound.")
     ]
-    bound_milliseconds: Annotated[int, Field(ge=1, le=86_400_000, description="Largest value that is good.")]
+    bound_milliseconds: Annotated[
+        int, Field(ge=1, le=86_400_000, description="Largest value that is within the objective, in milliseconds.")
+    ]
     window_seconds: Annotated[
         int,
         Field(
             ge=60,
             le=2_592_000,
-            description="The time over which it is counted, up to now. Alerts look at parts of it: a twelfth and a "
+            description="Length of the window, which ends now, in seconds. Alerts look at parts of it: a twelfth and a "
             "sixtieth, a half and a twelfth.",
         ),
     ] = 3600
@@ -49,51 +51,58 @@ class ServiceLevelObjective(Document):
 
 
 class ObservedObjective(Document):
-    """An objective over its window, over all pods."""
+    """What was observed of an objective over its window, in all pods."""
 
     metric: Annotated[MetricName, Field(description="As in spec.slo.")]
     percentile: Annotated[int, Field(ge=1, le=99, description="As in spec.slo.")]
     state: Annotated[
         ObjectiveState | None,
         Field(
-            description="Met: within the bound. AtRisk: within it, and its error budget is spent too fast. Missed: the "
-            "budget is spent. Unattainable: it misses, and no gamma that the pool allows holds it. None yet: no "
-            "request is known."
+            description="Met: the objective is met. AtRisk: it is met, but its error budget is spent too fast. Missed: "
+            "the budget is spent. Unattainable: it is missed, and no gamma that the pool allows meets it. Unset: no "
+            "request was observed yet."
         ),
     ] = None
-    values: Annotated[int, Field(ge=0, description="Values in the window.")] = 0
+    values: Annotated[int, Field(ge=0, description="Number of values in the window.")] = 0
     observed_milliseconds: Annotated[
-        int | None, Field(ge=0, description="The value at the percentile, within one per cent.")
+        int | None, Field(ge=0, description="The value at the percentile, accurate to one percent.")
     ] = None
     attained_percent: Annotated[
-        str | None, Field(max_length=8, description="How many per cent of the values are within the bound.")
+        str | None, Field(max_length=8, description="Percentage of the values that are within the bound.")
     ] = None
     error_budget_percent: Annotated[
         int | None,
-        Field(description="What is left of the misses that the percentile allows; below 0 they are exceeded."),
+        Field(description="What is left of the misses that the percentile allows; negative if there were more."),
     ] = None
     fast_burn: Annotated[
         str | None,
         Field(
             max_length=16,
-            description="How fast the error budget is spent over a twelfth of the window; 1 spends exactly all of it.",
+            description="How fast the error budget is spent, over a twelfth of the window. At 1, a window spends all "
+            "of it.",
         ),
     ] = None
-    slow_burn: Annotated[str | None, Field(max_length=16, description="The same over half of the window.")] = None
+    slow_burn: Annotated[
+        str | None, Field(max_length=16, description="How fast the error budget is spent, over half of the window.")
+    ] = None
 
 
 class SLOStatus(Document):
-    """How the application's objectives stand."""
+    """State of the application's objectives."""
 
     observed_time: Annotated[
         AwareDatetime,
-        Field(description="When this was observed: every five minutes, and when a state changes."),
+        Field(description="When this was observed. It is updated every five minutes, and when a state changes."),
     ]
     objectives: Annotated[
         tuple[ObservedObjective, ...],
-        Field(max_length=MOST_OBJECTIVES, json_schema_extra=OBJECTIVES, description="As they are in spec.slo."),
+        Field(
+            max_length=MOST_OBJECTIVES,
+            json_schema_extra=OBJECTIVES,
+            description="The objectives in spec.slo, with what was observed.",
+        ),
     ] = ()
     replicas: Annotated[
         int | None,
-        Field(ge=1, description="How many engines would hold what is Unattainable, by an estimate from the load."),
+        Field(ge=1, description="Number of engines that would meet what is Unattainable, estimated from the load."),
     ] = None

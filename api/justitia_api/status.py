@@ -52,7 +52,7 @@ class GateStatus(Document):
 
 
 class EngineSchedulerStatus(Document):
-    """What is known of the scheduler inside the engine. None: it has not told since it was started."""
+    """What is known about the plug-in inside the engine. None: it has not reported since it was started."""
 
     connected: bool
     vllm: str | None = Field(description="The engine's version")
@@ -81,8 +81,8 @@ class ErrorSums(Document):
 
 
 class ModelStatus(Document):
-    """A version that predicts. A version in force is compared with the running mean, a candidate with the version in
-    force, or with the running mean where there is none.
+    """A version that predicts. A version in effect is compared with the running mean, a candidate with the version in
+    effect, or with the running mean where there is none.
     """
 
     version: Digest
@@ -129,7 +129,7 @@ class ObjectiveStatus(Document):
         max_length=MOST_BUCKETS,
         description="Of the whole window, in seconds: buckets of a sketch, and counts",
     )
-    unattainable: bool = Field(default=False, description="It misses, and no gamma that is allowed holds it")
+    unattainable: bool = Field(default=False, description="It is missed, and no gamma that is allowed meets it")
     opposed: bool = Field(default=False, description="Because another objective asks for the opposite")
 
 
@@ -157,9 +157,9 @@ class PoolStatus(Document):
 
     namespace: str
     name: str
-    generation: int = Field(ge=0, lt=2**63, description="Of the configuration in force")
+    generation: int = Field(ge=0, lt=2**63, description="Of the configuration in effect")
     documents: Digest | None = Field(
-        default=None, description="`digest_of` configuration and key table as they were given; None: it tells nothing"
+        default=None, description="`digest_of` configuration and key table as they were given; None: not reported"
     )
     not_understood: str = Field(
         default="", description="What of the configuration is of another release, and stays as it was before"
@@ -169,7 +169,7 @@ class PoolStatus(Document):
     cost_unit: str
     engine_ready: bool
     draining: bool
-    kv_capacity_tokens: int | None = Field(description="None until the engine has told it")
+    kv_capacity_tokens: int | None = Field(description="None until the engine has reported it")
     kv_reserved_tokens: int
     open_runs: int
     window_seconds: float = Field(description="Length of the window of the shares below")
@@ -183,7 +183,7 @@ class PoolStatus(Document):
     tenants: tuple[TenantStatus, ...]
     learning: tuple[LearningStatus, ...] = Field(default=(), description="Of applications that are learned from")
     objectives: tuple[ObjectiveStatus, ...] = Field(default=(), description="Of applications that declare any")
-    boost: BoostStatus | None = Field(default=None, description="None until the engine tells of a policy with gamma")
+    boost: BoostStatus | None = Field(default=None, description="None until the engine reports a policy with gamma")
 
 
 class QueuedRequest(Document):

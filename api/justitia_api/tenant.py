@@ -32,8 +32,8 @@ class ApiKey(Document):
     secret_ref: Annotated[
         SecretKeyReference,
         Field(
-            description="The Secret that holds the key, in the namespace where the operator reads key Secrets "
-            "(its own unless configured otherwise). At least 16 bytes; white space around it is ignored."
+            description="The Secret that holds the key, in the namespace where the operator reads key Secrets (its own "
+            "unless configured otherwise). The key must have at least 16 bytes; white space around it is ignored."
         ),
     ]
 
@@ -43,14 +43,17 @@ class TenantSpec(Document):
 
     tier: Annotated[
         Label | None,
-        Field(description="Name of a tier in the pool's scheduling.tiers, which gives the weight. Not with weight."),
+        Field(
+            description="Name of a tier in the pool's scheduling.tiers, which gives the weight. Must not be set "
+            "together with weight."
+        ),
     ] = None
     weight: Annotated[
         Weight | None,
         Field(
             json_schema_extra=POSITIVE,
-            description="Share of service relative to other tenants, a decimal number greater than 0, in every pool. "
-            "Not with tier; 1 when neither is set.",
+            description="The tenant's share of service relative to other tenants, in every pool: a decimal number "
+            "greater than 0. Must not be set together with tier; 1 when neither is set.",
         ),
     ] = None
     namespaces: Annotated[
@@ -66,12 +69,12 @@ class TenantSpec(Document):
             min_length=1,
             max_length=16,
             json_schema_extra=ATOMIC,
-            description="Keys that clients authenticate with as this tenant. Several allow rotation.",
+            description="Keys with which clients authenticate as this tenant. Several keys make rotation possible.",
         ),
     ]
     limits: Annotated[
         TenantLimits | None,
-        Field(description="What the tenant may have in each engine of a pool at a time; unlimited if unset."),
+        Field(description="Limits of the tenant in each engine of a pool; no limits if unset."),
     ] = None
 
     @model_validator(mode="after")
@@ -87,7 +90,7 @@ class WeightInPool(Document):
     """The tenant's weight in one pool."""
 
     pool: Annotated[str, Field(max_length=320, description="The pool as namespace/name.")]
-    weight: Annotated[str, Field(max_length=16, description="Weight in effect there.")]
+    weight: Annotated[str, Field(max_length=16, description="The weight in effect in that pool.")]
 
 
 class TenantStatus(Status):
@@ -99,7 +102,8 @@ class TenantStatus(Status):
         Field(
             max_length=LONGEST_LIST,
             json_schema_extra=map_by("pool"),
-            description="Weight in effect in each pool where the tenant has an application, of policies with weights.",
+            description="The weight in effect in each pool where the tenant has an application and the policy has "
+            "weights.",
         ),
     ] = ()
 
@@ -113,8 +117,8 @@ class Tenant(Resource):
         singular="tenant",
         short_names=("tn",),
         namespaced=False,
-        description="Tenant is somebody who is served: with a weight, API keys and limits, from the applications of "
-        "some namespaces.",
+        description="A Tenant is somebody whose requests are served, with a weight, API keys and limits, through the "
+        "applications of given namespaces.",
         columns=(
             Column("Tier", "string", ".spec.tier", "Tier of the tenant."),
             Column("Weight", "string", ".spec.weight", "Weight given instead of a tier."),

@@ -13,7 +13,7 @@ PUBLIC_PORT = 8000
 ENGINE_PORT = 8001
 ADMIN_PORT = 8002
 CONTROL_PORT = 8003
-"""Where the operator tells a pod its documents and asks what is in force: TLS, and a token."""
+"""Where the operator sends a pod its documents and asks what is in effect, over TLS and with a token."""
 
 DOCUMENTS_PATH = "/v1/documents"
 STATUS_PATH = "/v1/status"
@@ -22,24 +22,50 @@ CERTIFICATE_FILE, PRIVATE_KEY_FILE, TOKEN_FILE = "tls.crt", "tls.key", "control-
 
 
 class Refusal(StrEnum):
-    """Why a request was refused: `code` of the error body and label of the metric."""
+    """Why a request was refused: `code` of the error body and label of the metric. Each says what a client can do."""
 
     INVALID_API_KEY = "invalid_api_key"
+    """The request has no API key, or one that no tenant of the pool has. Send `Authorization: Bearer KEY`, and ask the
+    owner of your tenant which key is valid.
+    """
     UNKNOWN_APPLICATION = "unknown_application"
+    """The tenant has no application of that name in this pool. Use the endpoint in the status of your LLMApplication,
+    or one of the names in the message.
+    """
     AMBIGUOUS_APPLICATION = "ambiguous_application"
+    """The tenant has several applications in this pool, and the request names none. Name one in the path, or in the
+    header `x-justitia-application`.
+    """
     MODEL_NOT_FOUND = "model_not_found"
+    """The pool does not serve this model to the tenant. Ask for one that `GET /v1/models` lists."""
     INVALID_BODY = "invalid_body"
+    """The body is not a valid request to this endpoint. Correct what the message names."""
     UNSUPPORTED = "unsupported"
+    """The request asks for something that cannot be ordered or counted, such as beams, or for more at once than a bound
+    allows. Change what the message names; several requests of one run often do the same.
+    """
     BODY_TOO_LARGE = "body_too_large"
+    """The body is larger than the pool accepts. Shorten the prompt."""
     PROMPT_TOO_LONG = "prompt_too_long"
+    """Prompt and output together are longer than a request may be in this pool. Shorten the prompt, or lower
+    `max_tokens`.
+    """
     QUEUE_FULL = "queue_full"
+    """The pool's queue or the sidecar's memory is full, and the tenant has used up its share of it. Retry later."""
     TENANT_QUEUE_FULL = "tenant_queue_full"
+    """The tenant has as many waiting requests as its limit `queuedRequests` allows. Retry later, or send fewer."""
     RATE_LIMITED = "rate_limited"
+    """The tenant has used up its `tokensPerMinute`. Retry later."""
     QUEUE_TIMEOUT = "queue_timeout"
+    """The request has waited for as long as the pool's `queue.timeoutSeconds` allows. Retry when the load is lower."""
     ENGINE_UNAVAILABLE = "engine_unavailable"
+    """The engine does not answer. Retry shortly; if it lasts, see the conditions of the ServingPool."""
     DRAINING = "draining"
+    """The pod is shutting down. Retry at once: another pod of the pool takes the request."""
     NOT_CONFIGURED = "not_configured"
+    """The sidecar has no valid configuration yet. Retry shortly."""
     RUN_NOT_FOUND = "run_not_found"
+    """The application has no open run of that name. It may have ended already, so there is nothing to do."""
 
     @property
     def status(self) -> HTTPStatus:

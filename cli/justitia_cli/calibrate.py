@@ -44,24 +44,24 @@ class Check:
 def calibrate_command(  # noqa: PLR0917
     base_url: Annotated[str, typer.Option(help="OpenAI base URL of the engine, or of its gateway, ending in /v1")],
     out: Annotated[Path, typer.Option(help="Profile to write (.json), for `justitia simulate --engine`")],
-    api_key: Annotated[str, typer.Option(help="Key, where the endpoint wants one")] = "none",
+    api_key: Annotated[str, typer.Option(help="API key, if the endpoint needs one")] = "none",
     model: Annotated[str | None, typer.Option(help="Model name; the endpoint's only model unless given")] = None,
     kv_tokens: Annotated[
         int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; from vLLM's metrics unless given")
     ] = None,
-    block_size: Annotated[int, typer.Option(min=1, max=10**6, help="KV tokens of a block, with --kv-tokens")] = 16,
+    block_size: Annotated[int, typer.Option(min=1, max=10**6, help="KV tokens in a block, with --kv-tokens")] = 16,
     max_requests: Annotated[
-        int, typer.Option(min=1, max=10**5, help="Requests at once, as vLLM's --max-num-seqs")
+        int, typer.Option(min=1, max=10**5, help="Maximum number of requests at once, as vLLM's --max-num-seqs")
     ] = 256,
     token_budget: Annotated[
-        int, typer.Option(min=1, max=10**6, help="Tokens of a step, as --max-num-batched-tokens")
+        int, typer.Option(min=1, max=10**6, help="Token budget of a step, as vLLM's --max-num-batched-tokens")
     ] = 2048,
     rounds: Annotated[
         int, typer.Option(min=1, max=1000, help="How often each point is measured; the median counts")
     ] = 3,
     json: Annotated[bool, typer.Option("--json", help="Print coefficients, residuals and the check as JSON")] = False,
 ) -> None:
-    """Measure how long the steps of a live engine take, so that simulations of it agree with it.
+    """Measure how long the steps of a live engine take, so that simulations agree with it.
 
     The profile is of the engine behind a sidecar. The engine should serve nothing else meanwhile, on a machine that is
     as busy as it will be in use.

@@ -32,11 +32,16 @@ DEMO = "demo"
 RANDOM_MODELS = {TINY: Shape(), DEMO: Shape(hidden_size=512, layers=6)}
 
 FileOption = Annotated[
-    list[Path], typer.Option("--file", "-f", help="YAML with Tenants, a ServingPool, LLMApplications, key Secrets")
+    list[Path],
+    typer.Option(
+        "--file", "-f", help="YAML file with Tenants, a ServingPool, LLMApplications and key Secrets (repeatable)"
+    ),
 ]
 ModelOption = Annotated[
     str,
-    typer.Option(help="A model folder or hub name; 'tiny' and the slower 'demo' are random ones, made here"),
+    typer.Option(
+        help="A folder or a name on the Hugging Face Hub; 'tiny' and the slower 'demo' are random models, made here"
+    ),
 ]
 
 
@@ -71,10 +76,12 @@ def up_command(  # noqa: PLR0917
     port: Annotated[int, typer.Option(help="Port of the OpenAI API")] = PUBLIC_PORT,
     admin_port: Annotated[int, typer.Option(help="Port of the sidecar's metrics and status")] = ADMIN_PORT,
     engine_port: Annotated[int, typer.Option(help="Port of vLLM")] = ENGINE_PORT,
-    engine_arg: Annotated[list[str] | None, typer.Option(help="A further argument of vLLM (repeatable)")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once it is ready and leave it running")] = False,
+    engine_arg: Annotated[list[str] | None, typer.Option(help="An additional argument of vLLM (repeatable)")] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when the pool is ready, and leave it running")
+    ] = False,
 ) -> None:
-    """Start the pool and keep it up. Edits of the files come into force while it runs; Ctrl-C ends it."""
+    """Start the pool and keep it up. Edits of the files take effect while it runs; Ctrl-C ends it."""
     session = Session(state_directory())
     with mistakes():
         documents = load_manifest(file)
@@ -100,7 +107,7 @@ def up_command(  # noqa: PLR0917
 
 @app.command("down")
 def down_command() -> None:
-    """End the pool that is up, with everything that it started."""
+    """End the running pool, with everything that it started."""
     with mistakes():
         progress("ended" if Session(state_directory()).end() else "nothing was up")
 
@@ -125,7 +132,7 @@ def _apply(pool: LocalPool, files: list[Path]) -> None:
     try:
         changed = pool.apply(load_manifest(files))
     except LocalError as error:
-        errors.print(f"not applied, the old configuration stays in force: {error}", highlight=False, soft_wrap=True)
+        errors.print(f"not applied, the old configuration stays in effect: {error}", highlight=False, soft_wrap=True)
     else:
         progress(f"generation {pool.config.generation} is written" if changed else "nothing changed")
 

@@ -22,13 +22,13 @@ D = TypeVar("D", PoolStatus, QueueStatus)
 LISTED = 30
 """Requests of each queue in a table."""
 
-PoolOption = Annotated[str | None, typer.Option(help="The pool; all of the namespace unless given")]
+PoolOption = Annotated[str | None, typer.Option(help="Name of the pool; all pools of the namespace unless given")]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="The pool's; the context's unless given")
+    str | None, typer.Option("--namespace", "-n", help="Namespace of the pool; the context's unless given")
 ]
 UrlOption = Annotated[
     str | None,
-    typer.Option(help="Instead of a cluster's: the admin address of a scheduler, which `justitia local up` tells"),
+    typer.Option(help="Ask this sidecar instead of a cluster's: its admin address, as `justitia local up` prints it"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print once, as JSON")]
 
@@ -39,13 +39,13 @@ def top_command(  # noqa: PLR0917
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     url: UrlOption = None,
-    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print once; so it does where it is no terminal")] = False,
+    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two refreshes")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once; the default if the output is no terminal")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show how engines are shared between tenants, as they work.
+    """Show how engines are shared between tenants, live.
 
-    Needs the right to list pods and to forward their ports. Exit code 1 where no scheduler answers.
+    Needs the right to list pods and to forward their ports. Exit code 1 if no sidecar answers.
     """
     with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
         if json:
@@ -61,7 +61,8 @@ def top_command(  # noqa: PLR0917
 
 def explain_command(  # noqa: PLR0917
     request: Annotated[
-        str | None, typer.Argument(help="A request, or a run as its client named it; the whole queue unless given")
+        str | None,
+        typer.Argument(help="A request, or a run by the name that its client gave it; the whole queue unless given"),
     ] = None,
     pool: PoolOption = None,
     namespace: NamespaceOption = None,
@@ -70,10 +71,10 @@ def explain_command(  # noqa: PLR0917
     url: UrlOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say why requests wait, and behind whom.
+    """Say why requests wait, and which requests are before them.
 
-    Needs the right to list pods and to forward their ports. Exit code 1 where no scheduler answers, or where what is
-    named does not wait.
+    Needs the right to list pods and to forward their ports. Exit code 1 if no sidecar answers, or if the given request
+    or run does not wait.
     """
     with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
         queues = dict(_look(schedulers, "/internal/queue", QueueStatus))
@@ -121,7 +122,7 @@ def _look(schedulers: Schedulers, path: str, kind: type[D]) -> list[tuple[str, D
             problems.append(f"{name}: {error}")
             schedulers.forget(name)
     if not said:
-        none = "no pod runs a scheduler there: see `kubectl get spool`, or name another --namespace"
+        none = "no pod runs a sidecar there: see `kubectl get spool`, or name another --namespace"
         raise SchedulersError("; ".join(problems) or none)
     for problem in problems:
         errors.print(problem, highlight=False, soft_wrap=True)

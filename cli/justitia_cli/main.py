@@ -17,26 +17,26 @@ from justitia_cli.console import OneLineErrors
 COMMANDS = {
     "local": ("local_command:app", "Run a pool on this machine: its engine and its sidecar as processes."),
     "workload": ("workload_command:app", "Make workload files."),
-    "top": ("look_command:top_command", "Show how engines are shared between tenants, as they work."),
-    "explain": ("look_command:explain_command", "Say why requests wait, and behind whom."),
+    "top": ("look_command:top_command", "Show how engines are shared between tenants, live."),
+    "explain": ("look_command:explain_command", "Say why requests wait, and which requests are before them."),
     "predictor": (
         "predictor_command:app",
         "Roll an application's predictor back; export or erase its samples.",
     ),
     "demo": (
         "demo.command:demo_command",
-        "Show the main job on this machine: two tenants flood, a light one does not notice, runs finish early.",
+        "Show the main job on this machine: two tenants flood, a light one hardly notices, runs finish early.",
     ),
     "calibrate": (
         "calibrate:calibrate_command",
-        "Measure how long the steps of a live engine take, so that simulations of it agree with it.",
+        "Measure how long the steps of a live engine take, so that simulations agree with it.",
     ),
-    "simulate": ("simulate:simulate_command", "Serve a workload on a simulated engine and write what happened."),
+    "simulate": ("simulate:simulate_command", "Serve a workload on a simulated engine and record what happened."),
     "replay": (
         "replay_command:replay_command",
         "Send a workload to a live OpenAI endpoint, open loop, and record what happened.",
     ),
-    "report": ("report:report_command", "Compare the policies of these result folders."),
+    "report": ("report:report_command", "Compare the policies in result folders."),
 }
 """Module and name of each, and what it does."""
 

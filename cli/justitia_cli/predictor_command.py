@@ -24,9 +24,9 @@ app = typer.Typer(
     cls=OneLineErrors, no_args_is_help=True, help="Roll an application's predictor back; export or erase its samples."
 )
 
-ApplicationArgument = Annotated[str, typer.Argument(help="The LLMApplication")]
+ApplicationArgument = Annotated[str, typer.Argument(help="Name of the LLMApplication")]
 NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="The application's; the context's unless given")
+    str | None, typer.Option("--namespace", "-n", help="Namespace of the application; the context's unless given")
 ]
 
 
@@ -35,13 +35,15 @@ def rollback(
     application: ApplicationArgument,
     to: Annotated[
         str | None,
-        typer.Option(metavar="VERSION", help="Or the beginning of one that was in force; the last unless given"),
+        typer.Option(
+            metavar="VERSION", help="A version that was in effect before, or its beginning; the last one unless given"
+        ),
     ] = None,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Put an earlier version in force, and keep it until spec.predictor.version is removed."""
+    """Put an earlier version into effect, and keep it until spec.predictor.version is removed."""
     with _reaching(application, namespace, kubeconfig, context) as found:
         earlier = found.record.get("history", [])
         versions = [each for each in earlier if each.startswith(to or "")]
@@ -54,7 +56,7 @@ def rollback(
         change = json.dumps({"spec": {"predictor": {"version": versions[0]}}})
         found.kubectl("patch", "llmapplication", application, "--type=merge", f"--patch={change}")
         output.print(
-            f"{versions[0]} is in force until spec.predictor.version is removed:", highlight=False, soft_wrap=True
+            f"{versions[0]} is in effect until spec.predictor.version is removed:", highlight=False, soft_wrap=True
         )
         undo = json.dumps([{"op": "remove", "path": "/spec/predictor/version"}])
         output.print(
@@ -68,13 +70,14 @@ def rollback(
 def export(
     application: ApplicationArgument,
     version: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="This version's file instead, for an image (learning.image)")
+        str | None,
+        typer.Option(metavar="VERSION", help="Write the file of this version instead, for an image (learning.image)"),
     ] = None,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Write the application's samples in the store to standard output, as JSON lines, or a version of its predictor."""
+    """Write the application's samples to standard output, as JSON lines, or a version of its predictor."""
     with _reaching(application, namespace, kubeconfig, context) as found:
         pod, *_ = found.pods()
         which = [] if version is None else [f"--version={version}"]
@@ -91,7 +94,7 @@ def erase(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
 ) -> None:
-    """Erase all that was learned of the application: samples and versions, in the store and in pods."""
+    """Erase all that was learned about the application: samples and versions, in the store and in pods."""
     with _reaching(application, namespace, kubeconfig, context) as found:
         for pod in found.pods():
             output_of(found.inside(pod, "justitia_sidecar.forget", found.uid))
@@ -119,7 +122,7 @@ class Found:
         items = json.loads(self.kubectl("get", "pods", f"--namespace={namespace}", selector, "--output=json"))["items"]
         running = [pod["metadata"]["name"] for pod in items if scheduler_pod(pod)]
         if not running:
-            raise SchedulersError(f"no pod of ServingPool {namespace}/{name} runs a scheduler: see `kubectl get spool`")
+            raise SchedulersError(f"no pod of ServingPool {namespace}/{name} runs a sidecar: see `kubectl get spool`")
         return running
 
     def inside(self, pod: str, module: str, *arguments: str) -> list[str]:

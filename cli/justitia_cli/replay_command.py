@@ -21,24 +21,22 @@ def replay_command(  # noqa: PLR0917
     workload: Annotated[Path, typer.Argument(help="Workload file (.jsonl, .jsonl.gz)")],
     base_url: Annotated[
         str,
-        typer.Option(help="OpenAI base URL, ending in /v1; {application} in it stands for the run's application"),
+        typer.Option(help="OpenAI base URL, ending in /v1; {application} in it is replaced by the run's application"),
     ],
     out: Annotated[Path, typer.Option(help="Folder for requests.jsonl, runs.jsonl and summary.json")],
-    api_key: Annotated[list[str], typer.Option(help="TENANT=KEY, once per tenant of the workload")] = [],  # noqa: B006
+    api_key: Annotated[list[str], typer.Option(help="TENANT=KEY, once for each tenant of the workload")] = [],  # noqa: B006
     model: Annotated[str | None, typer.Option(help="Model name; the endpoint's only model unless given")] = None,
     policy_label: Annotated[str, typer.Option(help="Name of this replay in the results")] = "live",
-    weight: Annotated[
-        list[str], typer.Option(help="TENANT=WEIGHT as the endpoint has it, for the fairness figures")
-    ] = [],  # noqa: B006
+    weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT as at the endpoint, for the fairness figures")] = [],  # noqa: B006
     time_scale: Annotated[
-        float, typer.Option(min=1e-6, max=1e6, help="Stretches arrivals and tool time; 2 is half as fast")
+        float, typer.Option(min=1e-6, max=1e6, help="Factor for arrival and tool times; 2 is half as fast")
     ] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the prompts' token ids")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
 ) -> None:
     """Send a workload to a live OpenAI endpoint, open loop, and record what happened.
 
-    Interrupted, it writes what has finished. Exit code 1 if any request failed.
+    When interrupted, it writes what has finished. Exit code 1 if any request failed.
     """
     with mistakes():
         runs = load_workload(workload)

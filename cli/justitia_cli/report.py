@@ -39,12 +39,12 @@ th { font-weight: 600; color: var(--faint); } td.text, th.text { text-align: lef
 
 
 def report_command(
-    folders: Annotated[list[Path], typer.Argument(help="Result folders, of simulate or replay")],
+    folders: Annotated[list[Path], typer.Argument(help="Result folders of simulate or replay")],
     out: Annotated[Path, typer.Option(help="HTML file to write")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the report")] = "Policies on one workload",
     json: Annotated[bool, typer.Option("--json", help="Print the summaries as JSON instead of tables")] = False,
 ) -> None:
-    """Compare the policies of these result folders."""
+    """Compare the policies in result folders."""
     with mistakes():
         results = load_folders(folders)
         write_bytes(out, build_report(results, title).encode())

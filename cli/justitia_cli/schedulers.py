@@ -110,7 +110,7 @@ def output_of(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise SchedulersError("kubectl is not on the PATH: install it, or give a scheduler's --url") from error
+        raise SchedulersError("kubectl is not on the PATH: install it, or give a sidecar's --url") from error
     if done.returncode:
         raise SchedulersError(done.stderr.strip() or f"kubectl ended with {done.returncode}")
     return done.stdout

@@ -26,7 +26,7 @@ SARATHI_BUDGET = 512
 
 def simulate_command(  # noqa: PLR0917
     workload: Annotated[Path, typer.Argument(help="Workload file (.jsonl, .jsonl.gz)")],
-    out: Annotated[Path, typer.Option(help="Folder for the result files; policies already there stay")],
+    out: Annotated[Path, typer.Option(help="Folder for the result files; results of other policies there are kept")],
     policy: Annotated[list[str], typer.Option(help=f"Policy, repeatable: {', '.join(sorted(POLICIES))}")] = [  # noqa: B006
         PolicyName.TIERED_JUSTITIA
     ],
@@ -35,28 +35,28 @@ def simulate_command(  # noqa: PLR0917
         int | None, typer.Option(min=1, max=10**9, help="KV space in tokens; the profile's unless given")
     ] = None,
     engines: Annotated[
-        int, typer.Option(min=1, max=1000, help="Engines behind one front, each with a policy of its own")
+        int, typer.Option(min=1, max=1000, help="Number of engines behind one front, each with a policy of its own")
     ] = 1,
     token_budget: Annotated[
         int,
         typer.Option(
             min=0,
             max=10**9,
-            help="Tokens of a step, in which prompts are mixed with decoding; 0: as the profile says, and where it "
-            "says nothing prompts have steps of their own, but for sarathi, which has 512",
+            help="Token budget of a step that mixes prompts with decoding. 0: the profile's; a profile without one "
+            "gives prompts steps of their own, except under sarathi, which has 512",
         ),
     ] = 0,
     weight: Annotated[list[str], typer.Option(help="TENANT=WEIGHT, repeatable; 1 unless given")] = [],  # noqa: B006
     prediction: Annotated[
-        str, typer.Option(help=f"What a policy is told of costs and lengths: {', '.join(FORMS)}")
+        str, typer.Option(help=f"What a policy knows about costs and lengths: {', '.join(FORMS)}")
     ] = "mean",
     cost_model: Annotated[
-        str, typer.Option(help=f"What tenants are charged: {', '.join(COST_MODELS)}")
+        str, typer.Option(help=f"What tenants are charged for: {', '.join(COST_MODELS)}")
     ] = "engine-time",
-    seed: Annotated[int, typer.Option(help="Of what a noisy prediction is off by; recorded with the results")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the errors of a noisy prediction; recorded with the results")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON")] = False,
 ) -> None:
-    """Serve a workload on a simulated engine and write what happened."""
+    """Serve a workload on a simulated engine and record what happened."""
     with mistakes():
         runs = load_workload(workload)
         profile = find_profile(engine)

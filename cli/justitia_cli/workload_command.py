@@ -40,23 +40,21 @@ def workload() -> None: ...
 @app.command("demo")
 def demo_command(  # noqa: PLR0917
     out: Annotated[Path, typer.Option(help="File to write (.jsonl or .jsonl.gz)")],
-    trace: Annotated[
-        Path, typer.Option(help="Azure CSV: TIMESTAMP,ContextTokens,GeneratedTokens; looked for from this folder")
-    ] = Path("examples/traces/azure2023-conversation.csv"),
-    seed: Annotated[int, typer.Option(help="Another seed, another part of the trace")] = 1,
+    trace: Annotated[Path, typer.Option(help="Azure CSV with TIMESTAMP,ContextTokens,GeneratedTokens")] = Path(
+        "examples/traces/azure2023-conversation.csv"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed; another one takes another part of the trace")] = 1,
     flood_seconds: Annotated[
-        float, typer.Option(min=1, max=1e6, help="Arrival window of research and batch, seconds")
+        float, typer.Option(min=1, max=1e6, help="Arrival window of research and batch, in seconds")
     ] = 60,
     research_work: Annotated[
-        float, typer.Option(min=1, max=1e9, help="What research asks for, weighted tokens (prompt + 2 * output)")
+        float, typer.Option(min=1, max=1e9, help="Work of research, in weighted tokens (prompt + 2 * output)")
     ] = 150_000,
-    batch_work: Annotated[float, typer.Option(min=1, max=1e9, help="What batch asks for, weighted tokens")] = 150_000,
-    support_work: Annotated[
-        float, typer.Option(min=1, max=1e9, help="What support asks for, weighted tokens")
-    ] = 30_000,
-    support_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of support, seconds")] = 60,
+    batch_work: Annotated[float, typer.Option(min=1, max=1e9, help="Work of batch, in weighted tokens")] = 150_000,
+    support_work: Annotated[float, typer.Option(min=1, max=1e9, help="Work of support, in weighted tokens")] = 30_000,
+    support_seconds: Annotated[float, typer.Option(min=1, max=1e6, help="Arrival window of support, in seconds")] = 60,
 ) -> None:
-    """Two tenants flood with multi-request runs, a light one chats; arrivals and lengths are the trace's."""
+    """Two tenants that flood with multi-request runs and a light one that chats; arrivals and lengths are a trace's."""
     with mistakes():
         runs = demo_workload(
             load_trace(trace),
@@ -71,24 +69,24 @@ def demo_command(  # noqa: PLR0917
 
 
 Out = Annotated[Path, typer.Option(help="File to write (.jsonl or .jsonl.gz)")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same file")]
+Seed = Annotated[int, typer.Option(help="Seed; the same one gives the same file")]
 
 
 @app.command("agents")
 def agents_command(  # noqa: PLR0917
     out: Out,
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Runs")] = 300,
-    window: Annotated[float, typer.Option(min=1, max=1e9, help="Arrival window, seconds")] = 540,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of runs")] = 300,
+    window: Annotated[float, typer.Option(min=1, max=1e9, help="Arrival window, in seconds")] = 540,
     tenant: Annotated[
         list[str], typer.Option(help="TENANT=SHARE of the runs, repeatable; one tenant unless given")
     ] = [],  # noqa: B006
-    each_run_a_tenant: Annotated[bool, typer.Option("--per-run", help="Each run is a tenant of its own")] = False,
+    each_run_a_tenant: Annotated[bool, typer.Option("--per-run", help="Make each run a tenant of its own")] = False,
     load: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             max=1000,
-            help="Stretch the window to this offered load: engine time of the runs, its KV full, over the window",
+            help="Stretch the window to this offered load: engine time of the runs with KV full, over the window",
         ),
     ] = None,
     engine: Annotated[str, typer.Option(help="Engine profile that --load refers to: a name or a .json file")] = (
@@ -97,12 +95,12 @@ def agents_command(  # noqa: PLR0917
     kv_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**9, help="KV space of that engine in tokens, with --load; the profile's unless given"
+            min=1, max=10**9, help="With --load, KV space of that engine in tokens; the profile's unless given"
         ),
     ] = None,
     seed: Seed = 1,
 ) -> None:
-    """Agent runs of ten classes: 72 % small, 26 % medium, 2 % large; arrivals like a conversation trace's."""
+    """Agent runs of ten classes, 72 % small, 26 % medium, 2 % large, with arrivals like those of a trace."""
     with mistakes():
         tenants = parse_weights(tenant, "--tenant") or ONE_TENANT
         profile = find_profile(engine)
@@ -125,7 +123,9 @@ def agents_command(  # noqa: PLR0917
 def vtc_command(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(VTC_NAMES)}")],
     out: Out,
-    seed: Annotated[int, typer.Option(help="Another seed, other phases; with 0 `real` is as it was recorded")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed; another one gives other phases, and with 0 `real` is as it was recorded")
+    ] = 0,
 ) -> None:
     """Single requests of a few clients, as VTC's authors sent them to their engine."""
     with mistakes():
@@ -155,10 +155,10 @@ ARRIVALS: dict[Arriving, Arrivals] = {
     Arriving.AZURE_CODE: partial(azure_arrivals, "code"),
 }
 
-Count = Annotated[int, typer.Option(min=1, max=1_000_000, help="Requests")]
+Count = Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of requests")]
 Rho = Annotated[
     float,
-    typer.Option(min=0.001, max=1000, help="Utilisation: engine time of the requests, its KV full, over the window"),
+    typer.Option(min=0.001, max=1000, help="Utilisation: engine time of the requests with KV full, over the window"),
 ]
 FullEngine = Annotated[str, typer.Option(help="Engine profile that --rho refers to: a name or a .json file")]
 LARGE_ENGINE = "a100-80g-llama2-7b"
@@ -169,14 +169,16 @@ def reasoning_command(  # noqa: PLR0917
     out: Out,
     count: Count = 1000,
     share: Annotated[float, typer.Option(min=0, max=1, help="Share of reasoning requests")] = 0.7,
-    light: Annotated[bool, typer.Option("--light", help="Reasoning of at most 4,096 tokens, no heavy tail")] = False,
-    others: Annotated[Others, typer.Option(help="What the others are")] = Others.CONVERSATION,
+    light: Annotated[
+        bool, typer.Option("--light", help="Limit reasoning to 4,096 tokens, without a heavy tail")
+    ] = False,
+    others: Annotated[Others, typer.Option(help="Kind of the other requests")] = Others.CONVERSATION,
     arrivals: Annotated[Arriving, typer.Option(help="How requests arrive")] = Arriving.POISSON,
     rho: Rho = 0.9,
     engine: FullEngine = LARGE_ENGINE,
     seed: Seed = 1,
 ) -> None:
-    """Reasoning requests among others of one tenant."""
+    """Reasoning requests among other requests of one tenant."""
     with mistakes():
         runs = reasoning_mix(
             count,
@@ -195,7 +197,7 @@ def reasoning_command(  # noqa: PLR0917
 def starvation_command(
     out: Out, count: Count = 1000, rho: Rho = 0.99, engine: FullEngine = LARGE_ENGINE, seed: Seed = 1
 ) -> None:
-    """Nine short requests to a long one, near saturation: the tail-aware paper's starvation experiment."""
+    """Nine short requests for each long one, near saturation: the starvation experiment of the UniBoost paper."""
     with mistakes():
         _write(starvation_mix(count, seed=seed, rho=rho, service_seconds=_service_seconds(engine)), out)
 
@@ -214,7 +216,7 @@ def trace_command(
     ] = [],  # noqa: B006
     seed: Seed = 1,
 ) -> None:
-    """A production trace as it is: each request a run, drawn onto tenants."""
+    """A production trace as it is: each request is a run, and runs are drawn onto tenants."""
     with mistakes():
         _write(trace_workload(trace, parse_weights(tenant, "--tenant") or ONE_TENANT, seed=seed), out)
 

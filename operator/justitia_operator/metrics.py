@@ -11,19 +11,19 @@ class Fault(StrEnum):
     """What kept a plan from being carried out."""
 
     UNAVAILABLE = "Unavailable"
-    """The API server did not answer, or something passing stood in the way: tried again."""
+    """The API server did not answer, or failed for another passing reason. The operator tries again."""
     OUTDATED = "Outdated"
-    """Somebody changed the object meanwhile, or another operator may lead: decided about anew."""
+    """Somebody changed the object meanwhile, or another operator may lead. The operator decides again."""
     REJECTED = "Rejected"
-    """The API server refused an object: told in a condition, and left until something changes."""
+    """The API server refused an object. A condition says so, and the object is left until something changes."""
     FAILED = "Failed"
-    """The operator itself failed at the resource: told in its condition Reconciled and in the log, tried again."""
+    """The operator itself failed at the resource. The condition Reconciled and the log say so, and it tries again."""
     OBJECT_OVERRIDDEN = "ObjectOverridden"
-    """Somebody added fields to an object of a pool: they were taken out."""
+    """Somebody added fields to an object of a pool. They were removed."""
     POD_NOT_REACHED = "PodNotReached"
-    """A pod did not take its configuration from the operator."""
+    """A pod did not accept its configuration from the operator."""
     POD_OVERRIDDEN = "PodOverridden"
-    """A pod ran documents that the operator did not write: it was told those that were written."""
+    """A pod ran documents that the operator did not write. It was sent those that were written."""
 
 
 class Metrics:
@@ -33,24 +33,27 @@ class Metrics:
         ProcessCollector(registry=r)
         self.reconcile_seconds = Histogram(
             "justitia_operator_reconcile_seconds",
-            "From the decision about a resource to the end of its writes",
+            "Seconds from the decision about a resource to the end of its writes",
             ("kind",),
             buckets=_SECONDS,
             registry=r,
         )
         self.faults = Counter(
-            "justitia_operator_faults", "What kept a plan from being carried out", ("kind", "fault"), registry=r
+            "justitia_operator_faults",
+            "Plans that could not be carried out, by what kept them from it",
+            ("kind", "fault"),
+            registry=r,
         )
         self.writes = Counter(
-            "justitia_operator_api_writes", "Objects changed at the API server", ("verb", "kind"), registry=r
+            "justitia_operator_api_writes", "Objects that were changed at the API server", ("verb", "kind"), registry=r
         )
         self.events = Counter(
-            "justitia_operator_events", "What was told in Events about resources", ("kind", "reason"), registry=r
+            "justitia_operator_events", "Events about resources, by reason", ("kind", "reason"), registry=r
         )
-        self.queued = Gauge("justitia_operator_queued", "Resources that wait to be reconciled", registry=r)
+        self.queued = Gauge("justitia_operator_queued", "Resources that are waiting to be reconciled", registry=r)
         self.pods_behind = Gauge(
             "justitia_operator_pods_behind",
-            "Pods that have not said that the latest configuration is in force",
+            "Pods that have not confirmed the latest configuration",
             registry=r,
         )
         self.leading = Gauge("justitia_operator_leading", "1 while this operator holds the Lease", registry=r)

@@ -54,16 +54,21 @@ SHORT = 0.25
 
 
 def demo_command(  # noqa: PLR0917
-    file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="The resources to run")] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file", "-f", help="YAML file with the resources to run (repeatable); examples/llmapp.yaml unless given"
+        ),
+    ] = None,
     trace: Annotated[Path, typer.Option(help="CSV with TIMESTAMP,ContextTokens,GeneratedTokens")] = Path(
         "examples/traces/azure2023-conversation.csv"
     ),
     model: ModelOption = DEMO,
     out: Annotated[Path, typer.Option(help="Folder for results and report")] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(help="Another seed, another part of the trace")] = 1,
-    short: Annotated[bool, typer.Option("--short", help="A quarter of the load; shares need the whole")] = False,
+    seed: Annotated[int, typer.Option(help="Seed; another one takes another part of the trace")] = 1,
+    short: Annotated[bool, typer.Option("--short", help="Replay a quarter of the load; too little for shares")] = False,
 ) -> None:
-    """Show the main job on this machine: two tenants flood, a light one does not notice, runs finish early."""
+    """Show the main job on this machine: two tenants flood, a light one hardly notices, runs finish early."""
     with mistakes():
         interrupt_on_terminate()
         documents = load_manifest(file or [Path("examples/llmapp.yaml")])

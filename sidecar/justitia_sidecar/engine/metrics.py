@@ -1,4 +1,4 @@
-"""Prometheus metrics of the scheduler inside the engine, from its snapshots.
+"""Prometheus metrics of the plug-in inside the engine, from its snapshots.
 
 The engine counts from its start, a policy that follows one that failed from its own. What is exported never falls: the
 increases are added up here, and a count that is smaller than before, was missing, or is another process's has grown
@@ -15,13 +15,16 @@ from justitia_channel.messages import Snapshot
 from justitia_sidecar.engine.channel import EngineChannel
 
 _COUNTERS = {
-    "revisions": ("justitia_engine_revisions", "Keys that the policy has changed while something was open"),
-    "evictions": ("justitia_engine_evictions", "Requests preempted for a head that did not fit"),
-    "preemptions": ("justitia_engine_preemptions", "Requests that lost their KV space, evicted ones included"),
+    "revisions": ("justitia_engine_revisions", "Changes of an order key while the request or run was open"),
+    "evictions": ("justitia_engine_evictions", "Requests that were preempted for a head that did not fit"),
+    "preemptions": ("justitia_engine_preemptions", "Requests that lost their KV space, including evicted ones"),
     "unticketed": ("justitia_engine_unticketed_sequences", "Sequences that came without a ticket"),
     "late_tickets": ("justitia_engine_late_tickets", "Sequences whose ticket came after them"),
-    "forgotten_tickets": ("justitia_engine_forgotten_tickets", "Tickets given up because no request came for them"),
-    "failures": ("justitia_engine_policy_failures", "Policies dismissed because they raised an error"),
+    "forgotten_tickets": (
+        "justitia_engine_forgotten_tickets",
+        "Tickets that were dropped because no request came for them",
+    ),
+    "failures": ("justitia_engine_policy_failures", "Policies that were dismissed because they raised an error"),
 }
 _OTHER_COUNTERS = ("decisions", "decision_seconds", "tickets", "ticket_lag", "malformed", "dropped_in", "dropped_out")
 _TENANT = "kv_token_time"
@@ -68,18 +71,18 @@ class EngineMetrics(Collector):
             yield from _gauges(channel.state)
         yield SummaryMetricFamily(
             "justitia_engine_decision_seconds",
-            "Time to choose the next request, inside the engine",
+            "Seconds to choose the next request, inside the engine",
             int(total("decisions")),
             total("decision_seconds"),
         )
         yield SummaryMetricFamily(
             "justitia_channel_lag_seconds",
-            "From the sending of a ticket to its being applied between two steps of the engine",
+            "Seconds from the sending of a ticket until it is applied, between two steps of the engine",
             int(total("tickets")),
             total("ticket_lag"),
         )
         service = CounterMetricFamily(
-            "justitia_tenant_kv_token_time", "KV token-time served, whatever the cost model", labels=["tenant"]
+            "justitia_tenant_kv_token_time", "KV token-time that was served, whatever the cost model", labels=["tenant"]
         )
         for (word, tenant), value in self._counted.totals.items():
             if word == _TENANT:
@@ -87,7 +90,7 @@ class EngineMetrics(Collector):
         yield service
         yield _both_ways(
             "justitia_channel_dropped_messages",
-            "Messages lost because their receiver did not keep up",
+            "Messages that were lost because their receiver did not keep up",
             total("dropped_in") + channel.dropped,
             total("dropped_out"),
         )
@@ -98,7 +101,7 @@ class EngineMetrics(Collector):
             channel.malformed,
         )
         yield GaugeMetricFamily(
-            "justitia_engine_scheduler_connected", "1 if the engine's scheduler is connected", channel.connected
+            "justitia_engine_scheduler_connected", "1 if the plug-in is connected", channel.connected
         )
 
     def _total(self, name: str) -> float:
@@ -108,14 +111,14 @@ class EngineMetrics(Collector):
 def _gauges(told: Snapshot) -> Iterable[Metric]:
     gauge, policy = GaugeMetricFamily, told.policy
     if policy.gamma is not None:
-        about = "Decay rate of the tail of completion times, 1/s, of a policy that has it"
+        about = "Gamma of a policy that has it: decay rate of the tail of completion times, in 1/s"
         yield gauge("justitia_engine_gamma", about, policy.gamma)
     if policy.virtual_time is not None:
-        about = "GPS virtual time, KV token-time per weight, since it began"
+        about = "GPS virtual time since the policy began, in KV token-time per weight"
         yield gauge("justitia_engine_virtual_time", about, policy.virtual_time)
-    about = "Longest decision in the last snapshot's interval"
+    about = "Longest decision in the interval of the last snapshot, in seconds"
     yield gauge("justitia_engine_longest_decision_seconds", about, told.longest_decision)
-    about = "Longest lag in the last snapshot's interval"
+    about = "Longest lag in the interval of the last snapshot, in seconds"
     yield gauge("justitia_channel_longest_lag_seconds", about, told.longest_ticket_lag)
     about = "Generation of the configuration that the engine orders by"
     yield gauge("justitia_engine_config_generation", about, told.generation)

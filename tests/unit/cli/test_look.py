@@ -88,7 +88,7 @@ def test_where_nobody_answers_it_is_one_line(command: str) -> None:
 def test_without_kubectl_it_says_what_to_do(tmp_path: Path) -> None:
     done = run("top", path=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "install it, or give a scheduler's --url" in done.stderr
+    assert "install it, or give a sidecar's --url" in done.stderr
 
 
 def faking_kubectl(folder: Path, script: str) -> str:

@@ -95,4 +95,4 @@ def test_a_pool_without_a_scheduler_that_runs_is_told(folder: Path) -> None:
     (folder / "pods").write_text('{"items": []}')
     done = predictor(folder, "export", "chat")
     assert done.returncode == 1
-    assert "no pod of ServingPool gpu/shared runs a scheduler" in done.stderr
+    assert "no pod of ServingPool gpu/shared runs a sidecar" in done.stderr
