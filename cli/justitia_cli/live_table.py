@@ -5,7 +5,7 @@ from rich.table import Table
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_cli.printing import plain_table
-from justitia_operator.objectives import added_up
+from justitia_operator.slo.objectives import added_up
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 

@@ -6,11 +6,11 @@ import sys
 import structlog
 from pydantic import ValidationError
 
-from justitia_operator.app import Stopped, configure_logging, run
-from justitia_operator.kube import Rejected, Unavailable
-from justitia_operator.lease import LeaseLost
-from justitia_operator.scope import ScopeChanged
-from justitia_operator.settings import Settings
+from justitia_operator.runtime.app import Stopped, configure_logging, run
+from justitia_operator.runtime.kube import Rejected, Unavailable
+from justitia_operator.runtime.lease import LeaseLost
+from justitia_operator.runtime.scope import ScopeChanged
+from justitia_operator.runtime.settings import Settings
 
 
 def main() -> int:

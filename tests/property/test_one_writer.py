@@ -17,8 +17,8 @@ import looptime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_operator.kube import Kube
-from justitia_operator.lease import DURATION_SECONDS, HOLD_SECONDS, RETRY_SECONDS, Lease, LeaseLost
+from justitia_operator.runtime.kube import Kube
+from justitia_operator.runtime.lease import DURATION_SECONDS, HOLD_SECONDS, RETRY_SECONDS, Lease, LeaseLost
 from support.late_lease_store import CutLine, LateLeaseStore, Line
 
 LONG = 300.0

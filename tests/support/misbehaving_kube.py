@@ -4,7 +4,7 @@ told to.
 
 from datetime import datetime
 
-from justitia_operator.objects import Json, Note, Ref, StatusPatch, ref_of
+from justitia_operator.world.objects import Json, Note, Ref, StatusPatch, ref_of
 from support.owners import owned_by_us
 
 

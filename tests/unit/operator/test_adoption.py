@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from justitia_api.conditions import Reason
-from justitia_operator.adoption import Standing, foreign_message, standing_of
-from justitia_operator.objects import APPLIED_HASH_ANNOTATION, Json, Kind, Ref, ref_of
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Rejection
+from justitia_operator.decide.adoption import Standing, foreign_message, standing_of
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import APPLIED_HASH_ANNOTATION, Json, Kind, Ref, ref_of
+from justitia_operator.world.snapshot import Rejection
 from support.resources import NOW, applied, child, condition, settled, small_world, without
 
 WANTED = child(settled(small_world()), Kind.SECRET)

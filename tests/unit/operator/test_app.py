@@ -7,14 +7,14 @@ from typing import cast
 
 import pytest
 
-from justitia_operator.app import build_informer
-from justitia_operator.control import Control
-from justitia_operator.controller import Controller
-from justitia_operator.kube import Kube
-from justitia_operator.metrics import Metrics
-from justitia_operator.objects import Kind, Ref
-from justitia_operator.queue import KeyedQueue
-from justitia_operator.store import Store
+from justitia_operator.runtime.app import build_informer
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.kube import Kube
+from justitia_operator.runtime.metrics import Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.objects import Kind, Ref
 from support.resources import INSTALLATION
 
 

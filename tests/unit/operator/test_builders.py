@@ -11,13 +11,13 @@ from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.engine import Engine, EnvironmentVariable
 from justitia_api.pool import ServingPool
 from justitia_cli.local.ports import free_ports
-from justitia_operator.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
-from justitia_operator.builders import build_children
-from justitia_operator.compare import covers, needs_apply, sealed
-from justitia_operator.credentials import make_credentials
-from justitia_operator.objects import Json, Kind
-from justitia_operator.pods import build_engine_container
-from justitia_operator.snapshot import Installation
+from justitia_operator.build.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
+from justitia_operator.build.builders import build_children
+from justitia_operator.build.credentials import make_credentials
+from justitia_operator.build.pods import build_engine_container
+from justitia_operator.decide.compare import covers, needs_apply, sealed
+from justitia_operator.world.objects import Json, Kind
+from justitia_operator.world.snapshot import Installation
 from support.resources import PEPPER, ROOT, pool
 
 INSTALLATION = Installation("justitia-system", "scheduler:1", ROOT, "/var/models", "monitoring")

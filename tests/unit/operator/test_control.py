@@ -7,9 +7,9 @@ from pathlib import Path
 import aiohttp
 
 from justitia_api.wire import CERTIFICATE_FILE, PRIVATE_KEY_FILE, TOKEN_FILE
-from justitia_operator.control import Control
-from justitia_operator.credentials import make_credentials, period_at
-from justitia_operator.objects import Kind, Push, Ref
+from justitia_operator.build.credentials import make_credentials, period_at
+from justitia_operator.runtime.control import Control
+from justitia_operator.world.objects import Kind, Push, Ref
 from support.objectives import COMPLETION, FIRST_TOKEN, boosted, some, told
 from support.resources import ROOT
 from support.telling_pod import TellingPod, telling_pod

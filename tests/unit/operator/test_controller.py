@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from justitia_operator import controller as module
-from justitia_operator.control import Control
-from justitia_operator.controller import Controller
-from justitia_operator.kube import Kube, Rejected
-from justitia_operator.metrics import Metrics
-from justitia_operator.objects import Json, Kind, Plan, Ref, ref_of
-from justitia_operator.queue import KeyedQueue
-from justitia_operator.reconcile import reconcile
-from justitia_operator.store import Store
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.runtime import controller as module
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.kube import Kube, Rejected
+from justitia_operator.runtime.metrics import Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
 from support.misbehaving_kube import MisbehavingKube
 from support.owners import set_by
 from support.resources import INSTALLATION, NOW, application, key, pool, tenant

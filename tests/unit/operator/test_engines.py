@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.reconcile import affected
+from justitia_operator.decide.reconcile import affected
+from justitia_operator.world.objects import Json, Kind, Ref
 from support.resources import NOW, application, condition, key, pool, put, settled, tenant, with_ready_engines, world
 
 GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 1}}}

@@ -6,7 +6,7 @@ from typing import Any
 import kopf
 import pytest
 
-from justitia_operator import handlers
+from justitia_operator.runtime import handlers
 
 ACCOUNT = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t")
 

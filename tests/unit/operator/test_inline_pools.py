@@ -14,10 +14,10 @@ import yaml
 from justitia_api.config import Document
 from justitia_api.engine import Engine, Model
 from justitia_api.pool import ServingPoolSpec
-from justitia_operator.inline_pools import FREE, Grant, InlinePools
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.settings import Settings
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.inline_pools import FREE, Grant, InlinePools
+from justitia_operator.runtime.settings import Settings
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
     INSTALLATION,
     application,

@@ -6,10 +6,10 @@ from urllib.error import URLError
 
 import pytest
 
-from justitia_operator.names import pools_of_child
-from justitia_operator.objects import Json, Kind, Plan, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.names import pools_of_child
+from justitia_operator.world.objects import Json, Kind, Plan, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
     NOW,
     child,

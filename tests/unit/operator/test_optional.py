@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from justitia_operator.objects import OPTIONAL_KINDS, Json, Kind, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import OPTIONAL_KINDS, Json, Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import NOW, applied, child, condition, pool, put, settled, small_world, with_ready_engines
 
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")

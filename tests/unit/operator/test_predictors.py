@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.objects import Json, Kind, Plan, Ref, ref_of
-from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.snapshot import Rejection, Report, Snapshot
+from justitia_operator.decide.reconcile import affected, reconcile
+from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
+from justitia_operator.world.snapshot import Rejection, Report, Snapshot
 from support.resources import (
     NOW,
     application,

@@ -9,15 +9,15 @@ from typing import cast
 import pytest
 
 from justitia_api.conditions import Condition
-from justitia_operator.control import Control
-from justitia_operator.controller import Controller
-from justitia_operator.kube import Kube
-from justitia_operator.metrics import Metrics
-from justitia_operator.objects import Json, Kind, Push, Ref, StatusPatch
-from justitia_operator.queue import KeyedQueue
-from justitia_operator.rechecks import Rechecks
-from justitia_operator.snapshot import Report
-from justitia_operator.store import Store
+from justitia_operator.decide.rechecks import Rechecks
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.kube import Kube
+from justitia_operator.runtime.metrics import Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.objects import Json, Kind, Push, Ref, StatusPatch
+from justitia_operator.world.snapshot import Report
 from support.resources import INSTALLATION, NOW, pod, settled, small_world
 
 POD = Ref(Kind.POD, "apps", "justitia-shared-1")

@@ -10,7 +10,7 @@ import pytest
 from justitia_api.conditions import Reason
 from justitia_api.learning import Predictor, PredictorStatus, Rollout
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.rollout import (
+from justitia_operator.learning.rollout import (
     PATIENCE,
     Learned,
     Model,

@@ -6,11 +6,11 @@ import pytest
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
-from justitia_operator.engines import Engines
-from justitia_operator.objects import Kind, Ref
-from justitia_operator.serving import fairness_verdict
-from justitia_operator.snapshot import Snapshot
-from justitia_operator.status import Verdict
+from justitia_operator.decide.engines import Engines
+from justitia_operator.decide.serving import fairness_verdict
+from justitia_operator.decide.status import Verdict
+from justitia_operator.world.objects import Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
     application,
     condition,

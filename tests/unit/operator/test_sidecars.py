@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Literal
 
-from justitia_operator.objects import Json, Kind
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.world.objects import Json, Kind
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import child, pool, put, settled, small_world
 
 NEXT = "justitia:next"

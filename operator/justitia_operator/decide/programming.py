@@ -1,0 +1,162 @@
+"""Which pods are to be told a pool's documents, and what their reports say of it. The documents are in ConfigMap and
+Secret as well, which a kubelet brings to the pod within minutes; telling takes less than a second.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.config import KeyTable, PoolConfig, PoolDocuments, digest_of
+from justitia_api.pool import ServingPool
+from justitia_operator.build.pods import SCHEDULER_CONTAINER
+from justitia_operator.decide.status import Verdict
+from justitia_operator.world.catalog import refers_to
+from justitia_operator.world.names import pool_ref
+from justitia_operator.world.objects import Json, Kind, Push, Ref, ref_of
+from justitia_operator.world.snapshot import Report, Snapshot
+
+MOST_NAMED = 3
+"""Pods in a message."""
+
+
+@dataclass(frozen=True)
+class SchedulerPod:
+    """A pod whose scheduler runs: in which container, and at which address. `leaving`: it is being deleted."""
+
+    ref: Ref
+    instance: str
+    address: str
+    leaving: bool = False
+
+    def has_ended(self, report: Report | None) -> bool:
+        """Whether it leaves and does not answer any more: nothing is in force there, and nothing has to be."""
+        return self.leaving and report is not None and report.generation is None
+
+
+Reporting = tuple[SchedulerPod, Report | None]
+"""A pod and its present report; None if it was not asked yet."""
+
+
+def scheduler_pods(world: Snapshot, pool: Ref) -> list[SchedulerPod]:
+    """A pool's, those included that are being drained: they still serve what they began."""
+    pods = (world.objects[ref] for ref in world.objects.referrers(pool, Kind.POD))
+    return [found for pod in pods if (found := scheduler_pod(pod)) is not None]
+
+
+def scheduler_pod(pod: Json) -> SchedulerPod | None:
+    """None while its scheduler does not run, or the pod has none."""
+    status = pod.get("status") or {}
+    for container in status.get("initContainerStatuses") or ():
+        running = container["name"] == SCHEDULER_CONTAINER and "running" in (container.get("state") or {})
+        if running and container.get("started") and status.get("podIP"):
+            leaving = "deletionTimestamp" in pod["metadata"]
+            return SchedulerPod(ref_of(pod), container.get("containerID", ""), status["podIP"], leaving)
+    return None
+
+
+def present_reports(world: Snapshot, pool: Ref) -> list[Reporting]:
+    """Of each of a pool's pods what the scheduler that runs there said last: what the one before it said is past."""
+    found = ((pod, world.reports.get(pod.ref)) for pod in scheduler_pods(world, pool))
+    return [(pod, report if report is not None and report.instance == pod.instance else None) for pod, report in found]
+
+
+def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:
+    """To each pod that was not told this generation yet, and to each that was asked and does not run it."""
+    documents, digest = b"", ""
+    for pod, report in present_reports(world, pool_ref(pool)):
+        if report is None or report.due or report.told != config.generation:
+            if not documents:
+                documents = PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
+                written = json.loads(documents)
+                digest = digest_of(written["configuration"], written["keys"])
+            replaces = None if report is None else report.documents
+            uid = pool.metadata.uid
+            yield Push(pod.ref, pod.instance, pod.address, uid, config.generation, documents, digest, replaces)
+
+
+def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict:
+    """The condition Programmed."""
+    pods = [(pod, report) for pod, report in reports if not pod.has_ended(report)]
+    if not pods:
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a scheduler yet")
+    silent, behind, foreign = [], [], []
+    for pod, report in pods:
+        if report is None:
+            behind.append(f"{pod.ref.name} was not asked yet")
+        elif report.generation is None:
+            silent.append(f"{pod.ref.name}: {report.problem}")
+        elif report.generation < generation:
+            behind.append(f"{pod.ref.name} has {report.generation}")
+        elif report.generation > generation or not report.in_force:
+            foreign.append(f"{pod.ref.name} has {report.generation}")
+        elif report.not_understood:
+            behind.append(f"{pod.ref.name} runs an older scheduler and goes on as before with {report.not_understood}")
+    if foreign:
+        message = (
+            f"{len(foreign)} of {len(pods)} pods run other documents than those of configuration {generation}, the "
+            "last one written, and are told these again and again: find out who reads the pool's Secret; a pod that "
+            f"stays so is to be deleted: {_some(foreign)}"
+        )
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.OVERRIDDEN, message)
+    if silent:
+        message = (
+            f"{len(silent)} of {len(pods)} pods do not answer the operator, and take configuration {generation} from "
+            f"their volumes instead, within minutes; check network policies: {_some(silent)}"
+        )
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.NOT_REACHABLE, message)
+    if behind:
+        message = f"configuration {generation} is not in force everywhere: {_some(behind)}"
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.OUTDATED, message)
+    message = f"configuration {generation} is in force in every pod"
+    return Verdict(ConditionType.PROGRAMMED, True, Reason.PROGRAMMED, message)
+
+
+def pods_behind(world: Snapshot) -> int:
+    """Pods of all pools that have not said that their pool's latest configuration is in force."""
+    behind = 0
+    for obj in world.of(Kind.SERVING_POOL):
+        latest = (obj.get("status") or {}).get("configurationGeneration", 0)
+        for pod, report in present_reports(world, ref_of(obj)):
+            current = report is not None and report.generation == latest and report.in_force
+            behind += not (current or pod.has_ended(report))
+    return behind
+
+
+def concerned_by_figures(pod: Json, before: Report, after: Report) -> frozenset[Ref] | None:
+    """Whom a pod's new report concerns where nothing but figures changed: these change with each request. What was
+    learned and counted of an application is its own, gamma the pool's. None where more is new.
+    """
+    figures: dict[str, Any] = {"learning": after.learning, "objectives": after.objectives, "boost": after.boost}
+    if replace(before, **figures) != after:
+        return None
+    pools = frozenset() if before.boost == after.boost else refers_to(pod)
+    changed = _changed(before.learning, after.learning) | _changed(before.objectives, after.objectives)
+    return pools | {Ref(Kind.LLM_APPLICATION, *key) for key in changed}
+
+
+def _changed(before: Mapping[tuple[str, str], object], after: Mapping[tuple[str, str], object]) -> set[tuple[str, str]]:
+    return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+
+
+def policy_verdict(reports: Sequence[Reporting]) -> Verdict | None:
+    """The condition PolicyInForce: the worst of the pods'. None where no pod has one."""
+    told = [(pod, report.policy) for pod, report in reports if report is not None and report.policy]
+    if not told:
+        return None
+    pod, condition = min(told, key=lambda each: ("False", "Unknown", "True").index(each[1].status))
+    if condition.status == "True":
+        message = "every engine orders by its configuration"
+        return Verdict(ConditionType.POLICY_IN_FORCE, True, Reason.CONFIGURED, message)
+    try:
+        reason, message = Reason(condition.reason), f"{pod.ref.name}: {condition.message}"
+    except ValueError:
+        # A sidecar of another release.
+        reason, message = Reason.OTHER, f"{pod.ref.name}: {condition.reason}: {condition.message}"
+    return Verdict(ConditionType.POLICY_IN_FORCE, False, reason, message)
+
+
+def _some(named: Sequence[str]) -> str:
+    more = f", and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return "; ".join(named[:MOST_NAMED]) + more

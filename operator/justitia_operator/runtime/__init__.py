@@ -1,0 +1,1 @@
+"""When the operator looks, decides and writes: the process, its Lease, what it watches, the requests it sends."""

@@ -1,0 +1,36 @@
+"""What is taken over of an object that the API server tells of.
+
+A status is computed, and read again for little: since when a condition holds, what was recorded. What was stored under
+another definition, or written by somebody else, need not fit the present one: such a field is left out, as if nobody
+had written it, and so it is written anew.
+"""
+
+import json
+
+from pydantic import ValidationError
+
+from justitia_api.application import LLMApplicationStatus
+from justitia_api.pool import ServingPoolStatus
+from justitia_api.resource import Status
+from justitia_api.tenant import TenantStatus
+from justitia_operator.world.objects import Json, Kind, ref_of
+
+_STATUSES: dict[Kind, type[Status]] = {
+    Kind.TENANT: TenantStatus,
+    Kind.SERVING_POOL: ServingPoolStatus,
+    Kind.LLM_APPLICATION: LLMApplicationStatus,
+}
+
+
+def readable(obj: Json) -> Json:
+    """The object with what its status has that fits the definition; itself where all of it does."""
+    type_, status = _STATUSES.get(ref_of(obj).kind), obj.get("status")
+    if type_ is None or status is None:
+        return obj
+    try:
+        type_.model_validate_json(json.dumps(status), strict=True)
+    except ValidationError as error:
+        spoilt = {each["loc"][0] for each in error.errors() if each["loc"]}
+        kept = {name: value for name, value in status.items() if name not in spoilt} if spoilt else {}
+        return obj | {"status": kept}
+    return obj

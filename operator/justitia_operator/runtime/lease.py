@@ -1,0 +1,144 @@
+"""One operator at a time: a Lease that is held by renewing it, and released at the end.
+
+Let d be DURATION_SECONDS and h be HOLD_SECONDS < d. Who sent a renewal at time t on its own clock, and had it
+confirmed, holds the Lease until t + h. The API server stored it at t or later, and another takes the Lease no earlier
+than d after it last saw it change, so not before t + d. A renewal that was stored and not confirmed only moves that
+moment further away. Between the last moment at which who leads may send something and the first at which another may
+lead there are d - h or more, in which what was sent arrives: no request waits for longer than
+:meth:`Lease.seconds_left`. What arrives later still names a version of its object that another leader has changed.
+
+Whether another's Lease has run out is judged by how long it has not changed on our own clock, so that clocks need not
+agree. They have to run at the same speed, and on while a machine sleeps.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+
+from justitia_operator.runtime.kube import Kube, Rejected, Unavailable
+from justitia_operator.world.objects import Json, Kind, Ref
+
+DURATION_SECONDS = 15
+HOLD_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+_GONE = ""
+"""Version of a Lease that does not exist."""
+
+log = structlog.get_logger()
+
+
+class LeaseLost(Exception):
+    """The Lease could not be renewed in time, or is another's: another may lead, so this process has to end."""
+
+
+class Lease:
+    """A candidate's view of the Lease. `clock` is in seconds, and does not stand still while the machine sleeps;
+    `identity` tells candidates apart.
+    """
+
+    def __init__(self, kube: Kube, namespace: str, name: str, identity: str, clock: Callable[[], float]) -> None:
+        self._kube = kube
+        self._ref = Ref(Kind.LEASE, namespace, name)
+        self._identity = identity
+        self._clock = clock
+        self._version: str | None = None
+        """Last seen; None before the first look."""
+        self._changed_at = clock()
+        self._renewed: Json | None = None
+        """As the API server stored it, while the Lease is ours."""
+        self._held_until = clock()
+
+    def seconds_left(self) -> float:
+        """For how long nobody else leads, for certain. Not above 0: somebody may."""
+        return self._held_until - self._clock()
+
+    async def acquire(self) -> None:
+        """Returns once the Lease is ours."""
+        while True:
+            if await self._try():
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def keep(self) -> None:
+        """Renews for ever. Raises LeaseLost."""
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            held = await self._try()
+            if self._renewed is None:
+                raise LeaseLost(f"{self._ref} is another's")
+            if not held and self.seconds_left() <= 0:
+                raise LeaseLost(f"{self._ref} was not renewed for {HOLD_SECONDS:.0f} s")
+
+    async def release(self) -> None:
+        """Lets the next one in at once, if the Lease is ours and the API server answers. Nothing is to be written any
+        more.
+        """
+        self._held_until = self._clock()
+        if self._renewed is None:
+            return
+        try:
+            found = await self._kube.get(self._ref)
+            if found is not None and found["spec"].get("holderIdentity") == self._identity:
+                free = {key: value for key, value in found["spec"].items() if key != "holderIdentity"}
+                await self._kube.replace(found | {"spec": free})
+        except (Unavailable, Rejected) as error:
+            log.warning("lease not released, it will run out", error=str(error))
+
+    async def _try(self) -> bool:
+        """Whether the Lease was confirmed to be ours. One that was, and is another's, is not taken again."""
+        try:
+            async with asyncio.timeout(HOLD_SECONDS / 2):
+                return await (self._take() if self._renewed is None else self._renew(self._renewed))
+        except (Unavailable, TimeoutError):
+            return False
+
+    async def _renew(self, renewed: Json) -> bool:
+        """Without a look first: nobody else writes what is ours. What was stored and not confirmed is found then."""
+        if await self._hold(renewed):
+            return True
+        found = await self._kube.get(self._ref)
+        if found is None or found["spec"].get("holderIdentity") != self._identity:
+            self._renewed = None
+            return False
+        return await self._hold(found)
+
+    async def _take(self) -> bool:
+        found = await self._kube.get(self._ref)
+        version = _GONE if found is None else found["metadata"]["resourceVersion"]
+        first = self._version is None
+        if version != self._version:
+            self._version, self._changed_at = version, self._clock()
+        unchanged = self._clock() - self._changed_at
+        if found is None:
+            # Who held one that somebody deleted may not have heard of it.
+            return (first or unchanged >= DURATION_SECONDS) and await self._create()
+        holder = found["spec"].get("holderIdentity")
+        if holder not in (None, self._identity) and unchanged < DURATION_SECONDS:
+            return False
+        return await self._hold(found)
+
+    async def _create(self) -> bool:
+        metadata = {"name": self._ref.name, "namespace": self._ref.namespace}
+        lease = {"apiVersion": Kind.LEASE.api_version, "kind": str(Kind.LEASE), "metadata": metadata}
+        sent = self._clock()
+        return self._confirmed(sent, await self._kube.create(lease | {"spec": self._spec({})}))
+
+    async def _hold(self, found: Json) -> bool:
+        """Not if it has changed meanwhile."""
+        sent = self._clock()
+        return self._confirmed(sent, await self._kube.replace(found | {"spec": self._spec(found["spec"])}))
+
+    def _confirmed(self, sent: float, stored: Json | None) -> bool:
+        if stored is None:
+            return False
+        self._renewed, self._held_until = stored, sent + HOLD_SECONDS
+        return True
+
+    def _spec(self, before: Json) -> Json:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
+        if before.get("holderIdentity") == self._identity:
+            return before | spec
+        return before | spec | {"acquireTime": now, "leaseTransitions": before.get("leaseTransitions", 0) + 1}

@@ -1,0 +1,107 @@
+"""What was last seen of the cluster. Watching, listing and the answers to writes all end here; the newest wins.
+
+Resource versions are compared as numbers, as Kubernetes guarantees since 1.35, so that an old event never undoes what
+an answer to a later write told.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from justitia_operator.decide.ownership import is_guarded
+from justitia_operator.runtime.intake import readable
+from justitia_operator.world.catalog import Catalog
+from justitia_operator.world.objects import Json, Kind, Ref, ref_of
+from justitia_operator.world.snapshot import Installation, Rejection, Report, Snapshot
+
+
+def version_of(obj: Json) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+class Store:
+    """Objects by reference."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._objects = Catalog()
+        self._doubted: dict[Ref, Json] = {}
+        self._rejections: dict[Ref, Rejection] = {}
+        self._reports: dict[Ref, Report] = {}
+        self._installed: frozenset[Kind] = frozenset()
+        self._installation = installation
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as known at this moment. Valid until control returns to the event loop."""
+        return Snapshot(self._objects, self._installation, self._rejections, self._reports, self._installed)
+
+    def version(self, ref: Ref) -> int | None:
+        """The version last seen of an object, also of one that is doubted."""
+        found = self._objects.get(ref) or self._doubted.get(ref)
+        return None if found is None else version_of(found)
+
+    def put(self, obj: Json) -> bool:
+        """Takes the object over unless a newer one is known. Tells whether anything is new."""
+        ref = ref_of(obj)
+        doubted = self._doubted.pop(ref, None)
+        if doubted is not None and ref not in self._objects:
+            self._objects.put(doubted)
+        known = self._objects.get(ref)
+        if known is not None and version_of(known) >= version_of(obj):
+            return False
+        if not is_guarded(obj):
+            obj["metadata"].pop("managedFields", None)
+        self._objects.put(readable(obj))
+        return True
+
+    def remove(self, obj: Json) -> bool:
+        """Forgets a deleted object, not its successor of the same name. Tells whether it was known."""
+        ref, known = ref_of(obj), self._objects.get(ref_of(obj))
+        if known is None or known["metadata"]["uid"] != obj["metadata"]["uid"]:
+            return False
+        self._objects.discard(ref)
+        self._reports.pop(ref, None)
+        return True
+
+    def replace(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> None:
+        """Takes a list over: what it covers and does not hold is gone, unless it is newer than the list."""
+        seen = set()
+        for obj in listed:
+            seen.add(ref_of(obj))
+            self.put(obj)
+        gone = [ref for ref, obj in self._objects.items() if covers(ref) and ref not in seen]
+        for ref in gone:
+            if version_of(self._objects[ref]) <= version:
+                self._objects.discard(ref)
+                self._reports.pop(ref, None)
+
+    def set_installed(self, kinds: frozenset[Kind]) -> None:
+        """The optional kinds that the cluster has. Objects of one that it has no longer went with it."""
+        for ref in [ref for kind in self._installed - kinds for ref in self._objects.of(kind)]:
+            self._objects.discard(ref)
+        self._installed = kinds
+
+    def doubt(self, covers: Callable[[Ref], bool]) -> None:
+        """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""
+        found = {ref: obj for ref, obj in self._objects.items() if covers(ref)}
+        for ref in found:
+            self._objects.discard(ref)
+        self._doubted = {ref: obj for ref, obj in self._doubted.items() if not covers(ref)} | found
+
+    def reject(self, ref: Ref, rejection: Rejection) -> None:
+        """Remembers that an object was refused, so that it is not offered again and again."""
+        self._rejections[ref] = rejection
+
+    def accept(self, ref: Ref) -> None:
+        """It was taken by the API server."""
+        self._rejections.pop(ref, None)
+
+    def report(self, pod: Ref, report: Report) -> bool:
+        """Takes over what a pod said. Tells whether that is new; of a pod that is gone nothing is."""
+        if pod not in self._objects or self._reports.get(pod) == report:
+            return False
+        self._reports[pod] = report
+        return True
+
+    def retry_rejections(self) -> None:
+        """Has what was refused tried once more. What nobody has tried since the last time is wanted by nobody."""
+        wanted = {ref: rejection for ref, rejection in self._rejections.items() if not rejection.retry}
+        self._rejections = {ref: replace(rejection, retry=True) for ref, rejection in wanted.items()}

@@ -1,0 +1,170 @@
+"""How an application's objectives stand over all pods: what status.slo records of it, and what the condition SLOMet
+says. The worst objective decides: the one whose state is the worst, and of those the one with the least error budget.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from justitia_api.application import LLMApplication
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.config import BoostMode
+from justitia_api.pool import ServingPool
+from justitia_api.slo import ObservedObjective, ServiceLevelObjective
+from justitia_operator.decide.status import Verdict
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.policies import PolicyName
+
+_METRICS = {
+    MetricName.TIME_TO_FIRST_TOKEN: "time to first token",
+    MetricName.TIME_PER_OUTPUT_TOKEN: "time per output token",
+    MetricName.REQUEST_COMPLETION: "request completion",
+    MetricName.RUN_COMPLETION: "run completion",
+}
+_STREAMED = {MetricName.TIME_TO_FIRST_TOKEN, MetricName.TIME_PER_OUTPUT_TOKEN}
+_SPANS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+_WORST_FIRST = (ObjectiveState.UNATTAINABLE, ObjectiveState.MISSED, ObjectiveState.AT_RISK, ObjectiveState.MET)
+_HOLDS = {ObjectiveState.MET, ObjectiveState.AT_RISK}
+_WEIGHTED = {PolicyName.VTC, PolicyName.TIERED_JUSTITIA}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """An objective over its window. `share` of the values is within the bound, `value` is the one at the percentile in
+    seconds, `budget` what is left of the misses that are allowed, as a share; of burns, 1 spends exactly the budget.
+    """
+
+    objective: ServiceLevelObjective
+    state: ObjectiveState | None
+    values: int
+    share: float
+    value: float | None
+    budget: float
+    fast_burn: float
+    slow_burn: float
+    opposed: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"P{self.objective.percentile} of {_METRICS[self.objective.metric]}"
+
+
+def as_recorded(seen: Observed) -> ObservedObjective:
+    """Rounded, for status.slo. Of nothing there are no figures."""
+    of, known = seen.objective, seen.values > 0
+    return ObservedObjective(
+        metric=of.metric,
+        percentile=of.percentile,
+        state=seen.state,
+        values=seen.values,
+        observed_milliseconds=None if seen.value is None else round(seen.value * 1000),
+        attained_percent=f"{100 * seen.share:.1f}" if known else None,
+        error_budget_percent=round(100 * seen.budget) if known else None,
+        fast_burn=f"{seen.fast_burn:.1f}" if known else None,
+        slow_burn=f"{seen.slow_burn:.1f}" if known else None,
+    )
+
+
+def slo_verdict(
+    seen: Sequence[Observed], replicas: int | None, application: LLMApplication, pool: ServingPool
+) -> Verdict:
+    """The condition SLOMet. `replicas`: how many engines would hold what is Unattainable, where that is known."""
+    known = [(_WORST_FIRST.index(each.state), each.budget, each) for each in seen if each.state is not None]
+    if not known:
+        return Verdict(ConditionType.SLO_MET, None, Reason.NOTHING_OBSERVED, _nothing_observed(seen, application, pool))
+    worst = min(known, key=lambda each: each[:2])[2]
+    state = worst.state
+    assert state is not None
+    match state:
+        case ObjectiveState.MET:
+            said = f"{_percent(100 * worst.budget)} of its error budget is left"
+        case ObjectiveState.AT_RISK:
+            said = f"{_percent(100 * worst.budget)} of its error budget is left, {_burns(worst)}. {_advice(pool)}"
+        case ObjectiveState.MISSED:
+            said = f"its error budget is overspent by {_percent(-100 * worst.budget)}. {_advice(pool)}"
+        case ObjectiveState.UNATTAINABLE:
+            said = f"no gamma that is allowed holds it. {_way_out(worst, seen, replicas, pool)}"
+    others = [each.name for each in seen if each is not worst and each.state not in _HOLDS | {None}]
+    beside = f". Not held either, see status.slo: {', '.join(others)}" if others else ""
+    return Verdict(ConditionType.SLO_MET, state in _HOLDS, Reason(state.value), f"{_figures(worst)}; {said}{beside}")
+
+
+def _nothing_observed(seen: Sequence[Observed], application: LLMApplication, pool: ServingPool) -> str:
+    window = _span(max(each.objective.window_seconds for each in seen))
+    streamed = "streamed " if all(each.objective.metric in _STREAMED for each in seen) else ""
+    message = f"no {streamed}request of the application is known in the last {window}"
+    if application.spec.paused:
+        return f"{message}: spec.paused is set, and changed objectives are not measured until it is unset"
+    if pool.spec.paused:
+        return f"{message}: {_called(pool)} is paused, and changed objectives are not measured until it is not"
+    return message
+
+
+def _figures(seen: Observed) -> str:
+    of, things = seen.objective, "run" if seen.objective.metric is MetricName.RUN_COMPLETION else "request"
+    window, bound = _span(of.window_seconds), f"at most {of.bound_milliseconds / 1000:,.10g} s is wanted"
+    if seen.value is None:
+        return f"{seen.name}: {bound}, and no {things} of the last {window} is known"
+    return (
+        f"{seen.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
+        f"{_percent(100 * (1 - seen.share))} of {seen.values:,} {things}{'s' * (seen.values > 1)} missed it, "
+        f"{100 - of.percentile} % may"
+    )
+
+
+def _burns(seen: Observed) -> str:
+    window = seen.objective.window_seconds
+    return (
+        f"which was spent {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
+        f"{seen.slow_burn:.1f} times over the last {_span(window / 2)}"
+    )
+
+
+def _advice(pool: ServingPool) -> str:
+    """What helps where gamma follows objectives, and where it does not."""
+    scheduling = pool.spec.scheduling
+    if scheduling.policy is not PolicyName.UNIBOOST:
+        weight = ", or a larger weight of the Tenant" if scheduling.policy in _WEIGHTED else ""
+        return (
+            f"In {_called(pool)} no gamma follows objectives, its policy is {scheduling.policy.value}: more engines "
+            f"help{weight}; or policy UniBoost with enforcement Engine and boost.mode SLO, which has no regard to "
+            "tenants"
+        )
+    if scheduling.boost is None or scheduling.boost.mode is not BoostMode.SLO:
+        return (
+            f"In {_called(pool)} gamma does not follow objectives: set scheduling.boost.mode to SLO; otherwise more "
+            "engines help"
+        )
+    return f"Gamma of {_called(pool)} moves until it holds; where that is too slow, more engines help"
+
+
+def _way_out(worst: Observed, seen: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
+    field = "replicas" if pool.spec.autoscaling is None else "autoscaling.maximumReplicas"
+    engines = f"about {replicas} engines would ({field} of {_called(pool)})"
+    if worst.opposed:
+        others = [each.name for each in seen if each.opposed and each is not worst]
+        opposing = ", ".join(others) or f"an objective of another application in {_called(pool)}"
+        way = f"It asks for the opposite of {opposing}: allow one of them a larger boundMilliseconds"
+        return way if replicas is None else f"{way}, or add engines: {engines}"
+    if replicas is None:
+        return "The load is not why, so more engines may not help: allow a larger boundMilliseconds"
+    return f"Add engines: {engines}; or allow a larger boundMilliseconds"
+
+
+def _called(pool: ServingPool) -> str:
+    return f"ServingPool {pool.metadata.name}"
+
+
+def _percent(percent: float) -> str:
+    return f"{_rounded(percent, 3)} %"
+
+
+def _rounded(number: float, digits: int) -> str:
+    return f"{float(f'{number:.{digits}g}'):,.10g}"
+
+
+def _span(seconds: float) -> str:
+    """In the largest unit of which it is a whole number: `hour` of one, `5 minutes` of several."""
+    for unit, name in _SPANS:
+        if seconds % unit == 0:
+            return name if seconds == unit else f"{seconds / unit:,.0f} {name}s"
+    return f"{seconds:,.10g} s"

@@ -1,0 +1,134 @@
+"""An application's objectives over all pods of its pool: counts are added up, and follow as if there were one pod.
+
+What the pods say changes with each request. Status and condition are written when a state changes or the spec does,
+otherwise every five minutes at most: what was recorded stands meanwhile, its condition's words included. It also stands
+until every pod was asked, and for as long while none tells of the objectives as they are declared.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import ValidationError
+
+from justitia_api.application import LLMApplication
+from justitia_api.conditions import ConditionType
+from justitia_api.pool import ServingPool
+from justitia_api.slo import ServiceLevelObjective, SLOStatus
+from justitia_api.status import ObjectiveStatus
+from justitia_operator.build.documents import objective_config
+from justitia_operator.decide.programming import Reporting, present_reports
+from justitia_operator.decide.status import Verdict, recorded_verdict
+from justitia_operator.slo.attained import Observed, as_recorded, slo_verdict
+from justitia_operator.world.names import pool_ref
+from justitia_operator.world.objects import Json
+from justitia_operator.world.snapshot import Snapshot
+from justitia_scheduling.objectives.attainment import PARTS, attainment
+from justitia_scheduling.objectives.cohorts import Cohort
+from justitia_scheduling.objectives.sketch import Sketch
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
+
+RENEWED = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is recorded, and said with it."""
+
+    record: SLOStatus
+    verdict: Verdict
+
+    @property
+    def written(self) -> Json:
+        return self.record.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+    @property
+    def states(self) -> dict[tuple[MetricName, int], ObjectiveState | None]:
+        return {(each.metric, each.percentile): each.state for each in self.record.objectives}
+
+
+def standing_of(
+    world: Snapshot, application: LLMApplication, pool: ServingPool, obj: Json, now: datetime
+) -> Standing | None:
+    """None of an application without objectives. `now` is taken to whole seconds, as statuses have them."""
+    if not application.spec.slo:
+        return None
+    before, reports = _recorded(obj), present_reports(world, pool_ref(pool))
+    unasked = any(report is None for _, report in reports) and not pool.spec.paused
+    if before is not None and unasked:
+        return before
+    told = [_told(reports, application, objective) for objective in application.spec.slo]
+    seen = [added_up(objective, parts) for objective, parts in zip(application.spec.slo, told, strict=True)]
+    replicas = _replicas(reports, seen)
+    record = SLOStatus(
+        observed_time=now.replace(microsecond=0), objectives=tuple(map(as_recorded, seen)), replicas=replicas
+    )
+    after = Standing(record, slo_verdict(seen, replicas, application, pool))
+    return before if before is not None and _stands(before, after, silent=not any(told)) else after
+
+
+def _recorded(obj: Json) -> Standing | None:
+    """What the status says. None if that is nothing, about another spec, or somebody spoilt it."""
+    verdict = recorded_verdict(obj, ConditionType.SLO_MET)
+    try:
+        record = SLOStatus.model_validate((obj.get("status") or {}).get("slo"))
+    except ValidationError:
+        return None
+    return None if verdict is None else Standing(record, verdict)
+
+
+def _stands(before: Standing, after: Standing, *, silent: bool) -> bool:
+    """Whether what was recorded stays. `silent`: no pod tells of the objectives."""
+    recent = timedelta() <= after.record.observed_time - before.record.observed_time < RENEWED
+    if before.states != after.states:
+        return recent and silent and before.states.keys() == after.states.keys()
+    return recent or (before.record.objectives, before.record.replicas, before.verdict) == (
+        after.record.objectives,
+        after.record.replicas,
+        after.verdict,
+    )
+
+
+def _told(
+    reports: Iterable[Reporting], application: LLMApplication, objective: ServiceLevelObjective
+) -> list[ObjectiveStatus]:
+    """What pods say of the objective as it is declared: one may be a configuration behind, or of another release."""
+    here, declared = (application.metadata.namespace, application.metadata.name), objective_config(objective)
+    return [
+        told
+        for _, report in reports
+        if report is not None
+        for told in report.objectives.get(here, ())
+        if told.objective == declared and len(told.counted) == len(PARTS)
+    ]
+
+
+def added_up(objective: ServiceLevelObjective, told: Iterable[ObjectiveStatus]) -> Observed:
+    """The objective over all pods. What one of them cannot hold is Unattainable."""
+    told, cohorts = list(told), [Cohort() for _ in PARTS]
+    for each in told:
+        for cohort, part in zip(cohorts, each.counted, strict=True):
+            cohort.merge(Cohort(part.total, part.total - part.missed))
+        cohorts[0].values.merge(Sketch(each.values))
+    found = attainment(objective.percentile / 100, cohorts)
+    state = None if found.state is None else ObjectiveState(found.state.value)
+    return Observed(
+        objective,
+        ObjectiveState.UNATTAINABLE if any(each.unattainable for each in told) else state,
+        values=found.count,
+        share=found.share,
+        value=found.value,
+        budget=found.budget,
+        fast_burn=found.fast_burn,
+        slow_burn=found.slow_burn,
+        opposed=any(each.unattainable and each.opposed for each in told),
+    )
+
+
+def _replicas(reports: Iterable[Reporting], seen: Sequence[Observed]) -> int | None:
+    """How many engines in the place of those that serve. None where nothing is Unattainable, or no pod knows."""
+    if all(each.state is not ObjectiveState.UNATTAINABLE for each in seen):
+        return None
+    boosts = [report.boost for pod, report in reports if report is not None and not pod.leaving]
+    named = [None if boost is None else boost.replicas for boost in boosts]
+    return sum(each or 1 for each in named) if any(named) else None
