@@ -16,9 +16,9 @@ import typer
 
 from justitia_cli.console import ContextOption, KubeconfigOption, OneLineErrors, fail, output
 from justitia_cli.schedulers import SchedulersError, kubectl_command, output_of
-from justitia_operator.build.pods import SCHEDULER_CONTAINER
-from justitia_operator.decide.programming import scheduler_pod
+from justitia_operator.world.names import SCHEDULER_CONTAINER
 from justitia_operator.world.objects import POOL_LABEL
+from justitia_operator.world.sidecars import scheduler_pod
 
 app = typer.Typer(
     cls=OneLineErrors, no_args_is_help=True, help="Roll an application's predictor back; export or erase its samples."

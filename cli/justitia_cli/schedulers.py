@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from justitia_api.config import Document
 from justitia_api.wire import ADMIN_PORT
-from justitia_operator.decide.programming import scheduler_pod
 from justitia_operator.world.objects import POOL_LABEL
+from justitia_operator.world.sidecars import scheduler_pod
 
 ANSWER_SECONDS = 10.0
 LONGEST_ANSWER = 64 * 2**20

@@ -22,8 +22,8 @@ from justitia_operator.runtime.kube import Kube, connect
 from justitia_operator.runtime.metrics import Metrics
 from justitia_operator.runtime.queue import KeyedQueue
 from justitia_operator.runtime.store import Store
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Ref
-from justitia_operator.world.snapshot import Installation
 from support.kubectl import CHILDREN, OWN, Kubectl, eventually
 from support.stage import SYSTEM, Stage
 

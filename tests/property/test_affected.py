@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_operator.decide.reconcile import affected, reconcile
+from justitia_operator.decide.affected import affected
+from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.catalog import Catalog
 from justitia_operator.world.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
 from justitia_operator.world.snapshot import Snapshot

@@ -15,9 +15,10 @@ from justitia_operator.build.builders import build_config_map
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.decide.reconcile import mistakes, reconcile_all
 from justitia_operator.decide.resolve import secret_value
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import children_name
 from justitia_operator.world.objects import MANAGER, Json, Kind, Ref, ref_of
-from justitia_operator.world.snapshot import Installation, build_snapshot
+from justitia_operator.world.snapshot import build_snapshot
 
 KEY_NAMESPACE = "justitia-system"
 ROUNDS = 10

@@ -18,11 +18,19 @@ from justitia_api.wire import (
 )
 from justitia_operator.build.credentials import Credentials
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
-from justitia_operator.build.pods import ENGINE_CONTAINER, WORKER_CONTAINER, build_pod, build_worker_pod
-from justitia_operator.decide.compare import content_hash, sealed
-from justitia_operator.world.names import children_name, engines_kind, pods_of, selector_of, workers_of
+from justitia_operator.build.pods import build_pod, build_worker_pod
+from justitia_operator.build.seal import content_hash, sealed
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.names import (
+    ENGINE_CONTAINER,
+    WORKER_CONTAINER,
+    children_name,
+    engines_kind,
+    pods_of,
+    selector_of,
+    workers_of,
+)
 from justitia_operator.world.objects import MANAGED_BY_LABEL, MANAGER, POD_HASH_ANNOTATION, Json, Kind
-from justitia_operator.world.snapshot import Installation
 
 SERVICE_PORT = 80
 QUEUE_METRIC = "justitia_queued_requests"

@@ -28,7 +28,7 @@ from justitia_api.engine import Adapter
 from justitia_api.pool import Boost, Scheduling, ServingPool
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
-from justitia_operator.decide.resolve import Admission, TenantKeys
+from justitia_operator.world.admissions import Admission, TenantKeys
 from justitia_operator.world.objects import Json
 
 CONFIG_FILE = "pool.json"

@@ -19,15 +19,19 @@ from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_operator.build.arguments import LEADER_VARIABLE, engine_command, plugged, worker_command
 from justitia_operator.build.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
-from justitia_operator.world.names import children_name, selector_of
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.names import (
+    DELIVERY_CONTAINER,
+    ENGINE_CONTAINER,
+    SCHEDULER_CONTAINER,
+    WORKER_CONTAINER,
+    children_name,
+    selector_of,
+)
 from justitia_operator.world.objects import Json
-from justitia_operator.world.snapshot import Installation
 
 CONFIG_DIRECTORY = "/etc/justitia/config"
 KEYS_DIRECTORY = "/etc/justitia/keys"
-SCHEDULER_CONTAINER = "scheduler"
-ENGINE_CONTAINER = "engine"
-WORKER_CONTAINER = "worker"
 
 SUPERVISE = (files("justitia_operator.build") / "supervise.py").read_text()
 """What runs the engine, in an image that is not ours."""
@@ -38,7 +42,6 @@ ENDPOINT_LEAVE_SECONDS = 10
 STOP_SECONDS = 30
 """What vLLM and the scheduler may take to end once nothing runs."""
 
-DELIVERY_CONTAINER = "deliver"
 PLUGIN_DIRECTORY = "/plugin"
 PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
 ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"

@@ -5,24 +5,10 @@ nothing was wanted differently, and nothing is to be taken away), still holds ev
 it), and nobody added what is ours to decide (`ownership.py`).
 """
 
-import hashlib
-import json
 from typing import Any
 
 from justitia_operator.decide.ownership import is_overridden
-from justitia_operator.world.objects import APPLIED_HASH_ANNOTATION, Json
-
-
-def content_hash(content: Json) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def sealed(desired: Json) -> Json:
-    """The object with the hash of its own content as an annotation."""
-    metadata = desired["metadata"]
-    annotations = metadata.get("annotations", {}) | {APPLIED_HASH_ANNOTATION: content_hash(desired)}
-    return desired | {"metadata": metadata | {"annotations": annotations}}
+from justitia_operator.world.objects import Json
 
 
 def needs_apply(desired: Json, observed: Json | None) -> bool:

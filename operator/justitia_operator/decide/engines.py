@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
-from justitia_operator.build.pods import ENGINE_CONTAINER
-from justitia_operator.decide.status import Verdict
-from justitia_operator.world.names import child_ref, pool_ref
+from justitia_operator.world.names import ENGINE_CONTAINER, child_ref, pool_ref
 from justitia_operator.world.objects import ENGINE_KINDS, POOL_LABEL, Json, Kind, Ref, labels_of
 from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Verdict
 
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 """Of pods of a LeaderWorkerSet; the leader's is 0."""

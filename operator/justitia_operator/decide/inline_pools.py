@@ -3,12 +3,11 @@ without leave of the installation such a pool chooses a public model and how muc
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
 from justitia_api.config import Document
 from justitia_api.engine import DEFAULT_ENGINE_IMAGE
 from justitia_api.pool import ServingPoolSpec
+from justitia_operator.world.installation import Grant, InlinePools
 
 ASK = "ask the installation's owner to add {} in the chart's values, or for a ServingPool to refer to by poolRef"
 OFF = (
@@ -34,60 +33,26 @@ FREE = frozenset(
 """Fields that give no access to anything. Whatever else is set needs leave: a field that is not here included."""
 
 
-class Grant(StrEnum):
-    """A field that the installation may give leave for, as inlinePools.fields of the chart has it."""
-
-    MODEL_URI = "model.uri"
-    """pvc:// and oci://, which mount a claim of the namespace or an image; hf:// and file:// are free."""
-    MODEL_TOKEN = "model.tokenSecretRef"
-    IMAGE_PULL_SECRETS = "engine.imagePullSecrets"
-    ARGS = "engine.args"
-    ENV = "engine.env"
-    """Plain values only."""
-    ENV_SECRETS = "engine.env.secretRef"
-    MEDIA_DOMAINS = "engine.mediaDomains"
-    PREFIX_CACHE = "engine.prefixCache"
-    NODES = "engine.nodes"
-    MODEL_CACHE = "engine.modelCache"
-    NODE_SELECTOR = "engine.nodeSelector"
-    TOLERATIONS = "engine.tolerations"
-    PRIORITY_CLASS = "engine.priorityClassName"
-    RUNTIME_CLASS = "engine.runtimeClassName"
-    AUTOSCALING = "autoscaling"
-    GATEWAY = "gateway"
-    LEARNING = "learning"
-    ALLOWED_NAMESPACES = "allowedNamespaces"
+def inline_pool_refusal(leave: InlinePools, spec: ServingPoolSpec) -> str | None:
+    """What to tell about the pool of an application that asks for more; None where it may have all it asks for."""
+    if not leave.enabled:
+        return OFF
+    problems, image = [], spec.engine.image
+    if not _allows_image(leave, image):
+        problems.append(f"spec.pool.engine.image {image}: " + ASK.format("it to inlinePools.images"))
+    wanted = [field for field in fields_set(spec) if field not in FREE and field not in leave.fields]
+    if wanted:
+        named = ", ".join(f"spec.pool.{field}" for field in wanted)
+        problems.append(f"{named}: " + ASK.format(f"{', '.join(wanted)} to inlinePools.fields"))
+    if not problems:
+        return None
+    return "this installation does not let an LLMApplication's pool set " + "; ".join(problems)
 
 
-@dataclass(frozen=True)
-class InlinePools:
-    """What the installation gives leave for. `images` are those that engines may have besides the one that is the
-    default: an entry that ends in `/`, `:` or `@` stands for all that begin with it, another one for itself.
-    """
-
-    enabled: bool = True
-    images: tuple[str, ...] = ()
-    fields: tuple[Grant, ...] = ()
-
-    def refusal(self, spec: ServingPoolSpec) -> str | None:
-        """What to tell about the pool of an application that asks for more; None where it may have all it asks for."""
-        if not self.enabled:
-            return OFF
-        problems, image = [], spec.engine.image
-        if not self._allows_image(image):
-            problems.append(f"spec.pool.engine.image {image}: " + ASK.format("it to inlinePools.images"))
-        wanted = [field for field in fields_set(spec) if field not in FREE and field not in self.fields]
-        if wanted:
-            named = ", ".join(f"spec.pool.{field}" for field in wanted)
-            problems.append(f"{named}: " + ASK.format(f"{', '.join(wanted)} to inlinePools.fields"))
-        if not problems:
-            return None
-        return "this installation does not let an LLMApplication's pool set " + "; ".join(problems)
-
-    def _allows_image(self, image: str) -> bool:
-        return image == DEFAULT_ENGINE_IMAGE or any(
-            image.startswith(entry) if entry.endswith(("/", ":", "@")) else image == entry for entry in self.images
-        )
+def _allows_image(leave: InlinePools, image: str) -> bool:
+    return image == DEFAULT_ENGINE_IMAGE or any(
+        image.startswith(entry) if entry.endswith(("/", ":", "@")) else image == entry for entry in leave.images
+    )
 
 
 def fields_set(spec: ServingPoolSpec) -> Iterator[str]:

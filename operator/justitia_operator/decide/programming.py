@@ -4,62 +4,22 @@ Secret as well, which a kubelet brings to the pod within minutes; telling takes 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import KeyTable, PoolConfig, PoolDocuments, digest_of
 from justitia_api.pool import ServingPool
-from justitia_operator.build.pods import SCHEDULER_CONTAINER
-from justitia_operator.decide.status import Verdict
 from justitia_operator.world.catalog import refers_to
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import Json, Kind, Push, Ref, ref_of
-from justitia_operator.world.snapshot import Report, Snapshot
+from justitia_operator.world.reports import Report
+from justitia_operator.world.sidecars import Reporting, present_reports
+from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Verdict
 
 MOST_NAMED = 3
 """Pods in a message."""
-
-
-@dataclass(frozen=True)
-class SchedulerPod:
-    """A pod whose scheduler runs: in which container, and at which address. `leaving`: it is being deleted."""
-
-    ref: Ref
-    instance: str
-    address: str
-    leaving: bool = False
-
-    def has_ended(self, report: Report | None) -> bool:
-        """Whether it leaves and does not answer any more: nothing is in force there, and nothing has to be."""
-        return self.leaving and report is not None and report.generation is None
-
-
-Reporting = tuple[SchedulerPod, Report | None]
-"""A pod and its present report; None if it was not asked yet."""
-
-
-def scheduler_pods(world: Snapshot, pool: Ref) -> list[SchedulerPod]:
-    """A pool's, those included that are being drained: they still serve what they began."""
-    pods = (world.objects[ref] for ref in world.objects.referrers(pool, Kind.POD))
-    return [found for pod in pods if (found := scheduler_pod(pod)) is not None]
-
-
-def scheduler_pod(pod: Json) -> SchedulerPod | None:
-    """None while its scheduler does not run, or the pod has none."""
-    status = pod.get("status") or {}
-    for container in status.get("initContainerStatuses") or ():
-        running = container["name"] == SCHEDULER_CONTAINER and "running" in (container.get("state") or {})
-        if running and container.get("started") and status.get("podIP"):
-            leaving = "deletionTimestamp" in pod["metadata"]
-            return SchedulerPod(ref_of(pod), container.get("containerID", ""), status["podIP"], leaving)
-    return None
-
-
-def present_reports(world: Snapshot, pool: Ref) -> list[Reporting]:
-    """Of each of a pool's pods what the scheduler that runs there said last: what the one before it said is past."""
-    found = ((pod, world.reports.get(pod.ref)) for pod in scheduler_pods(world, pool))
-    return [(pod, report if report is not None and report.instance == pod.instance else None) for pod, report in found]
 
 
 def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from justitia_api.conditions import Reason
 from justitia_operator.world.objects import Push, Ref
-from justitia_operator.world.snapshot import Report
+from justitia_operator.world.reports import Report
 
 FIRST = timedelta(seconds=0.5)
 LONGEST = timedelta(seconds=8)

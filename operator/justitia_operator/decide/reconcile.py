@@ -4,7 +4,7 @@ A plan is empty when the cluster is as it should be. A user's mistake becomes a 
 leaves in place what was there before it.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -21,10 +21,8 @@ from justitia_operator.build.documents import build_key_table, build_pool_config
 from justitia_operator.decide.compare import differs, needs_apply
 from justitia_operator.decide.engines import Engines, count_engines, engines_verdict, observe_engines
 from justitia_operator.decide.ownership import additions
-from justitia_operator.decide.programming import Reporting, policy_verdict, present_reports, programmed_verdict, pushes
+from justitia_operator.decide.programming import policy_verdict, programmed_verdict, pushes
 from justitia_operator.decide.resolve import (
-    Admission,
-    Refused,
     admissions,
     admit,
     applications_of,
@@ -35,17 +33,18 @@ from justitia_operator.decide.resolve import (
     tenant_keys,
 )
 from justitia_operator.decide.serving import application_ready, fairness_verdict, tenant_ready
-from justitia_operator.decide.sidecars import installation_of
-from justitia_operator.decide.status import Verdict, accepted, not_installed, plan_status, resolved, verdict_of
+from justitia_operator.decide.sidecar_image import installation_of
+from justitia_operator.decide.status import accepted, not_installed, plan_status, resolved, verdict_of
 from justitia_operator.learning.predictors import plan_prediction
 from justitia_operator.slo.gamma import gamma_range
 from justitia_operator.slo.objectives import standing_of
-from justitia_operator.world.catalog import Catalog, key_secret, refers_to
+from justitia_operator.world.admissions import Admission
+from justitia_operator.world.catalog import Catalog
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import (
     child_ref,
     children_name,
     engines_kind,
-    pools_of_child,
     selector_of,
     service_host,
 )
@@ -53,7 +52,6 @@ from justitia_operator.world.objects import (
     CHILD_KINDS,
     ENGINE_KINDS,
     OPTIONAL_KINDS,
-    OWN_KINDS,
     Json,
     Kind,
     Plan,
@@ -61,7 +59,9 @@ from justitia_operator.world.objects import (
     is_controlled_by,
     ref_of,
 )
-from justitia_operator.world.snapshot import Installation, Rejection, Snapshot
+from justitia_operator.world.sidecars import Reporting, present_reports
+from justitia_operator.world.snapshot import Rejection, Snapshot
+from justitia_operator.world.verdicts import Refused, Verdict
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
@@ -368,29 +368,3 @@ def mistakes(plan: Plan) -> tuple[Mistake, ...]:
         for condition in patch.status["conditions"]
         if condition["type"] in types and condition["status"] == "False"
     )
-
-
-def _tenants_of_keys(world: Snapshot, secrets: Iterable[Ref]) -> Iterator[Ref]:
-    """Whose keys are in these Secrets, or the same keys in others: one key is one tenant's."""
-    for secret in secrets:
-        values = refers_to(world.objects[secret]) if secret in world.objects else ()
-        alike = {other for value in values for other in world.objects.referrers(value, Kind.SECRET)}
-        for each in {secret, *alike}:
-            yield from world.objects.referrers(key_secret(each.name), Kind.TENANT)
-
-
-def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
-    """Whose plan may change when an object does: ours that refer to it, or that it belongs to."""
-    objects, concerned = world.objects, {ref}
-    if ref.kind is Kind.SECRET and ref.namespace == world.installation.namespace:
-        concerned.update(_tenants_of_keys(world, {ref}))
-    if ref.kind is Kind.TENANT and ref in objects:
-        keys = {Ref(Kind.SECRET, world.installation.namespace, key.name) for key in refers_to(objects[ref])}
-        concerned.update(_tenants_of_keys(world, keys))
-    if ref.kind not in OWN_KINDS:
-        concerned |= refers_to(objects[ref]) if ref in objects else pools_of_child(ref)
-    applications = {app for other in concerned for app in objects.referrers(other, Kind.LLM_APPLICATION)}
-    if ref.kind is Kind.LLM_APPLICATION and ref in objects:
-        applications.add(ref)
-    beside = {other for app in applications for other in refers_to(objects[app])}
-    return frozenset(other for other in concerned | applications | beside if other.kind in OWN_KINDS)

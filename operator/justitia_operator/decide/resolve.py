@@ -6,54 +6,28 @@ A reference that does not resolve is a :class:`Refused`: the condition, its reas
 import base64
 import binascii
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import MINIMUM_KEY_BYTES, LearningConfig
+from justitia_api.config import MINIMUM_KEY_BYTES
 from justitia_api.namespaces import NamespaceSelection
 from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import ObjectMeta, Resource
 from justitia_api.tenant import ApiKey, Tenant
+from justitia_operator.decide.inline_pools import inline_pool_refusal
 from justitia_operator.learning.learned import learning_config, name_in_store, recorded
+from justitia_operator.world.admissions import Admission, TenantKeys
 from justitia_operator.world.names import application_ref, pool_ref
 from justitia_operator.world.objects import Json, Kind, Ref, is_controlled_by, labels_of
 from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Refused
 
 R = TypeVar("R", bound=Resource)
 
 DEFAULT_WEIGHT = "1"
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A user's mistake, as the condition that shows it."""
-
-    condition: ConditionType
-    reason: Reason
-    message: str
-
-
-@dataclass(frozen=True)
-class Admission:
-    """An application that its pool serves."""
-
-    application: LLMApplication
-    tenant: Tenant
-    pool: ServingPool
-    weight: str
-    learning: LearningConfig | None
-
-
-@dataclass(frozen=True)
-class TenantKeys:
-    """A tenant's usable keys, which are secret, and what is wrong with the others."""
-
-    values: tuple[bytes, ...] = field(repr=False)
-    problems: tuple[Refused, ...]
 
 
 def parse(type_: type[R], obj: Json) -> R | Refused:
@@ -155,7 +129,7 @@ def _is_open_to(world: Snapshot, pool: ServingPool | Refused | None, namespace: 
 def refused_inline_pool(world: Snapshot, application: LLMApplication) -> str | None:
     """What the installation does not give the application's own pool leave for, and what to do."""
     leave, spec = world.installation.inline_pools, application.spec.pool
-    return None if leave is None or spec is None else leave.refusal(spec)
+    return None if leave is None or spec is None else inline_pool_refusal(leave, spec)
 
 
 def foreign_pool(world: Snapshot, application: LLMApplication) -> Refused | None:

@@ -11,11 +11,12 @@ from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_operator.build.documents import read_pool_config
 from justitia_operator.decide.engines import Engines, observe_engines
-from justitia_operator.decide.resolve import Admission, Refused, tenant_keys
-from justitia_operator.decide.status import Verdict
+from justitia_operator.decide.resolve import tenant_keys
+from justitia_operator.world.admissions import Admission
 from justitia_operator.world.names import child_ref, pool_ref
 from justitia_operator.world.objects import Kind, Ref
 from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Refused, Verdict
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 

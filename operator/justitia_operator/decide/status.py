@@ -1,32 +1,15 @@
 """From verdicts to status: conditions that keep their transition time, and Events on transitions only."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from justitia_api.conditions import Condition, ConditionType, Reason
-from justitia_operator.decide.resolve import Refused
 from justitia_operator.world.objects import EventType, Json, Kind, Note, Plan, StatusPatch, ref_of
-
-LONGEST_MESSAGE = 1024
+from justitia_operator.world.verdicts import LONGEST_MESSAGE, STATUSES, Refused, Verdict
 
 _MISTAKES = {ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS}
 _WARNINGS = {Reason.MISSED, Reason.UNATTAINABLE}
-
-Holds = Literal["True", "False", "Unknown"]
-_STATUS: dict[bool | None, Holds] = {True: "True", False: "False", None: "Unknown"}
-_HOLDS = {status: holds for holds, status in _STATUS.items()}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a condition is to say. `holds` is None where it is not known."""
-
-    type: ConditionType
-    holds: bool | None
-    reason: Reason
-    message: str
 
 
 def verdict_of(refused: Refused) -> Verdict:
@@ -86,21 +69,8 @@ def plan_failure(obj: Json, why: str, now: datetime) -> Plan:
     return Plan(statuses=(patch,), events=(note,) if before is None else ())
 
 
-def recorded_verdict(obj: Json, type_: ConditionType) -> Verdict | None:
-    """What the condition says. None if there is none about this spec, or somebody spoilt it."""
-    status = obj.get("status") or {}
-    if status.get("observedGeneration") != obj["metadata"].get("generation", 1):
-        return None
-    found = next((each for each in status.get("conditions") or () if each["type"] == type_), None)
-    try:
-        condition = Condition.model_validate(found)
-        return Verdict(type_, _HOLDS[condition.status], Reason(condition.reason), condition.message)
-    except ValueError:
-        return None
-
-
 def _condition(verdict: Verdict, before: Json | None, generation: int, now: datetime) -> Json:
-    status = _STATUS[verdict.holds]
+    status = STATUSES[verdict.holds]
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     if before is not None and before["status"] == status:
         stamp = before["lastTransitionTime"]

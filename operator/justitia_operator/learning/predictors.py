@@ -7,14 +7,14 @@ from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.learning import PredictorStatus
 from justitia_api.pool import ServingPool
-from justitia_operator.decide.programming import present_reports
-from justitia_operator.decide.status import Verdict
 from justitia_operator.learning.learned import recorded
 from justitia_operator.learning.rollout import Learned, Outcome, learned, predictor_verdict, step, training_is_due
 from justitia_operator.learning.training import Unfinished, build_training, outcome_of, training_ref
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import EventType, Json, Note, Plan
+from justitia_operator.world.sidecars import present_reports
 from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Verdict
 
 _WARNINGS = {Reason.TRAINING_FAILED, Reason.ROLLED_BACK}
 

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.learning import Decision, Predictor, PredictorStatus
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.decide.status import LONGEST_MESSAGE, Verdict
 from justitia_operator.learning.evidence import added, errs_less, errs_more, percent
+from justitia_operator.world.verdicts import LONGEST_MESSAGE, Verdict
 
 NAMED = 12
 """Digits of a version in messages."""

@@ -18,9 +18,10 @@ from justitia_api.status import Count
 from justitia_operator.build.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.build.builders import owned_by_pool
 from justitia_operator.build.pods import restricted, restricted_pod
-from justitia_operator.decide.compare import sealed
+from justitia_operator.build.seal import sealed
 from justitia_operator.learning.learned import name_in_store
 from justitia_operator.learning.rollout import Outcome
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import application_ref, children_name
 from justitia_operator.world.objects import (
     APPLICATION_ANNOTATION,
@@ -32,7 +33,7 @@ from justitia_operator.world.objects import (
     is_controlled_by,
     ref_of,
 )
-from justitia_operator.world.snapshot import Installation, Snapshot
+from justitia_operator.world.snapshot import Snapshot
 
 CONTAINER = "train"
 LONGEST_SECONDS = 1800

@@ -19,16 +19,16 @@ from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
 from justitia_operator.runtime.handlers import SEEN_KINDS, build_registry, build_settings
 from justitia_operator.runtime.health import build_health, serving
-from justitia_operator.runtime.installation import ensure_root
 from justitia_operator.runtime.kube import Rejected, Unavailable, connect
 from justitia_operator.runtime.lease import Lease
 from justitia_operator.runtime.metrics import Fault, Metrics
 from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.root import ensure_root
 from justitia_operator.runtime.scope import Scope
 from justitia_operator.runtime.settings import Settings
 from justitia_operator.runtime.store import Store
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Kind, Ref
-from justitia_operator.world.snapshot import Installation
 
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0

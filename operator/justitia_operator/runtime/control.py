@@ -18,7 +18,7 @@ from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_api.wire import CONTROL_PORT, DOCUMENTS_PATH, STATUS_PATH
 from justitia_operator.build.credentials import Credentials, make_credentials, period_at, server_name
 from justitia_operator.world.objects import Push
-from justitia_operator.world.snapshot import Report
+from justitia_operator.world.reports import Report
 
 ANSWER_SECONDS = 5.0
 LONGEST_ANSWER = 16 * 2**20

@@ -14,13 +14,14 @@ from structlog.contextvars import bound_contextvars
 
 from justitia_api.conditions import Reason
 from justitia_operator.decide.adoption import Standing, foreign_message, standing_of
+from justitia_operator.decide.affected import affected
 from justitia_operator.decide.compare import differs, needs_apply
 from justitia_operator.decide.contests import Contests
 from justitia_operator.decide.engines import starting
 from justitia_operator.decide.ownership import Addition, additions, contested_message, disowned, removed_message
-from justitia_operator.decide.programming import concerned_by_figures, pods_behind, present_reports
+from justitia_operator.decide.programming import concerned_by_figures, pods_behind
 from justitia_operator.decide.rechecks import Rechecks
-from justitia_operator.decide.reconcile import affected, reconcile
+from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.decide.status import plan_failure
 from justitia_operator.runtime.control import MOST_KEPT, Control
 from justitia_operator.runtime.kube import Fenced, Kube, Outdated, Rejected, Unavailable
@@ -45,7 +46,9 @@ from justitia_operator.world.objects import (
     Ref,
     ref_of,
 )
-from justitia_operator.world.snapshot import Rejection, Report
+from justitia_operator.world.reports import Report
+from justitia_operator.world.sidecars import present_reports
+from justitia_operator.world.snapshot import Rejection
 
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from justitia_operator.decide.inline_pools import Grant, InlinePools
+from justitia_operator.world.installation import Grant, InlinePools
 
 
 def _names(text: str) -> list[str]:

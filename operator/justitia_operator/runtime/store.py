@@ -10,8 +10,10 @@ from dataclasses import replace
 from justitia_operator.decide.ownership import is_guarded
 from justitia_operator.runtime.intake import readable
 from justitia_operator.world.catalog import Catalog
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Kind, Ref, ref_of
-from justitia_operator.world.snapshot import Installation, Rejection, Report, Snapshot
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Rejection, Snapshot
 
 
 def version_of(obj: Json) -> int:

@@ -10,7 +10,7 @@ from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import BoostMode
 from justitia_api.pool import ServingPool
 from justitia_api.slo import ObservedObjective, ServiceLevelObjective
-from justitia_operator.decide.status import Verdict
+from justitia_operator.world.verdicts import Verdict
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.policies import PolicyName
 

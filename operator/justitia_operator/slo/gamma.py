@@ -8,8 +8,8 @@ from decimal import Decimal
 from pydantic import ValidationError
 
 from justitia_api.pool import GammaRange
-from justitia_operator.decide.programming import Reporting
 from justitia_operator.world.objects import Json
+from justitia_operator.world.sidecars import Reporting
 
 SLACK = 1.15
 

@@ -17,12 +17,12 @@ from justitia_api.pool import ServingPool
 from justitia_api.slo import ServiceLevelObjective, SLOStatus
 from justitia_api.status import ObjectiveStatus
 from justitia_operator.build.documents import objective_config
-from justitia_operator.decide.programming import Reporting, present_reports
-from justitia_operator.decide.status import Verdict, recorded_verdict
 from justitia_operator.slo.attained import Observed, as_recorded, slo_verdict
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import Json
+from justitia_operator.world.sidecars import Reporting, present_reports
 from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Verdict, recorded_verdict
 from justitia_scheduling.objectives.attainment import PARTS, attainment
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.sketch import Sketch

@@ -1,4 +1,4 @@
-"""What a pool's objects are called, and the labels of its pods."""
+"""What a pool's objects and containers are called, and the labels of its pods."""
 
 from justitia_api.application import LLMApplication
 from justitia_api.pool import ServingPool
@@ -7,6 +7,11 @@ from justitia_operator.world.objects import POOL_LABEL, Kind, Ref
 _PREFIX = "justitia-"
 _PREFIX_OF_LEADERS = "justitia--"
 """A LeaderWorkerSet makes a Service of its own name: neither this pool's nor another's."""
+
+SCHEDULER_CONTAINER = "scheduler"
+ENGINE_CONTAINER = "engine"
+WORKER_CONTAINER = "worker"
+DELIVERY_CONTAINER = "deliver"
 
 
 def children_name(pool: str, kind: Kind | None = None) -> str:

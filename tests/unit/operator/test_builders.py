@@ -15,9 +15,10 @@ from justitia_operator.build.arguments import REFUSED_VARIABLES, refused_argumen
 from justitia_operator.build.builders import build_children
 from justitia_operator.build.credentials import make_credentials
 from justitia_operator.build.pods import build_engine_container
-from justitia_operator.decide.compare import covers, needs_apply, sealed
+from justitia_operator.build.seal import sealed
+from justitia_operator.decide.compare import covers, needs_apply
+from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Kind
-from justitia_operator.world.snapshot import Installation
 from support.resources import PEPPER, ROOT, pool
 
 INSTALLATION = Installation("justitia-system", "scheduler:1", ROOT, "/var/models", "monitoring")

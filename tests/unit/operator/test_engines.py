@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from justitia_operator.decide.reconcile import affected
+from justitia_operator.decide.affected import affected
 from justitia_operator.world.objects import Json, Kind, Ref
 from support.resources import NOW, application, condition, key, pool, put, settled, tenant, with_ready_engines, world
 

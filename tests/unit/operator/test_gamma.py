@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_operator.decide.programming import Reporting, SchedulerPod
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.slo.gamma import gamma_range
 from justitia_operator.world.objects import Json, Kind, Ref
-from justitia_operator.world.snapshot import Report
+from justitia_operator.world.reports import Report
+from justitia_operator.world.sidecars import Reporting, SchedulerPod
 from support.objectives import boosted
 from support.resources import NOW, pod, put, settled, small_world
 

@@ -14,8 +14,9 @@ import yaml
 from justitia_api.config import Document
 from justitia_api.engine import Engine, Model
 from justitia_api.pool import ServingPoolSpec
-from justitia_operator.decide.inline_pools import FREE, Grant, InlinePools
+from justitia_operator.decide.inline_pools import FREE, inline_pool_refusal
 from justitia_operator.runtime.settings import Settings
+from justitia_operator.world.installation import Grant, InlinePools
 from justitia_operator.world.objects import Json, Kind, Ref
 from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
@@ -167,7 +168,7 @@ def test_pools_of_their_own_right_are_not_concerned() -> None:
 def test_the_examples_need_no_leave(example: Path) -> None:
     for document in yaml.safe_load_all(example.read_text()):
         pool = document["spec"].get("pool") if document["kind"] == "LLMApplication" else None
-        assert pool is None or InlinePools().refusal(ServingPoolSpec.model_validate(pool)) is None
+        assert pool is None or inline_pool_refusal(InlinePools(), ServingPoolSpec.model_validate(pool)) is None
 
 
 def test_leave_is_given_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

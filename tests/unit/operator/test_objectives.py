@@ -16,7 +16,8 @@ from justitia_api.status import BoostStatus, ObjectiveStatus
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.slo.objectives import added_up
 from justitia_operator.world.objects import Json, Kind, Plan, Ref
-from justitia_operator.world.snapshot import Report, Snapshot
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Snapshot
 from support.objectives import COMPLETION, FIRST_TOKEN, LONG, boosted, some, told
 from support.resources import NOW, application, applied, condition, key, pod, pool, put, settled, tenant, world
 

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.decide.reconcile import affected, reconcile
+from justitia_operator.decide.affected import affected
+from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
-from justitia_operator.world.snapshot import Rejection, Report, Snapshot
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Rejection, Snapshot
 from support.resources import (
     NOW,
     application,

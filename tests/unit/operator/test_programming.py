@@ -11,7 +11,8 @@ from justitia_api.status import LearningStatus, ObjectiveStatus
 from justitia_operator.decide.programming import concerned_by_figures, pods_behind
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.objects import Json, Kind, Push, Ref
-from justitia_operator.world.snapshot import Report, Snapshot
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Snapshot
 from support.objectives import FIRST_TOKEN, boosted, some
 from support.objectives import told as objective_told
 from support.resources import NOW, pod, put, settled, small_world, tenant

@@ -17,7 +17,7 @@ from justitia_operator.runtime.metrics import Metrics
 from justitia_operator.runtime.queue import KeyedQueue
 from justitia_operator.runtime.store import Store
 from justitia_operator.world.objects import Json, Kind, Push, Ref, StatusPatch
-from justitia_operator.world.snapshot import Report
+from justitia_operator.world.reports import Report
 from support.resources import INSTALLATION, NOW, pod, settled, small_world
 
 POD = Ref(Kind.POD, "apps", "justitia-shared-1")

@@ -8,9 +8,9 @@ from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
 from justitia_operator.decide.engines import Engines
 from justitia_operator.decide.serving import fairness_verdict
-from justitia_operator.decide.status import Verdict
 from justitia_operator.world.objects import Kind, Ref
 from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Verdict
 from support.resources import (
     application,
     condition,

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 from justitia_api.pool import ServingPool
-from justitia_operator.build.pods import SCHEDULER_CONTAINER, build_pod
-from justitia_operator.decide.compare import content_hash
-from justitia_operator.world.names import child_ref, engines_kind
+from justitia_operator.build.pods import build_pod
+from justitia_operator.build.seal import content_hash
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.names import SCHEDULER_CONTAINER, child_ref, engines_kind
 from justitia_operator.world.objects import POD_HASH_ANNOTATION, Json, Kind
-from justitia_operator.world.snapshot import Installation, Snapshot
+from justitia_operator.world.snapshot import Snapshot
 
 
 def installation_of(world: Snapshot, pool: ServingPool) -> Installation:
