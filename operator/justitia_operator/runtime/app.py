@@ -1,4 +1,4 @@
-"""The process: connects, watches, and works while it leads, until it is told to stop."""
+"""The process: connects, watches, and works while it leads, until a signal ends it."""
 
 import asyncio
 import logging
@@ -7,26 +7,26 @@ import secrets
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import aiohttp
-import kopf
 import structlog
 
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
-from justitia_operator.runtime.handlers import SEEN_KINDS, build_registry, build_settings
 from justitia_operator.runtime.health import build_health, serving
-from justitia_operator.runtime.kube import Rejected, Unavailable, connect
+from justitia_operator.runtime.kube import Kube, Rejected, Unavailable, connect
 from justitia_operator.runtime.lease import Lease
 from justitia_operator.runtime.metrics import Fault, Metrics
 from justitia_operator.runtime.queue import KeyedQueue
 from justitia_operator.runtime.root import ensure_root
-from justitia_operator.runtime.scope import Scope
+from justitia_operator.runtime.scope import find_namespaces, until_changed
 from justitia_operator.runtime.settings import Settings
 from justitia_operator.runtime.store import Store
+from justitia_operator.runtime.watch import SEEN_KINDS, watch
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Kind, Ref
 
@@ -44,51 +44,128 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What has been reached: all resources, and all Secrets with keys, are known; this operator leads."""
+
+    resources: asyncio.Event = field(default_factory=asyncio.Event)
+    keys: asyncio.Event = field(default_factory=asyncio.Event)
+    leading: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def watching(self) -> bool:
+        return self.resources.is_set() and self.keys.is_set()
+
+
 async def run(settings: Settings) -> None:
-    """Runs until SIGTERM or SIGINT. Raises Unavailable, Rejected, LeaseLost or ScopeChanged where it cannot go on, and
-    Stopped.
+    """Runs until it is cancelled, as by SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost where it cannot go
+    on.
     """
-    metrics, watching = Metrics(), Watching()
-    async with _health(settings, metrics, watching), connect() as kube, _session_with_pods() as session:
-        watching.listen_to_signals()
-        root = await _once_available(lambda: ensure_root(kube, settings.namespace), watching.stop)
-        scope = Scope(kube, settings.watch_namespaces)
-        await _once_available(scope.find, watching.stop)
-        store = Store(
-            Installation(
-                settings.namespace,
-                settings.sidecar_image,
-                root,
-                settings.node_cache_path,
-                settings.metrics_namespace,
-                settings.sidecar_rollout,
-                settings.inline,
-            )
-        )
+    _be_cancelled_by_signals()
+    metrics, progress = Metrics(), Progress()
+    async with _health(settings, metrics, progress), connect() as kube, _session_with_pods() as session:
+        root = await _once_available(lambda: ensure_root(kube, settings.namespace))
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, _seconds)
-        queue: KeyedQueue[Ref] = KeyedQueue(asyncio.get_running_loop().call_later, lane_of)
-        control = Control(session, root, _now)
-        controller = Controller(
-            kube.fenced(lease.seconds_left),
-            control,
-            store,
-            queue,
-            clock=_now,
-            key_namespace=settings.namespace,
-            metrics=metrics,
-            namespaces=scope.namespaces,
-        )
+
+        def controller_of(namespaces: Sequence[str] | None) -> Controller:
+            """One that knows nothing yet."""
+            return Controller(
+                kube.fenced(lease.seconds_left),
+                Control(session, root, _now),
+                Store(_installation(settings, root)),
+                KeyedQueue(asyncio.get_running_loop().call_later, lane_of),
+                clock=_now,
+                key_namespace=settings.namespace,
+                metrics=metrics,
+                namespaces=namespaces,
+            )
+
+        serving = _serve(kube, settings, controller_of, metrics, progress)
         try:
-            await _watch_and_work(controller, lease, settings, metrics, scope, watching)
+            await _all_until_one_ends([_lead(lease, metrics, progress), serving])
         finally:
             await lease.release()
             log.info("stopped")
 
 
+def _be_cancelled_by_signals() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+async def _lead(lease: Lease, metrics: Metrics, progress: Progress) -> None:
+    """Keeps the Lease from the first look on, however long that takes."""
+    await lease.acquire()
+    metrics.leading.set(1)
+    progress.leading.set()
+    log.info("leading")
+    await lease.keep()
+
+
+async def _serve(
+    kube: Kube,
+    settings: Settings,
+    controller_of: Callable[[Sequence[str] | None], Controller],
+    metrics: Metrics,
+    progress: Progress,
+) -> None:
+    """Serves the namespaces that may be read, and begins anew when these are others."""
+    while True:
+        namespaces = await _once_available(lambda: find_namespaces(kube, settings.watch_namespaces))
+        controller = controller_of(namespaces)
+        progress.resources.clear()
+        progress.keys.clear()
+        await _all_until_one_ends(
+            [
+                watch(controller, SEEN_KINDS, namespaces, progress.resources),
+                watch(controller, (Kind.SECRET,), [settings.namespace], progress.keys),
+                _work(controller, settings, metrics, progress),
+                until_changed(kube, settings.watch_namespaces, namespaces),
+            ]
+        )
+
+
+async def _work(controller: Controller, settings: Settings, metrics: Metrics, progress: Progress) -> None:
+    """Works once all is known and this operator leads. Who does not lead watches, to know the cluster when it does."""
+    await progress.resources.wait()
+    await progress.keys.wait()
+    log.info("watching")
+    await progress.leading.wait()
+    await controller.begin()
+    await _all_until_one_ends(
+        [
+            _every(settings.resync_seconds, lambda: _resync(controller, metrics)),
+            _every(ASK_SECONDS, controller.ask_pods),
+            _every(ASK_AGAIN_SECONDS, controller.ask_again),
+            *(controller.work() for _ in range(settings.workers)),
+        ]
+    )
+
+
 def lane_of(ref: Ref) -> tuple[Kind, str]:
     """Who waits for whom: neither a pool for its applications, nor a namespace for another one's."""
     return ref.kind, ref.namespace
+
+
+def _installation(settings: Settings, root: str) -> Installation:
+    return Installation(
+        settings.namespace,
+        settings.sidecar_image,
+        root,
+        settings.node_cache_path,
+        settings.metrics_namespace,
+        settings.sidecar_rollout,
+        settings.inline,
+    )
+
+
+def _health(settings: Settings, metrics: Metrics, progress: Progress) -> AbstractAsyncContextManager[None]:
+    """Answers from the start: who waits for the API server lives."""
+    if settings.http_port is None:
+        return nullcontext()
+    return serving(build_health(progress.watching, metrics.registry), settings.http_port)
 
 
 def _session_with_pods() -> aiohttp.ClientSession:
@@ -104,94 +181,19 @@ def _seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Stopped(Exception):
-    """It was told to stop while it waited for the API server."""
-
-
-class Watching:
-    """Whether the informers of resources and of keys have seen everything, and whether they are to stop."""
-
-    def __init__(self) -> None:
-        self.stop, self.resources, self.keys = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    def complete(self) -> bool:
-        return self.resources.is_set() and self.keys.is_set()
-
-    async def until_complete(self) -> None:
-        await self.resources.wait()
-        await self.keys.wait()
-
-    def listen_to_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop.set)
-
-    async def until_stopped(self) -> None:
-        """kopf takes the signals for one informer: they are for all."""
-        await self.until_complete()
-        self.listen_to_signals()
-        log.info("watching")
-        await self.stop.wait()
-
-
-def _health(settings: Settings, metrics: Metrics, watching: Watching) -> AbstractAsyncContextManager[None]:
-    """Answers from the start: who waits for the API server lives."""
-    if settings.http_port is None:
-        return nullcontext()
-    return serving(build_health(watching.complete, metrics.registry), settings.http_port)
-
-
-async def _once_available(step: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T:
+async def _once_available(step: Callable[[], Awaitable[T]]) -> T:
     """Tries again as long as the API server does not answer: a container that ends is started anew ever later."""
-    while not stop.is_set():
+    while True:
         try:
             return await step()
         except Unavailable as error:
             log.warning("waiting for the API server", error=str(error), retry_seconds=START_RETRY_SECONDS)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), START_RETRY_SECONDS)
-    raise Stopped
+        await asyncio.sleep(START_RETRY_SECONDS)
 
 
-async def _watch_and_work(  # noqa: PLR0917
-    controller: Controller, lease: Lease, settings: Settings, metrics: Metrics, scope: Scope, watching: Watching
-) -> None:
-    """Watches at once, so that a standby knows the cluster when it comes to lead, and works once it leads."""
-    resources = build_informer(controller, SEEN_KINDS, watching.stop, watching.resources, scope.namespaces)
-    keys = build_informer(controller, (Kind.SECRET,), watching.stop, watching.keys, [settings.namespace])
-    watchers = [asyncio.create_task(informer) for informer in (resources, keys)]
-    leading = _lead(controller, lease, settings, metrics, watching)
-    others = [asyncio.create_task(task) for task in (leading, scope.keep(), watching.until_stopped())]
-    try:
-        done, _ = await asyncio.wait([*watchers, *others], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        watching.stop.set()
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*watchers, *others, return_exceptions=True)
-
-
-async def _lead(controller: Controller, lease: Lease, settings: Settings, metrics: Metrics, watching: Watching) -> None:
-    """Works as long as the Lease is kept, from the first look on."""
-    await lease.acquire()
-    metrics.leading.set(1)
-    log.info("leading")
-    await _all_until_one_ends([lease.keep(), _work(controller, settings, metrics, watching)])
-
-
-async def _work(controller: Controller, settings: Settings, metrics: Metrics, watching: Watching) -> None:
-    await watching.until_complete()
-    await controller.begin()
-    workers = [controller.work() for _ in range(settings.workers)]
-    resync = _resync(controller, metrics, settings.resync_seconds)
-    await _all_until_one_ends([resync, _ask_pods(controller), _ask_again(controller), *workers])
-
-
-async def _all_until_one_ends(endless: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _all_until_one_ends(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Raises what it ended with."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in endless]
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -202,51 +204,21 @@ async def _all_until_one_ends(endless: Iterable[Coroutine[Any, Any, None]]) -> N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def build_informer(
-    controller: Controller,
-    kinds: tuple[Kind, ...],
-    stop: asyncio.Event,
-    known: asyncio.Event,
-    namespaces: Sequence[str] | None,
-) -> Coroutine[Any, Any, None]:
-    """Tells the controller of objects of these kinds until `stop` is set: of those that are in no namespace, and of the
-    others in these namespaces, in all without them. `known` is set when it has been told of all that there are.
-    """
-    return kopf.operator(
-        registry=build_registry(controller, kinds, known),
-        settings=build_settings(),
-        # Without one kopf looks for the user's name, and the user of a container need not have one.
-        identity=cast("Any", LEASE),
-        standalone=True,
-        clusterwide=namespaces is None,
-        namespaces=namespaces or [],
-        stop_flag=stop,
-    )
-
-
-async def _resync(controller: Controller, metrics: Metrics, seconds: float) -> None:
+async def _every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
     while True:
         await asyncio.sleep(seconds)
-        try:
-            await controller.resync()
-        except (Unavailable, Rejected) as error:
-            log.warning("not resynchronised", error=str(error))
-        except Exception:
-            # What was watched is known, and decided about, all the same.
-            metrics.faults.labels("List", Fault.FAILED).inc()
-            log.exception("not resynchronised")
+        await step()
 
 
-async def _ask_pods(controller: Controller) -> None:
-    while True:
-        await asyncio.sleep(ASK_SECONDS)
-        await controller.ask_pods()
-
-
-async def _ask_again(controller: Controller) -> None:
-    while True:
-        await asyncio.sleep(ASK_AGAIN_SECONDS)
-        await controller.ask_again()
+async def _resync(controller: Controller, metrics: Metrics) -> None:
+    try:
+        await controller.resync()
+    except (Unavailable, Rejected) as error:
+        log.warning("not resynchronised", error=str(error))
+    except Exception:
+        # What was watched is known, and decided about, all the same.
+        metrics.faults.labels("List", Fault.FAILED).inc()
+        log.exception("not resynchronised")
 
 
 def configure_logging(level: str) -> None:
@@ -275,3 +247,5 @@ def configure_logging(level: str) -> None:
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    # That it takes no signals: we do.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

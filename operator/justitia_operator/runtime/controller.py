@@ -32,8 +32,7 @@ from justitia_operator.world.catalog import refers_to
 from justitia_operator.world.names import children_name
 from justitia_operator.world.objects import (
     APPLIED_HASH_ANNOTATION,
-    MANAGED_BY_LABEL,
-    MANAGER,
+    CHILD_SELECTOR,
     OPTIONAL_KINDS,
     OWN_KINDS,
     WATCHED_KINDS,
@@ -49,8 +48,6 @@ from justitia_operator.world.objects import (
 from justitia_operator.world.reports import Report
 from justitia_operator.world.sidecars import present_reports
 from justitia_operator.world.snapshot import Rejection
-
-CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 
 log = structlog.get_logger()
 

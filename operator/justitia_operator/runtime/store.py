@@ -50,7 +50,7 @@ class Store:
         if known is not None and version_of(known) >= version_of(obj):
             return False
         if not is_guarded(obj):
-            obj["metadata"].pop("managedFields", None)
+            obj = obj | {"metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
         self._objects.put(readable(obj))
         return True
 

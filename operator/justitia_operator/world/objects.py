@@ -97,6 +97,7 @@ WATCHED_KINDS = (*CHILD_KINDS, Kind.JOB, Kind.POD)
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"
 POOL_LABEL = f"{GROUP}/pool"
+CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 APPLICATION_ANNOTATION = f"{GROUP}/application"
 """Of what is done for one LLMApplication, as namespace/name: Jobs and their pods."""
 APPLIED_HASH_ANNOTATION = f"{GROUP}/applied-hash"
