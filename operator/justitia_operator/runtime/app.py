@@ -5,16 +5,15 @@ import logging
 import os
 import secrets
 import signal
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import aiohttp
 import structlog
 
+from justitia_operator.runtime.clock import SystemClock
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
 from justitia_operator.runtime.health import build_health, serving
@@ -38,6 +37,8 @@ ASK_AGAIN_SECONDS = 0.25
 KEEP_SECONDS = 3 * ASK_SECONDS
 """A connection to a pod that nobody asks any more; sidecars keep theirs for longer."""
 START_RETRY_SECONDS = 2.0
+
+CLOCK = SystemClock()
 
 T = TypeVar("T")
 
@@ -65,16 +66,16 @@ async def run(settings: Settings) -> None:
     async with _health(settings, metrics, progress), connect() as kube, _session_with_pods() as session:
         root = await _once_available(lambda: ensure_root(kube, settings.namespace))
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
-        lease = Lease(kube, settings.namespace, LEASE, identity, _seconds)
+        lease = Lease(kube, settings.namespace, LEASE, identity, CLOCK)
 
         def controller_of(namespaces: Sequence[str] | None) -> Controller:
             """One that knows nothing yet."""
             return Controller(
                 kube.fenced(lease.seconds_left),
-                Control(session, root, _now),
+                Control(session, root, CLOCK.now),
                 Store(_installation(settings, root)),
                 KeyedQueue(asyncio.get_running_loop().call_later, lane_of),
-                clock=_now,
+                clock=CLOCK.now,
                 key_namespace=settings.namespace,
                 metrics=metrics,
                 namespaces=namespaces,
@@ -122,7 +123,7 @@ async def _serve(
                 watch(controller, SEEN_KINDS, namespaces, progress.resources),
                 watch(controller, (Kind.SECRET,), [settings.namespace], progress.keys),
                 _work(controller, settings, metrics, progress),
-                until_changed(kube, settings.watch_namespaces, namespaces),
+                until_changed(kube, settings.watch_namespaces, namespaces, CLOCK),
             ]
         )
 
@@ -172,15 +173,6 @@ def _session_with_pods() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(keepalive_timeout=KEEP_SECONDS))
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _seconds() -> float:
-    """Goes on while the machine sleeps, as the loop's does not."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 async def _once_available(step: Callable[[], Awaitable[T]]) -> T:
     """Tries again as long as the API server does not answer: a container that ends is started anew ever later."""
     while True:
@@ -188,7 +180,7 @@ async def _once_available(step: Callable[[], Awaitable[T]]) -> T:
             return await step()
         except Unavailable as error:
             log.warning("waiting for the API server", error=str(error), retry_seconds=START_RETRY_SECONDS)
-        await asyncio.sleep(START_RETRY_SECONDS)
+        await CLOCK.sleep(START_RETRY_SECONDS)
 
 
 async def _all_until_one_ends(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -206,7 +198,7 @@ async def _all_until_one_ends(coroutines: Iterable[Coroutine[Any, Any, None]]) -
 
 async def _every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
     while True:
-        await asyncio.sleep(seconds)
+        await CLOCK.sleep(seconds)
         await step()
 
 

@@ -11,12 +11,9 @@ Whether another's Lease has run out is judged by how long it has not changed on 
 agree. They have to run at the same speed, and on while a machine sleeps.
 """
 
-import asyncio
-from collections.abc import Callable
-from datetime import UTC, datetime
-
 import structlog
 
+from justitia_operator.runtime.clock import Clock
 from justitia_operator.runtime.kube import Kube, Rejected, Unavailable
 from justitia_operator.world.objects import Json, Kind, Ref
 
@@ -34,37 +31,35 @@ class LeaseLost(Exception):
 
 
 class Lease:
-    """A candidate's view of the Lease. `clock` is in seconds, and does not stand still while the machine sleeps;
-    `identity` tells candidates apart.
-    """
+    """A candidate's view of the Lease. `identity` tells candidates apart."""
 
-    def __init__(self, kube: Kube, namespace: str, name: str, identity: str, clock: Callable[[], float]) -> None:
+    def __init__(self, kube: Kube, namespace: str, name: str, identity: str, clock: Clock) -> None:
         self._kube = kube
         self._ref = Ref(Kind.LEASE, namespace, name)
         self._identity = identity
         self._clock = clock
         self._version: str | None = None
         """Last seen; None before the first look."""
-        self._changed_at = clock()
+        self._changed_at = clock.seconds()
         self._renewed: Json | None = None
         """As the API server stored it, while the Lease is ours."""
-        self._held_until = clock()
+        self._held_until = clock.seconds()
 
     def seconds_left(self) -> float:
         """For how long nobody else leads, for certain. Not above 0: somebody may."""
-        return self._held_until - self._clock()
+        return self._held_until - self._clock.seconds()
 
     async def acquire(self) -> None:
         """Returns once the Lease is ours."""
         while True:
             if await self._try():
                 return
-            await asyncio.sleep(RETRY_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS)
 
     async def keep(self) -> None:
         """Renews for ever. Raises LeaseLost."""
         while True:
-            await asyncio.sleep(RETRY_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS)
             held = await self._try()
             if self._renewed is None:
                 raise LeaseLost(f"{self._ref} is another's")
@@ -75,7 +70,7 @@ class Lease:
         """Lets the next one in at once, if the Lease is ours and the API server answers. Nothing is to be written any
         more.
         """
-        self._held_until = self._clock()
+        self._held_until = self._clock.seconds()
         if self._renewed is None:
             return
         try:
@@ -89,7 +84,7 @@ class Lease:
     async def _try(self) -> bool:
         """Whether the Lease was confirmed to be ours. One that was, and is another's, is not taken again."""
         try:
-            async with asyncio.timeout(HOLD_SECONDS / 2):
+            async with self._clock.timeout(HOLD_SECONDS / 2):
                 return await (self._take() if self._renewed is None else self._renew(self._renewed))
         except (Unavailable, TimeoutError):
             return False
@@ -109,8 +104,8 @@ class Lease:
         version = _GONE if found is None else found["metadata"]["resourceVersion"]
         first = self._version is None
         if version != self._version:
-            self._version, self._changed_at = version, self._clock()
-        unchanged = self._clock() - self._changed_at
+            self._version, self._changed_at = version, self._clock.seconds()
+        unchanged = self._clock.seconds() - self._changed_at
         if found is None:
             # Who held one that somebody deleted may not have heard of it.
             return (first or unchanged >= DURATION_SECONDS) and await self._create()
@@ -122,12 +117,12 @@ class Lease:
     async def _create(self) -> bool:
         metadata = {"name": self._ref.name, "namespace": self._ref.namespace}
         lease = {"apiVersion": Kind.LEASE.api_version, "kind": str(Kind.LEASE), "metadata": metadata}
-        sent = self._clock()
+        sent = self._clock.seconds()
         return self._confirmed(sent, await self._kube.create(lease | {"spec": self._spec({})}))
 
     async def _hold(self, found: Json) -> bool:
         """Not if it has changed meanwhile."""
-        sent = self._clock()
+        sent = self._clock.seconds()
         return self._confirmed(sent, await self._kube.replace(found | {"spec": self._spec(found["spec"])}))
 
     def _confirmed(self, sent: float, stored: Json | None) -> bool:
@@ -137,7 +132,7 @@ class Lease:
         return True
 
     def _spec(self, before: Json) -> Json:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": self._identity, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
         if before.get("holderIdentity") == self._identity:
             return before | spec

@@ -4,12 +4,12 @@ Rights go with their namespace. One that may not be read is left out, as if ther
 for it with all others, and never know them. So who watches begins anew when one may be read, or no longer.
 """
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
 import structlog
 
+from justitia_operator.runtime.clock import Clock
 from justitia_operator.runtime.kube import Kube, Rejected, Unavailable
 from justitia_operator.world.objects import Kind
 
@@ -34,11 +34,11 @@ async def find_namespaces(kube: Kube, wanted: Sequence[str]) -> tuple[str, ...] 
     return found
 
 
-async def until_changed(kube: Kube, wanted: Sequence[str], served: tuple[str, ...] | None) -> None:
+async def until_changed(kube: Kube, wanted: Sequence[str], served: tuple[str, ...] | None, clock: Clock) -> None:
     """Returns once other namespaces may be read than those that are served."""
     found = served
     while found == served:
-        await asyncio.sleep(LOOK_SECONDS)
+        await clock.sleep(LOOK_SECONDS)
         with suppress(Unavailable):
             found = served and await _readable(kube, wanted)
     log.info("namespaces have come or gone", served=found)
