@@ -155,8 +155,9 @@ async def test_it_watches_as_a_user_whom_the_machine_has_no_name_for(
         raise KeyError("getpwuid(): uid not found: 65532")
 
     monkeypatch.setattr(getpass, "getuser", unnamed)
-    async with watching(server, tmp_path) as (_, known):
+    async with watching(server, tmp_path) as (observer, known):
         await known.wait()
+        assert observer.there == {TEAM_REF, KEYS_REF}
 
 
 @pytest.mark.parametrize(
