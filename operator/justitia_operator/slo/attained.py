@@ -11,15 +11,10 @@ from justitia_api.config import BoostMode
 from justitia_api.pool import ServingPool
 from justitia_api.slo import ObservedObjective, ServiceLevelObjective
 from justitia_operator.world.verdicts import Verdict
+from justitia_scheduling.objectives.tally import Tally, objective_name
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.policies import PolicyName
 
-_METRICS = {
-    MetricName.TIME_TO_FIRST_TOKEN: "time to first token",
-    MetricName.TIME_PER_OUTPUT_TOKEN: "time per output token",
-    MetricName.REQUEST_COMPLETION: "request completion",
-    MetricName.RUN_COMPLETION: "run completion",
-}
 _STREAMED = {MetricName.TIME_TO_FIRST_TOKEN, MetricName.TIME_PER_OUTPUT_TOKEN}
 _SPANS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 _WORST_FIRST = (ObjectiveState.UNATTAINABLE, ObjectiveState.MISSED, ObjectiveState.AT_RISK, ObjectiveState.MET)
@@ -29,33 +24,29 @@ _WEIGHTED = {PolicyName.VTC, PolicyName.TIERED_JUSTITIA}
 
 @dataclass(frozen=True)
 class Observed:
-    """An objective over its window. `share` of the values is within the bound, `value` is the one at the percentile in
-    seconds, `budget` what is left of the misses that are allowed, as a share; of burns, 1 spends exactly the budget.
-    """
+    """An objective over its window, in all pods."""
 
     objective: ServiceLevelObjective
-    state: ObjectiveState | None
-    values: int
-    share: float
-    value: float | None
-    budget: float
-    fast_burn: float
-    slow_burn: float
-    opposed: bool = False
+    tally: Tally
 
     @property
     def name(self) -> str:
-        return f"P{self.objective.percentile} of {_METRICS[self.objective.metric]}"
+        return objective_name(self.objective.metric, self.objective.percentile)
+
+    @property
+    def state(self) -> ObjectiveState | None:
+        return self.tally.state
 
 
-def as_recorded(seen: Observed) -> ObservedObjective:
+def as_recorded(observed: Observed) -> ObservedObjective:
     """Rounded, for status.slo. Of nothing there are no figures."""
-    of, known = seen.objective, seen.values > 0
+    objective, seen = observed.objective, observed.tally.attainment
+    known = seen.count > 0
     return ObservedObjective(
-        metric=of.metric,
-        percentile=of.percentile,
-        state=seen.state,
-        values=seen.values,
+        metric=objective.metric,
+        percentile=objective.percentile,
+        state=observed.state,
+        values=seen.count,
         observed_milliseconds=None if seen.value is None else round(seen.value * 1000),
         attained_percent=f"{100 * seen.share:.1f}" if known else None,
         error_budget_percent=round(100 * seen.budget) if known else None,
@@ -65,32 +56,32 @@ def as_recorded(seen: Observed) -> ObservedObjective:
 
 
 def slo_verdict(
-    seen: Sequence[Observed], replicas: int | None, application: LLMApplication, pool: ServingPool
+    observed: Sequence[Observed], replicas: int | None, application: LLMApplication, pool: ServingPool
 ) -> Verdict:
     """The condition SLOMet. `replicas`: how many engines would hold what is Unattainable, where that is known."""
-    known = [(_WORST_FIRST.index(each.state), each.budget, each) for each in seen if each.state is not None]
+    known = [(each, state) for each in observed if (state := each.state) is not None]
     if not known:
-        return Verdict(ConditionType.SLO_MET, None, Reason.NOTHING_OBSERVED, _nothing_observed(seen, application, pool))
-    worst = min(known, key=lambda each: each[:2])[2]
-    state = worst.state
-    assert state is not None
+        message = _nothing_observed(observed, application, pool)
+        return Verdict(ConditionType.SLO_MET, None, Reason.NOTHING_OBSERVED, message)
+    worst, state = min(known, key=lambda each: (_WORST_FIRST.index(each[1]), each[0].tally.attainment.budget))
+    budget = worst.tally.attainment.budget
     match state:
         case ObjectiveState.MET:
-            said = f"{_percent(100 * worst.budget)} of its error budget is left"
+            said = f"{_percent(100 * budget)} of its error budget is left"
         case ObjectiveState.AT_RISK:
-            said = f"{_percent(100 * worst.budget)} of its error budget is left, {_burns(worst)}. {_advice(pool)}"
+            said = f"{_percent(100 * budget)} of its error budget is left, {_burns(worst)}. {_advice(pool)}"
         case ObjectiveState.MISSED:
-            said = f"its error budget is overspent by {_percent(-100 * worst.budget)}. {_advice(pool)}"
+            said = f"its error budget is overspent by {_percent(-100 * budget)}. {_advice(pool)}"
         case ObjectiveState.UNATTAINABLE:
-            said = f"no gamma that is allowed holds it. {_way_out(worst, seen, replicas, pool)}"
-    others = [each.name for each in seen if each is not worst and each.state not in _HOLDS | {None}]
+            said = f"no gamma that is allowed holds it. {_way_out(worst, observed, replicas, pool)}"
+    others = [each.name for each in observed if each is not worst and each.state not in _HOLDS | {None}]
     beside = f". Not held either, see status.slo: {', '.join(others)}" if others else ""
     return Verdict(ConditionType.SLO_MET, state in _HOLDS, Reason(state.value), f"{_figures(worst)}; {said}{beside}")
 
 
-def _nothing_observed(seen: Sequence[Observed], application: LLMApplication, pool: ServingPool) -> str:
-    window = _span(max(each.objective.window_seconds for each in seen))
-    streamed = "streamed " if all(each.objective.metric in _STREAMED for each in seen) else ""
+def _nothing_observed(observed: Sequence[Observed], application: LLMApplication, pool: ServingPool) -> str:
+    window = _span(max(each.objective.window_seconds for each in observed))
+    streamed = "streamed " if all(each.objective.metric in _STREAMED for each in observed) else ""
     message = f"no {streamed}request of the application is known in the last {window}"
     if application.spec.paused:
         return f"{message}: spec.paused is set, and changed objectives are not measured until it is unset"
@@ -99,20 +90,21 @@ def _nothing_observed(seen: Sequence[Observed], application: LLMApplication, poo
     return message
 
 
-def _figures(seen: Observed) -> str:
-    of, things = seen.objective, "run" if seen.objective.metric is MetricName.RUN_COMPLETION else "request"
+def _figures(observed: Observed) -> str:
+    of, seen = observed.objective, observed.tally.attainment
+    things = "run" if of.metric is MetricName.RUN_COMPLETION else "request"
     window, bound = _span(of.window_seconds), f"at most {of.bound_milliseconds / 1000:,.10g} s is wanted"
     if seen.value is None:
-        return f"{seen.name}: {bound}, and no {things} of the last {window} is known"
+        return f"{observed.name}: {bound}, and no {things} of the last {window} is known"
     return (
-        f"{seen.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
-        f"{_percent(100 * (1 - seen.share))} of {seen.values:,} {things}{'s' * (seen.values > 1)} missed it, "
+        f"{observed.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
+        f"{_percent(100 * (1 - seen.share))} of {seen.count:,} {things}{'s' * (seen.count > 1)} missed it, "
         f"{100 - of.percentile} % may"
     )
 
 
-def _burns(seen: Observed) -> str:
-    window = seen.objective.window_seconds
+def _burns(observed: Observed) -> str:
+    window, seen = observed.objective.window_seconds, observed.tally.attainment
     return (
         f"which was spent {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
         f"{seen.slow_burn:.1f} times over the last {_span(window / 2)}"
@@ -137,11 +129,11 @@ def _advice(pool: ServingPool) -> str:
     return f"Gamma of {_called(pool)} moves until it holds; where that is too slow, more engines help"
 
 
-def _way_out(worst: Observed, seen: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
+def _way_out(worst: Observed, observed: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
     field = "replicas" if pool.spec.autoscaling is None else "autoscaling.maximumReplicas"
     engines = f"about {replicas} engines would ({field} of {_called(pool)})"
-    if worst.opposed:
-        others = [each.name for each in seen if each.opposed and each is not worst]
+    if worst.tally.opposed:
+        others = [each.name for each in observed if each.tally.opposed and each is not worst]
         opposing = ", ".join(others) or f"an objective of another application in {_called(pool)}"
         way = f"It asks for the opposite of {opposing}: allow one of them a larger boundMilliseconds"
         return way if replicas is None else f"{way}, or add engines: {engines}"

@@ -23,9 +23,7 @@ from justitia_operator.world.objects import Json
 from justitia_operator.world.sidecars import Reporting, present_reports
 from justitia_operator.world.snapshot import Snapshot
 from justitia_operator.world.verdicts import Verdict, recorded_verdict
-from justitia_scheduling.objectives.attainment import PARTS, attainment
-from justitia_scheduling.objectives.cohorts import Cohort
-from justitia_scheduling.objectives.sketch import Sketch
+from justitia_scheduling.objectives.tally import adds_up, tally
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 
 RENEWED = timedelta(minutes=5)
@@ -58,12 +56,15 @@ def standing_of(
     if before is not None and unasked:
         return before
     told = [_told(reports, application, objective) for objective in application.spec.slo]
-    seen = [added_up(objective, parts) for objective, parts in zip(application.spec.slo, told, strict=True)]
-    replicas = _replicas(reports, seen)
+    observed = [
+        Observed(objective, tally(objective.percentile / 100, counts))
+        for objective, counts in zip(application.spec.slo, told, strict=True)
+    ]
+    replicas = _replicas(reports, observed)
     record = SLOStatus(
-        observed_time=now.replace(microsecond=0), objectives=tuple(map(as_recorded, seen)), replicas=replicas
+        observed_time=now.replace(microsecond=0), objectives=tuple(map(as_recorded, observed)), replicas=replicas
     )
-    after = Standing(record, slo_verdict(seen, replicas, application, pool))
+    after = Standing(record, slo_verdict(observed, replicas, application, pool))
     return before if before is not None and _stands(before, after, silent=not any(told)) else after
 
 
@@ -99,35 +100,13 @@ def _told(
         for _, report in reports
         if report is not None
         for told in report.objectives.get(here, ())
-        if told.objective == declared and len(told.counted) == len(PARTS)
+        if told.objective == declared and adds_up(told)
     ]
 
 
-def added_up(objective: ServiceLevelObjective, told: Iterable[ObjectiveStatus]) -> Observed:
-    """The objective over all pods. What one of them cannot hold is Unattainable."""
-    told, cohorts = list(told), [Cohort() for _ in PARTS]
-    for each in told:
-        for cohort, part in zip(cohorts, each.counted, strict=True):
-            cohort.merge(Cohort(part.total, part.total - part.missed))
-        cohorts[0].values.merge(Sketch(each.values))
-    found = attainment(objective.percentile / 100, cohorts)
-    state = None if found.state is None else ObjectiveState(found.state.value)
-    return Observed(
-        objective,
-        ObjectiveState.UNATTAINABLE if any(each.unattainable for each in told) else state,
-        values=found.count,
-        share=found.share,
-        value=found.value,
-        budget=found.budget,
-        fast_burn=found.fast_burn,
-        slow_burn=found.slow_burn,
-        opposed=any(each.unattainable and each.opposed for each in told),
-    )
-
-
-def _replicas(reports: Iterable[Reporting], seen: Sequence[Observed]) -> int | None:
+def _replicas(reports: Iterable[Reporting], observed: Sequence[Observed]) -> int | None:
     """How many engines in the place of those that serve. None where nothing is Unattainable, or no pod knows."""
-    if all(each.state is not ObjectiveState.UNATTAINABLE for each in seen):
+    if all(each.state is not ObjectiveState.UNATTAINABLE for each in observed):
         return None
     boosts = [report.boost for pod, report in reports if report is not None and not pod.leaving]
     named = [None if boost is None else boost.replicas for boost in boosts]

@@ -1,6 +1,5 @@
 """An application's objectives: what pods count is added up, recorded seldom, and said in words."""
 
-import math
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
@@ -11,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_api.slo import ServiceLevelObjective
 from justitia_api.status import BoostStatus, ObjectiveStatus
 from justitia_operator.decide.reconcile import reconcile
-from justitia_operator.slo.objectives import added_up
 from justitia_operator.world.objects import Json, Kind, Plan, Ref
 from justitia_operator.world.reports import Report
 from justitia_operator.world.snapshot import Snapshot
@@ -63,45 +60,7 @@ def seen(*pods: Iterable[ObjectiveStatus], **more: Any) -> tuple[str, str, str]:
     return met(reconciled(reporting(objectives_world(), *pods, **more))[0])
 
 
-# Adding up.
-
-STREAM = st.lists(st.tuples(st.floats(0, 0.999), st.floats(0.01, 50)), max_size=80)
-
-
-@given(STREAM, STREAM)
-def test_two_pods_add_up_to_what_one_would_have_seen(
-    a: list[tuple[float, float]], b: list[tuple[float, float]]
-) -> None:
-    """Against the values themselves: shares by counting, the percentile by sorting."""
-    found = added_up(ServiceLevelObjective.model_validate(FIRST_TOKEN), [told(FIRST_TOKEN, a), told(FIRST_TOKEN, b)])
-    values = [*a, *b]
-
-    def missed(part: float) -> tuple[int, int]:
-        inside = [value for age, value in values if age < part]
-        return sum(value > 0.8 for value in inside), len(inside)
-
-    misses, count = missed(1)
-    assert found.values == count
-    if not count:
-        assert (found.state, found.value) == (None, None)
-        return
-    assert found.share == pytest.approx(1 - misses / count)
-    assert found.budget == pytest.approx(1 - misses / count / 0.1)
-    for burn, part in ((found.fast_burn, 1 / 12), (found.slow_burn, 1 / 2)):
-        some_missed, of = missed(part)
-        assert burn == pytest.approx(some_missed / of / 0.1 if of else 0)
-    exact = sorted(value for _, value in values)[max(0, math.ceil(0.9 * count - 1e-9) - 1)]
-    assert found.value == pytest.approx(exact, rel=0.0101)
-
-
-def test_pods_that_differ_are_not_averaged() -> None:
-    """A pod that serves little, and badly: neither its state nor the mean of both values is the application's."""
-    busy, idle = told(FIRST_TOKEN, some(980, 20)), told(FIRST_TOKEN, some(10, 10))
-    of = ServiceLevelObjective.model_validate(FIRST_TOKEN)
-    both, alone = added_up(of, [busy, idle]), added_up(of, [idle])
-    assert (both.state, alone.state) == ("Met", "Missed")
-    assert both.value == pytest.approx(0.5, rel=0.01)
-    assert both.share == pytest.approx(990 / 1020)
+# Whose counts.
 
 
 @pytest.mark.parametrize(
