@@ -1,1 +1,1 @@
-"""What the objects of a pool contain. Pure: nothing here looks at a cluster."""
+"""What the objects of a pool contain. Pure."""

@@ -10,33 +10,33 @@ NO_DOMAIN = "none.invalid"
 
 SPANS = "set spec.engine.nodes"
 LEADER_VARIABLE, RANK_VARIABLE = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
-"""Environment variables of a LeaderWorkerSet's pods."""
+"""Environment variables that a LeaderWorkerSet gives its pods."""
 
-ONE_CORE = "an engine with several cores is not served: set spec.replicas for more engines"
-ONE_SERVER = "the scheduler knows the one server that the operator starts"
+ONE_CORE = "the sidecar does not support engines with several cores: set spec.replicas for more engines"
+ONE_SERVER = "the sidecar supports only the one server that the operator starts"
 TLS = "the engine listens on loopback only"
 
 # vLLM's option parser takes underscores for dashes, `--flag=value`, and any unambiguous beginning of a flag.
 REFUSED_FLAGS = {
     "--model": "set spec.model.uri",
     "--served-model-name": "set spec.model.name",
-    "--host": "the engine listens on loopback, behind the scheduler",
-    "--port": "the engine listens on loopback, behind the scheduler",
-    "--uds": "the engine listens on loopback, behind the scheduler",
-    "--root-path": "the scheduler knows the engine's paths",
-    "--api-key": "clients authenticate at the scheduler, with the Tenant's apiKeys",
+    "--host": "the engine listens on loopback, behind the sidecar",
+    "--port": "the engine listens on loopback, behind the sidecar",
+    "--uds": "the engine listens on loopback, behind the sidecar",
+    "--root-path": "the sidecar expects the engine's default paths",
+    "--api-key": "clients authenticate at the sidecar, with the Tenant's apiKeys",
     "--ssl-keyfile": TLS,
     "--ssl-certfile": TLS,
     "--ssl-ca-certs": TLS,
     "--ssl-cert-reqs": TLS,
     "--ssl-ciphers": TLS,
     "--enable-ssl-refresh": TLS,
-    "--middleware": "it could answer or change requests that the scheduler accounts for",
+    "--middleware": "it could answer or change requests that the sidecar accounts for",
     "--grpc": ONE_SERVER,
     "--grpc-port": ONE_SERVER,
     "--api-server-count": ONE_SERVER,
     "-asc": ONE_SERVER,
-    "--disable-log-stats": "the scheduler sees by the engine's counts how full it is and whether it hangs",
+    "--disable-log-stats": "the sidecar needs the engine's counts to see how full it is and whether it hangs",
     "--data-parallel-size": ONE_CORE,
     "-dp": ONE_CORE,
     "--data-parallel-size-local": ONE_CORE,
@@ -61,10 +61,10 @@ REFUSED_FLAGS = {
     "--enable-elastic-ep": ONE_CORE,
     "--scheduling-policy": "set spec.scheduling.policy",
     "--scheduler-cls": "set spec.scheduling.policy",
-    "--enable-force-include-usage": "tenants are charged by it",
-    "--no-enable-force-include-usage": "tenants are charged by it",
+    "--enable-force-include-usage": "tenants are charged by the usage that it reports",
+    "--no-enable-force-include-usage": "tenants are charged by the usage that it reports",
     "--config": "a file could override what the operator sets: give its arguments here",
-    "--headless": "the scheduler needs the engine's API",
+    "--headless": "the sidecar needs the engine's API",
     "--nnodes": SPANS,
     "--node-rank": SPANS,
     "--master-addr": SPANS,
@@ -87,37 +87,36 @@ REFUSED_VARIABLES = {
     "VLLM_RUST_FRONTEND_PATH": ONE_SERVER,
     "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "a domain of spec.engine.mediaDomains could lead to any other",
     "VLLM_MODEL_REDIRECT_PATH": "set spec.model.uri",
-    "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a server whose engine has ended is started again",
+    "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "a server whose engine has ended must end too, to be restarted",
 }
 """Environment variables that do what a refused argument does."""
 
 
 def refused_argument(engine: Engine) -> str | None:
-    """What is wrong with the engine's arguments: the first that would override one of ours, and what to do instead."""
+    """Explains the first argument that would override one of ours, and what to do instead. None if all are allowed."""
     if engine.args and not engine.args[0].startswith("-"):
         return (
-            f"engine.args begins with {engine.args[0]!r}, which is no option, and which vLLM would take for one more "
-            "value of an option that the operator sets: begin with an option"
+            f"engine.args begins with {engine.args[0]!r}, which is not an option: vLLM would read it as one more "
+            "value of an option that the operator sets; begin with an option"
         )
     for argument in engine.args:
         flag = argument.split("=", 1)[0].split(".", 1)[0].replace("_", "-")
         if (meant := _meant(flag)) is not None:
-            return (
-                f"engine.args has {flag}, which is not yours to set: {REFUSED_FLAGS[meant]}; remove it from engine.args"
-            )
+            why = REFUSED_FLAGS[meant]
+            return f"engine.args sets {flag}, which the operator does not allow: {why}; remove it from engine.args"
     return None
 
 
 def refused_variable(engine: Engine) -> str | None:
-    """What is wrong with the engine's environment, as of its arguments."""
+    """Explains the first environment variable that would override a setting of ours. None if all are allowed."""
     for name in (variable.name for variable in engine.env):
         if (instead := REFUSED_VARIABLES.get(name)) is not None:
-            return f"engine.env has {name}, which is not yours to set: {instead}; remove it from engine.env"
+            return f"engine.env sets {name}, which the operator does not allow: {instead}; remove it from engine.env"
     return None
 
 
 def _meant(flag: str) -> str | None:
-    """The refused flag that vLLM's parser may take this one for."""
+    """The refused flag that vLLM's parser may read this one as."""
     if flag in REFUSED_FLAGS:
         return flag
     if flag.startswith("--"):
@@ -139,7 +138,9 @@ def engine_command(pool: ServingPoolSpec) -> list[str]:
 
 
 def worker_command(pool: ServingPoolSpec) -> list[str]:
-    """That of an engine's part on a further node. What decides how a step is computed is the same on all of them."""
+    """The command line of an engine's part on a further node. All parts get the same arguments for how a step is
+    computed.
+    """
     return [
         "-m",
         "vllm.entrypoints.cli.main",
@@ -176,5 +177,5 @@ def _adapters(model: Model) -> list[str]:
 
 
 def plugged(pool: ServingPoolSpec) -> bool:
-    """Whether the engine loads a scheduler of ours."""
+    """Whether the engine loads our plug-in."""
     return pool.scheduling.enforcement == "Engine"

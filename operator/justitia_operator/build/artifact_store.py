@@ -1,6 +1,6 @@
 """A pool's store of samples and predictors, as containers see it.
 
-A Secret that is missing keeps no pod from starting: what cannot be learned must not keep anything from being served.
+A missing Secret must not keep a pod from starting: serving does not depend on learning.
 """
 
 from justitia_api.learning import ArtifactStore, Bucket
@@ -14,13 +14,13 @@ ACCESS_ENTRIES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 def store_url(pool: ServingPool, store: ArtifactStore) -> str:
-    """A part of it that no other pool has: what is there and nobody's any more may be erased."""
+    """The pool's own part of the store. No other pool uses it, so leftovers may be erased."""
     url = f"file://{DIRECTORY}" if store.bucket is None else store.bucket.url.rstrip("/")
     return f"{url}/{pool.metadata.uid}"
 
 
 def store_environment(store: ArtifactStore) -> list[Json]:
-    """What the store's client reads, besides the URL."""
+    """Environment variables that the store's client reads, besides the URL."""
     return [] if store.bucket is None else _of_bucket(store.bucket)
 
 

@@ -1,4 +1,4 @@
-"""The objects that a ServingPool is made of. Each function builds one, whole; nothing here looks at a cluster."""
+"""The objects that a ServingPool consists of. Each function builds one whole object."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -38,20 +38,21 @@ NEED_METRIC = "justitia_slo_replicas_needed"
 MODEL_HEADER = "X-Gateway-Model-Name"
 """Set by the body-based router of the Gateway API Inference Extension, from the request's model."""
 MATCHES_OF_A_RULE = 64
-"""Most that an HTTPRoute takes: a pool's model and its adapters are one more."""
+"""The most matches that a rule of an HTTPRoute allows. A pool's model and its adapters are one each."""
 UNLIMITED = {"request": "0s", "backendRequest": "0s"}
-"""A gateway's own limits would cut long answers; the scheduler has limits."""
+"""A gateway's own limits would cut long answers. The sidecar has limits."""
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 SCHEDULING_SECONDS = 600
-"""What a new pod may take until its engine starts: a place, images. Beyond that and the model's time a rollout is told
-to have failed."""
+"""Time that a new pod may need before its engine starts: to be scheduled, and to pull images. A rollout that takes
+longer than this and the model's time has failed.
+"""
 
 
 def build_children(
     pool: ServingPool, config: PoolConfig, keys: KeyTable, credentials: Credentials, installation: Installation
 ) -> dict[Kind, Json]:
-    """All objects of a pool, sealed, in the order in which they are to be applied. Those of `OPTIONAL_KINDS` are
-    built whether the cluster has these or not.
+    """Builds all objects of a pool, sealed, in the order in which to apply them. It builds those of `OPTIONAL_KINDS`
+    whether or not the cluster has these kinds.
     """
     children = {
         Kind.SERVICE_ACCOUNT: build_service_account(pool),
@@ -87,7 +88,7 @@ def build_config_map(pool: ServingPool, config: PoolConfig) -> Json:
 
 
 def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: Credentials) -> Json:
-    """Digests of the keys (the keys themselves stay where they are), and what protects the control port."""
+    """Holds digests of the API keys, not the keys, and the credentials of the control port."""
     files = {
         KEYS_FILE: keys.model_dump_json(by_alias=True),
         CERTIFICATE_FILE: credentials.certificate,
@@ -114,9 +115,9 @@ def build_disruption_budget(pool: ServingPool) -> Json:
 
 
 def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
-    """Clients from anywhere reach the scheduler's API, which knows them by their keys. Its control port is for the
-    operator, its admin port for who scrapes metrics, from the operator's namespace or another; kubelets are let in by
-    every network plug-in. The parts of an engine that spans nodes talk to each other.
+    """Lets clients from anywhere reach the sidecar's API, which authenticates them. Only the operator reaches the
+    control port, and only the operator's namespace and that of the metrics reach the admin port. Every network plug-in
+    lets kubelets in. The parts of an engine that spans nodes reach each other.
     """
     operator, metrics = installation.namespace, installation.metrics_namespace
     pods = {"matchLabels": pods_of(pool.metadata.name)}
@@ -142,8 +143,8 @@ def _tcp(port: int) -> Json:
 
 
 def build_deployment(pool: ServingPool, installation: Installation) -> Json:
-    """One pod for each engine. With Surge a new pod serves before an old one goes, so that the last engine is never
-    taken away.
+    """Runs one pod for each engine. With Surge a new pod serves before an old one goes, so that the last engine is
+    never taken away.
     """
     selector, engine, pod = selector_of(pool.metadata.name), pool.spec.engine, build_pod(pool, installation)
     surge = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -158,7 +159,7 @@ def build_deployment(pool: ServingPool, installation: Installation) -> Json:
 
 
 def build_leader_worker_set(pool: ServingPool, installation: Installation) -> Json:
-    """A group of pods for each engine, which serves as a whole or not at all. Groups come and go as the pods of a
+    """Runs a group of pods for each engine, which serves as a whole or not at all. Groups roll out as the pods of a
     Deployment would.
     """
     name, engine, pod = pool.metadata.name, pool.spec.engine, build_pod(pool, installation)
@@ -172,7 +173,7 @@ def build_leader_worker_set(pool: ServingPool, installation: Installation) -> Js
         },
         "leaderWorkerTemplate": {
             "size": engine.nodes,
-            # vLLM takes no part back into an engine: one that is lost ends all of it.
+            # vLLM cannot replace a lost part of an engine: the whole group restarts.
             "restartPolicy": "RecreateGroupOnPodRestart",
             "leaderTemplate": _template(selector_of(name), ENGINE_CONTAINER, pod),
             "workerTemplate": _template(workers_of(name), WORKER_CONTAINER, build_worker_pod(pool, installation)),
@@ -190,7 +191,7 @@ def _template(labels: Mapping[str, str], container: str, pod: Json) -> Json:
 
 
 def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
-    """It writes the pool's own `scale`, from which the Deployment follows: one writer for each field."""
+    """Scales the pool's own `scale`, and the Deployment follows: each field has one writer."""
     metrics = [
         {"metric": {"name": metric}, "target": {"type": "AverageValue", "averageValue": each}}
         for metric, each in _signals(pool, autoscaling)
@@ -202,12 +203,12 @@ def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
         "metrics": [{"type": "Pods", "pods": metric} for metric in metrics],
         "behavior": _scaling_behavior(autoscaling),
     }
-    # Without this KEDA refuses the ScaledObject that is to follow, as long as this one is there.
+    # Without this annotation KEDA refuses a ScaledObject for the same target while this autoscaler exists.
     return _child(pool, Kind.HORIZONTAL_POD_AUTOSCALER, {"spec": spec}, {"validations.keda.sh/hpa-ownership": "false"})
 
 
 def build_scaled_object(pool: ServingPool, autoscaling: Autoscaling) -> Json:
-    """What the autoscaler does, by KEDA: the sum that Prometheus tells is divided by the number of engines."""
+    """Does what the autoscaler does, by KEDA: it divides the sum from Prometheus by the number of engines."""
     own = f'namespace="{pool.metadata.namespace}",justitia_dev_pool="{pool.metadata.name}"'
     triggers = [
         {
@@ -232,7 +233,7 @@ def build_scaled_object(pool: ServingPool, autoscaling: Autoscaling) -> Json:
 
 
 def _signals(pool: ServingPool, autoscaling: Autoscaling) -> list[tuple[str, str]]:
-    """Metrics whose sum over the engines is wanted to be so much for each of them; who wants most decides."""
+    """Metrics, each with the sum that one engine should have of it. The metric that asks for most engines decides."""
     signals = [(QUEUE_METRIC, str(autoscaling.queued_requests))]
     boost = pool.spec.scheduling.boost
     if boost is not None and boost.mode is BoostMode.SLO:
@@ -249,7 +250,7 @@ def _scaling_behavior(autoscaling: Autoscaling) -> Json:
 
 
 def build_route(pool: ServingPool, gateway: Gateway) -> Json:
-    """Requests for one of the pool's models, whatever their path, to its Service or InferencePool."""
+    """Routes requests for the pool's models, whatever their path, to its Service or InferencePool."""
     name, model = children_name(pool.metadata.name), pool.spec.model
     backend: Json = {"name": name, "port": SERVICE_PORT}
     if gateway.endpoint_picker is not None:
@@ -268,7 +269,7 @@ def build_route(pool: ServingPool, gateway: Gateway) -> Json:
 
 
 def build_inference_pool(pool: ServingPool, picker: EndpointPicker) -> Json:
-    """Its endpoints are the schedulers: there is no other way to an engine."""
+    """Its endpoints are the sidecars: there is no other way to an engine."""
     spec = {
         "selector": {"matchLabels": selector_of(pool.metadata.name)},
         "targetPorts": [{"number": PUBLIC_PORT}],
@@ -278,7 +279,7 @@ def build_inference_pool(pool: ServingPool, picker: EndpointPicker) -> Json:
 
 
 def build_inline_pool(application: LLMApplication, spec: Json) -> Json:
-    """The ServingPool of an application that brings its own, from the inline pool as the user wrote it."""
+    """Builds the ServingPool of an application from its inline pool, as the user wrote it."""
     return sealed(
         {
             "apiVersion": API_VERSION,
@@ -313,7 +314,7 @@ def _child(pool: ServingPool, kind: Kind, content: Json, annotations: Mapping[st
 
 
 def owned_by_pool(pool: ServingPool) -> Json:
-    """The owner reference of what goes with the pool."""
+    """The owner reference of objects that are deleted with the pool."""
     return _owner(Kind.SERVING_POOL, pool.metadata.name, pool.metadata.uid)
 
 

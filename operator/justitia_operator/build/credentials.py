@@ -1,9 +1,9 @@
-"""What protects a pool's control port: a certificate and a token, derived and not stored.
+"""Credentials of a pool's control port: a certificate and a token, derived and not stored.
 
-Everything follows from the installation's root, the pool and the period, so that each reconcile finds the same and
-nobody has to remember anything. The root stays in the operator's namespace: what is derived for one pool, and lies in
-its namespace, tells nothing of the root or of another pool. A new period begins every `PERIOD`, at another moment for
-each pool; the operator takes the period before for as long as pods may not have seen the new one.
+Everything follows from the installation's root, the pool and the period, so each reconcile derives the same, and there
+is no state to lose. The root stays in the operator's namespace. What is derived for one pool lies in that pool's
+namespace, and reveals nothing of the root or of another pool. A new period begins every `PERIOD`, at another moment for
+each pool. The operator accepts the previous period too, because pods may not have the new one yet.
 """
 
 from dataclasses import dataclass, field
@@ -20,12 +20,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 PERIOD = timedelta(days=30)
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _SKEW = timedelta(days=1)
-"""By which clocks of nodes may differ."""
+"""How far the clocks of nodes may differ."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """PEM, and the token that the operator shows. The certificate signs itself: the operator expects this very one."""
+    """PEM files, and the token that the operator presents. The certificate signs itself: the operator trusts this one
+    certificate.
+    """
 
     certificate: str
     private_key: str = field(repr=False)
@@ -33,7 +35,7 @@ class Credentials:
 
 
 def server_name(uid: str) -> str:
-    """The name that a pool's certificate is for; nobody resolves it."""
+    """The name in a pool's certificate. It is never resolved."""
     return f"{uid}.control.justitia.dev"
 
 
@@ -44,7 +46,7 @@ def period_at(uid: str, now: datetime) -> int:
 
 
 def pool_pepper(root: str, uid: str) -> str:
-    """What API keys are digested with in a pool (by its uid), hex. `root` is hex."""
+    """The key that API keys are digested with in a pool (by its uid), hex. `root` is hex."""
     return _derive(root, f"justitia pepper/{uid}").hex()
 
 
@@ -55,7 +57,7 @@ def _derive(root: str, info: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def make_credentials(root: str, uid: str, period: int) -> Credentials:
-    """Those of a pool (by its uid) in a period. `root` is hex."""
+    """Derives the credentials of a pool (by its uid) in a period. `root` is hex."""
 
     def derive(what: str) -> bytes:
         return _derive(root, f"justitia control {what}/{uid}/{period}")

@@ -1,7 +1,7 @@
-"""The two documents that a pool's pods run by, and when a new generation of the configuration begins.
+"""The two documents that configure a pool's pods, and when a new generation of the configuration begins.
 
-The generation is one more than the last one written whenever the content differs, and the same as long as it does
-not. The last one is read from the ConfigMap; where that is gone or spoilt, from the pool's status.
+The generation increases by one whenever the content differs from what was written last. The last one is read from the
+ConfigMap; if that is gone or damaged, from the pool's status.
 """
 
 import hashlib
@@ -45,9 +45,9 @@ def build_pool_config(
     pepper: str,
     learned_from: Iterable[str] = (),
 ) -> PoolConfig:
-    """The pool's configuration. `keys` are all tenants', `pepper` is the pool's, hex, `written` is the configuration
-    that was written last, `last_generation` what the pool's status knows of, `learned_from` the names in the pool's
-    store that are somebody's.
+    """Builds the pool's configuration. `keys` are those of all tenants. `pepper` is the pool's, hex. `written` is the
+    configuration that was written last, `last_generation` the generation in the pool's status. `learned_from` are the
+    names in the pool's store that applications still use.
     """
     groups = pool.spec.engine.prefix_cache.groups
     tenants: dict[str, TenantConfig] = {}
@@ -81,7 +81,7 @@ def build_pool_config(
 def withdrawn(
     written: PoolConfig, permitted: Set[tuple[str, str, str]], pepper: str, keys: Mapping[str, TenantKeys]
 ) -> PoolConfig:
-    """What a paused pool's pods run by: what was written, less the applications that are not among the permitted
+    """The configuration of a paused pool: what was written, without the applications that are no longer permitted
     (namespace, name, tenant), and with the keys that are valid.
     """
     applications = tuple(a for a in written.applications if (a.namespace, a.name, a.tenant) in permitted)
@@ -127,7 +127,7 @@ def _tenant(tenant: Tenant, weight: str, groups: Mapping[str, str]) -> TenantCon
 
 
 def _application(admission: Admission, written: PoolConfig | None) -> ApplicationConfig | None:
-    """The application's entry; a paused one's is the one that was written, if any."""
+    """The application's entry. For a paused application it is the entry that was written, if any."""
     application = admission.application
     if application.spec.paused:
         here = (application.metadata.namespace, application.metadata.name, application.spec.tenant_ref.name)
@@ -149,7 +149,7 @@ def _application(admission: Admission, written: PoolConfig | None) -> Applicatio
 
 
 def objective_config(objective: ServiceLevelObjective) -> ObjectiveConfig:
-    """As pods are told of it, and tell of it themselves."""
+    """The objective in the units of the configuration. Pods send it back with what they counted."""
     return ObjectiveConfig(
         metric=objective.metric,
         percentile=objective.percentile,
@@ -159,7 +159,7 @@ def objective_config(objective: ServiceLevelObjective) -> ObjectiveConfig:
 
 
 def build_key_table(pepper: str, config: PoolConfig, keys: Mapping[str, TenantKeys]) -> KeyTable:
-    """The keys of the configuration's tenants, digested with the pool's pepper."""
+    """Builds the table of API keys of the configuration's tenants, digested with the pool's pepper."""
     entries = _entries(pepper, (tenant.name for tenant in config.tenants), keys)
     return KeyTable(generation=config.generation, pepper=pepper, keys=entries)
 
@@ -177,7 +177,7 @@ def _hashed(entries: Iterable[KeyEntry]) -> str:
 
 
 def read_pool_config(config_map: Json | None) -> PoolConfig | None:
-    """The configuration in a ConfigMap, None if there is none or somebody spoilt it."""
+    """Reads the configuration from a ConfigMap. None if there is none, or somebody damaged it."""
     text = ((config_map or {}).get("data") or {}).get(CONFIG_FILE)
     if text is None:
         return None

@@ -1,12 +1,12 @@
-"""The pod that is one engine: vLLM, which listens on loopback only, and the scheduler as a native sidecar (an init
-container that is always restarted), which is the only way in. The pod's configuration is mounted, so that a change of
-it restarts nothing.
+"""The pod of one engine: vLLM, which listens on loopback only, and the sidecar in front of it, which is the only way
+in. The sidecar is a native one: an init container that always restarts. The configuration is mounted, so that a change
+of it restarts nothing.
 
-When a pod goes, its endpoint leaves first; then the engine's `preStop` asks the scheduler to drain and waits until all
+When a pod goes, its endpoint leaves first. Then the engine's `preStop` asks the sidecar to drain, and waits until all
 that had begun is over.
 
-Where an engine spans nodes, that pod is the leader, and a worker on each further node has the rest of the engine. They
-go together, and a worker ends last.
+If an engine spans nodes, that pod is the leader, and a worker on each further node runs the rest of the engine. They go
+together, and a worker ends last.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import (
     DELIVERY_CONTAINER,
     ENGINE_CONTAINER,
-    SCHEDULER_CONTAINER,
+    SIDECAR_CONTAINER,
     WORKER_CONTAINER,
     children_name,
     selector_of,
@@ -34,13 +34,13 @@ CONFIG_DIRECTORY = "/etc/justitia/config"
 KEYS_DIRECTORY = "/etc/justitia/keys"
 
 SUPERVISE = (files("justitia_operator.build") / "supervise.py").read_text()
-"""What runs the engine, in an image that is not ours."""
+"""The program that runs the engine, in an image that is not ours."""
 
 USER_ID = 65532
 PROBE_SECONDS = 5
 ENDPOINT_LEAVE_SECONDS = 10
 STOP_SECONDS = 30
-"""What vLLM and the scheduler may take to end once nothing runs."""
+"""Time that vLLM and the sidecar may take to end once nothing runs."""
 
 PLUGIN_DIRECTORY = "/plugin"
 PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
@@ -50,20 +50,20 @@ SAMPLES_DIRECTORY = "/samples"
 ARTIFACTS_DIRECTORY = "/artifacts"
 SAMPLES_LIMIT = "1Gi"
 HANG_FILE = "/tmp/engine-hangs"
-"""In the folder that scheduler and engine share."""
+"""In the folder that sidecar and engine share."""
 HANG_GRACE_SECONDS = 5
-"""Less than a pod that goes waits before it drains: the scheduler, which stays, must not be asked to."""
+"""Less than a pod that goes waits before it drains: the sidecar stays, and must not be asked to drain."""
 
 
 def build_pod(pool: ServingPool, installation: Installation) -> Json:
-    """The spec of the pod with the scheduler."""
+    """Builds the spec of the pod with the sidecar."""
     name, engine, spec = children_name(pool.metadata.name), pool.spec.engine, pool.spec
     sidecar_image = installation.sidecar_image
     pod = {
         **_frame(name, engine),
         "initContainers": [
             *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
-            build_scheduler_container(pool, sidecar_image),
+            build_sidecar_container(pool, sidecar_image),
         ],
         "containers": [build_engine_container(pool)],
         "volumes": [
@@ -77,7 +77,7 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
 
 
 def build_worker_pod(pool: ServingPool, installation: Installation) -> Json:
-    """The spec of the pod of an engine on each node but the first."""
+    """Builds the spec of an engine's pod on each node but the first."""
     name, engine, spec = children_name(pool.metadata.name), pool.spec.engine, pool.spec
     delivery = {"initContainers": [build_delivery_container(installation.sidecar_image)]} if plugged(spec) else {}
     pod = {
@@ -90,7 +90,7 @@ def build_worker_pod(pool: ServingPool, installation: Installation) -> Json:
 
 
 def _frame(account: str, engine: Engine) -> Json:
-    """What all pods have, whatever runs in them."""
+    """Fields that all pods have, whatever runs in them."""
     return {
         "serviceAccountName": account,
         "automountServiceAccountToken": False,
@@ -101,7 +101,7 @@ def _frame(account: str, engine: Engine) -> Json:
 
 
 def _volumes(pool: ServingPoolSpec, installation: Installation) -> list[Json]:
-    """Those of vLLM."""
+    """Volumes of vLLM."""
     return [
         {"name": "tmp", "emptyDir": {}},
         {"name": "shm", "emptyDir": _shared_memory(pool.engine)},
@@ -112,7 +112,7 @@ def _volumes(pool: ServingPoolSpec, installation: Installation) -> list[Json]:
 
 
 def _spread(pool: str, engine: Engine) -> Json:
-    """How engines are kept apart, each by its pod with the scheduler. Those of another revision do not count."""
+    """Spreads engines over the topology, by their pods with a sidecar. Pods of another revision do not count."""
     if not engine.topology_spread:
         return {}
     revision = "pod-template-hash" if engine.nodes == 1 else "leaderworkerset.sigs.k8s.io/template-revision-hash"
@@ -121,7 +121,7 @@ def _spread(pool: str, engine: Engine) -> Json:
 
 
 def _placement(engine: Engine) -> Json:
-    """What users say about where a pod runs; nothing where they say nothing."""
+    """The placement that users ask for. Fields that they do not set are left out."""
     placement: Json = {
         "nodeSelector": dict(engine.node_selector),
         "tolerations": [t.model_dump(by_alias=True, exclude_none=True) for t in engine.tolerations],
@@ -148,7 +148,7 @@ def _cache(engine: Engine, installation: Installation) -> Json:
 
 
 def _model_volumes(model: Model) -> list[Json]:
-    """Where the model is not loaded by the engine itself."""
+    """The model's volume, if the engine does not load the model itself."""
     if model.claim is not None:
         return [{"name": "model", "persistentVolumeClaim": {"claimName": model.claim, "readOnly": True}}]
     if model.image is not None:
@@ -157,7 +157,7 @@ def _model_volumes(model: Model) -> list[Json]:
 
 
 def build_delivery_container(image: str) -> Json:
-    """Brings the scheduler that the engine loads: the engine's image is not ours."""
+    """Copies our plug-in to where the engine loads it: the engine's image is not ours."""
     return {
         "name": DELIVERY_CONTAINER,
         "image": image,
@@ -168,10 +168,10 @@ def build_delivery_container(image: str) -> Json:
     }
 
 
-def build_scheduler_container(pool: ServingPool, image: str) -> Json:
+def build_sidecar_container(pool: ServingPool, image: str) -> Json:
     with_plugin = plugged(pool.spec)
     return {
-        "name": SCHEDULER_CONTAINER,
+        "name": SIDECAR_CONTAINER,
         "image": image,
         "restartPolicy": "Always",
         "command": ["python", "-m", "justitia_sidecar"],
@@ -194,7 +194,7 @@ def build_scheduler_container(pool: ServingPool, image: str) -> Json:
             {"name": "admin", "containerPort": ADMIN_PORT, "protocol": "TCP"},
             {"name": "control", "containerPort": CONTROL_PORT, "protocol": "TCP"},
         ],
-        # The engine starts once the scheduler has started, so this one must not wait for the engine.
+        # The engine starts once the sidecar has started, so the sidecar must not wait for the engine.
         "startupProbe": _probe("/healthz", failures=60),
         "livenessProbe": _probe("/healthz", failures=6),
         "readinessProbe": _probe("/readyz", failures=1),
@@ -251,7 +251,7 @@ def build_engine_container(pool: ServingPool) -> Json:
         **_vllm(pool, socket),
         "name": ENGINE_CONTAINER,
         "args": engine_command(pool.spec),
-        # Loopback cannot be probed from outside: the scheduler tells whether the engine answers, and whether it hangs.
+        # Loopback cannot be probed from outside: the sidecar reports whether the engine answers, and whether it hangs.
         # vLLM's server ends by itself when its engine dies.
         "startupProbe": _probe("/readyz", failures=engine.startup_seconds // PROBE_SECONDS),
         "livenessProbe": {
@@ -275,9 +275,9 @@ def build_worker_container(pool: ServingPool) -> Json:
 
 
 def _vllm(pool: ServingPool, socket: Sequence[Json] = ()) -> Json:
-    """What a container has in which vLLM runs, as a whole or in part."""
+    """Fields of a container that runs vLLM, as a whole or in part."""
     model, engine, with_plugin = pool.spec.model, pool.spec.engine, plugged(pool.spec)
-    # What is cached is code too, so namespaces do not share it.
+    # Caches hold code too, so namespaces do not share them.
     on_node = {"subPath": pool.metadata.namespace} if engine.model_cache and engine.model_cache.type == "Node" else {}
     env: list[Json] = [
         {"name": "HOME", "value": CACHE_DIRECTORY},
@@ -314,8 +314,8 @@ def _vllm(pool: ServingPool, socket: Sequence[Json] = ()) -> Json:
 
 
 def _drain_command(engine: Engine) -> list[str]:
-    """Waits until no new request comes, then for the started ones; for nothing where the engine never listened. With
-    the engine image's Python: it may lack curl.
+    """Waits until no new request comes, then until the running ones have finished. It does not wait if the engine never
+    listened. It uses the engine image's Python: the image may lack curl.
     """
     code = f"""\
 import socket, sys, time
@@ -334,7 +334,7 @@ urlopen(Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST'), 
 
 
 def _wait_command(engine: Engine) -> list[str]:
-    """Waits until the leader, which goes when a worker does, has drained: its scheduler ends after its engine."""
+    """Waits until the leader has drained. The leader goes when a worker does, and its sidecar ends after its engine."""
     code = f"""\
 import os, time
 from urllib.request import urlopen
@@ -370,7 +370,7 @@ def _probe(path: str, failures: int) -> Json:
 
 
 def restricted_pod() -> Json:
-    """What a pod has that meets the restricted Pod Security Standard."""
+    """The security context that meets the restricted Pod Security Standard."""
     return {
         "runAsNonRoot": True,
         "runAsUser": USER_ID,

@@ -1,4 +1,4 @@
-"""The hash that an applied object carries of itself, by which it is known what was asked for."""
+"""The hash of its own content that an applied object carries. It shows what was asked for."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ def content_hash(content: Json) -> str:
 
 
 def sealed(desired: Json) -> Json:
-    """The object with the hash of its own content as an annotation."""
+    """Adds the hash of the object's content as an annotation."""
     metadata = desired["metadata"]
     annotations = metadata.get("annotations", {}) | {APPLIED_HASH_ANNOTATION: content_hash(desired)}
     return desired | {"metadata": metadata | {"annotations": annotations}}

@@ -1,1 +1,1 @@
-"""What is to be written and said: resources and what was seen of the cluster in, plans and conditions out. Pure."""
+"""What to write, and what conditions say: from resources and the observed cluster to plans. Pure."""

@@ -1,4 +1,4 @@
-"""Whether an object that exists under the name of one of ours is ours to change."""
+"""Whether an existing object of a name that we use is ours to change."""
 
 from enum import Enum
 
@@ -6,17 +6,17 @@ from justitia_operator.world.objects import MANAGED_BY_LABEL, Json, labels_of, r
 
 
 class Standing(Enum):
-    """Whose an object is."""
+    """Who an object belongs to."""
 
     OURS = "Ours"
-    """Its controller is the resource for which it is wanted; or it has none, and all labels that we give it."""
+    """Its controller is the resource that wants it; or it has no controller, and all labels that we give it."""
     GOING = "Going"
-    """It is being deleted, or an earlier resource's of the same name, and so goes by itself."""
+    """It is being deleted, or belongs to an earlier resource of the same name, and will be garbage-collected."""
     FOREIGN = "Foreign"
 
 
 def standing_of(found: Json, wanted: Json) -> Standing:
-    """Of an object, to one that is wanted under its name and has a controller."""
+    """Compares an existing object with the wanted one of the same name, which has a controller."""
     owner, wanted_owner = controller_of(found), controller_of(wanted)
     labels = labels_of(wanted)
     if owner is not None and wanted_owner is not None and owner["uid"] == wanted_owner["uid"]:
@@ -31,16 +31,16 @@ def standing_of(found: Json, wanted: Json) -> Standing:
 
 
 def foreign_message(wanted: Json) -> str:
-    """What is wrong, and what to do."""
+    """Explains why the object stays as it is, and what to do."""
     owner = controller_of(wanted)
     whose = "this installation" if owner is None else f"{owner['kind']} {owner['name']}"
     return (
-        f"{ref_of(wanted)} exists and does not belong to {whose}, so it is left as it is: "
-        f"give {whose} another name, or delete that object if nobody needs it"
+        f"{ref_of(wanted)} exists and does not belong to {whose}, so the operator does not change it: "
+        f"rename {whose}, or delete that object if nobody needs it"
     )
 
 
 def controller_of(obj: Json) -> Json | None:
-    """The owner reference of what made the object."""
+    """Returns the owner reference of the object's controller."""
     references = obj["metadata"].get("ownerReferences") or ()
     return next((reference for reference in references if reference.get("controller")), None)

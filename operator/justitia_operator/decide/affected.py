@@ -9,7 +9,7 @@ from justitia_operator.world.snapshot import Snapshot
 
 
 def _tenants_of_keys(world: Snapshot, secrets: Iterable[Ref]) -> Iterator[Ref]:
-    """Whose keys are in these Secrets, or the same keys in others: one key is one tenant's."""
+    """Tenants whose keys are in these Secrets, or whose keys have the same value: a key belongs to one tenant only."""
     for secret in secrets:
         values = refers_to(world.objects[secret]) if secret in world.objects else ()
         alike = {other for value in values for other in world.objects.referrers(value, Kind.SECRET)}
@@ -18,7 +18,7 @@ def _tenants_of_keys(world: Snapshot, secrets: Iterable[Ref]) -> Iterator[Ref]:
 
 
 def affected(world: Snapshot, ref: Ref) -> frozenset[Ref]:
-    """Whose plan may change when an object does: ours that refer to it, or that it belongs to."""
+    """Resources whose plan may change when the object does: those that refer to it, and the one it belongs to."""
     objects, concerned = world.objects, {ref}
     if ref.kind is Kind.SECRET and ref.namespace == world.installation.namespace:
         concerned.update(_tenants_of_keys(world, {ref}))

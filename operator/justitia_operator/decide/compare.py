@@ -1,8 +1,8 @@
-"""Whether an object must be applied: nothing is written when nothing changes.
+"""Whether to apply an object: nothing is written when nothing changes.
 
-What is applied carries a hash of itself in an annotation. An object is left alone when it has the wanted hash (so
-nothing was wanted differently, and nothing is to be taken away), still holds every wanted value (so nobody changed
-it), and nobody added what is ours to decide (`ownership.py`).
+An applied object carries a hash of its content in an annotation. It is left alone if it has the wanted hash (so we want
+nothing else than before), still has every wanted value (so nobody changed it), and nobody added fields that are ours to
+decide (`ownership.py`).
 """
 
 from typing import Any
@@ -12,17 +12,17 @@ from justitia_operator.world.objects import Json
 
 
 def needs_apply(desired: Json, observed: Json | None) -> bool:
-    """Whether a sealed object differs from what the cluster has, or others added to it."""
+    """Whether the cluster's object differs from the sealed one, or others added to it."""
     return observed is None or differs(desired, observed) or is_overridden(desired, observed)
 
 
 def differs(desired: Json, observed: Json | None) -> bool:
-    """Whether the cluster lacks something of a sealed object."""
+    """Whether the cluster's object lacks something of the sealed one."""
     return not covers(observed, desired)
 
 
 def covers(observed: Any, desired: Any) -> bool:
-    """Whether every wanted value is there; lists whose items have each a name are matched by it, others by position."""
+    """Whether every wanted value is there. Items of lists are matched by name if each has one, else by position."""
     match desired:
         case dict():
             return isinstance(observed, dict) and all(covers(observed.get(k), v) for k, v in desired.items())

@@ -1,5 +1,5 @@
-"""How often what others add to one object is taken out again: somebody who puts it back each time would have the two
-write for ever, and where it is a pod template, have engines come and go for ever.
+"""How often the operator removes what others add to one object. Without a limit, it and whoever adds the fields again
+would write for ever, and if it is a pod template, engines would restart for ever.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ WINDOW = timedelta(hours=1)
 
 
 class Contests:
-    """Told the time. At most :data:`MOST_REMOVALS` from one object in any :data:`WINDOW`."""
+    """Counts removals. Allows at most :data:`MOST_REMOVALS` from one object in any :data:`WINDOW`."""
 
     def __init__(self) -> None:
         self._removals: defaultdict[Ref, list[datetime]] = defaultdict(list)

@@ -1,6 +1,6 @@
-"""What a pool's Deployment and pods tell of its engines: how many serve, and what keeps another from coming.
+"""The state of a pool's engines, from its Deployment and pods: how many serve, and what keeps others from starting.
 
-Of engines that span nodes their pods alone tell: a LeaderWorkerSet is not watched.
+Engines that span nodes are read from their pods alone: a LeaderWorkerSet is not watched.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from justitia_operator.world.snapshot import Snapshot
 from justitia_operator.world.verdicts import Verdict
 
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
-"""Of pods of a LeaderWorkerSet; the leader's is 0."""
+"""A label of the pods of a LeaderWorkerSet. The leader has 0."""
 
 _NO_IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
 _NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"}
@@ -23,7 +23,7 @@ _NO_START = {"CreateContainerConfigError", "CreateContainerError", "RunContainer
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why an engine does not come."""
+    """Why an engine does not start."""
 
     reason: Reason
     message: str
@@ -31,7 +31,7 @@ class Obstacle:
 
 @dataclass(frozen=True)
 class Engines:
-    """Engines that exist, that take requests, and what keeps others from coming."""
+    """How many engines exist, how many take requests, and what keeps others from starting."""
 
     existing: int
     ready: int
@@ -39,14 +39,14 @@ class Engines:
 
 
 def observe_engines(world: Snapshot, pool: ServingPool) -> Engines:
-    """The pool's engines, whatever made them: while one kind of object takes another's place there are both."""
+    """Counts the pool's engines of both kinds of object: while one replaces the other, both exist."""
     counts = [count_engines(world, pool, kind) for kind in ENGINE_KINDS]
     obstacles = [*_of_pods(_pods_of(world, pool_ref(pool)), pool), *_of_deployment(_deployment_status(world, pool))]
     return Engines(sum(c.existing for c in counts), sum(c.ready for c in counts), next(iter(obstacles), None))
 
 
 def count_engines(world: Snapshot, pool: ServingPool, kind: Kind) -> Engines:
-    """Those that an object of this kind made."""
+    """Counts the engines that an object of this kind made."""
     if kind is Kind.DEPLOYMENT:
         status = _deployment_status(world, pool)
         return Engines(status.get("replicas", 0), status.get("readyReplicas", 0))
@@ -70,7 +70,7 @@ def engines_verdict(world: Snapshot, pool: ServingPool, engines: Engines, now: d
     if engines.ready >= wanted:
         if obstacle is None:
             return Verdict(ConditionType.ENGINES_AVAILABLE, True, Reason.ALL_AVAILABLE, message)
-        message = f"{message}, and one that is to take another's place does not come"
+        message = f"{message}, but a replacement does not start"
     elif obstacle is None:
         obstacle = _progress(world, pool, now)
     if obstacle is None:
@@ -82,7 +82,7 @@ def engines_verdict(world: Snapshot, pool: ServingPool, engines: Engines, now: d
 
 
 def starting(world: Snapshot, pool: Ref) -> dict[str, datetime]:
-    """Since when the engines run that load their model still, by the pod's name."""
+    """Start times of engines that still load their model, by the pod's name."""
     found = {}
     for pod in _pods_of(world, pool):
         for container in pod.get("status", {}).get("containerStatuses") or ():
@@ -93,7 +93,7 @@ def starting(world: Snapshot, pool: Ref) -> dict[str, datetime]:
 
 
 def _progress(world: Snapshot, pool: ServingPool, now: datetime) -> Obstacle | None:
-    """How far the one is that has been starting longest. In minutes: a status that is written each second is noise."""
+    """Progress of the engine that has been starting longest, in whole minutes: a status must not change each second."""
     since = starting(world, pool_ref(pool))
     if not since:
         return None
@@ -101,7 +101,7 @@ def _progress(world: Snapshot, pool: ServingPool, now: datetime) -> Obstacle | N
     minutes = max(now - since[name], timedelta()) // timedelta(minutes=1)
     most = -(-pool.spec.engine.startup_seconds // 60)
     look = f"kubectl -n {pool.metadata.namespace} logs {name} -c {ENGINE_CONTAINER}"
-    message = f"that of pod {name} has been starting for {minutes} of at most {most} minutes; see `{look}`"
+    message = f"the engine of pod {name} has been starting for {minutes} of at most {most} minutes; see `{look}`"
     return Obstacle(Reason.ENGINE_STARTING, message)
 
 
@@ -118,7 +118,9 @@ def _pods_of(world: Snapshot, pool: Ref) -> list[Json]:
 
 
 def _of_pods(pods: Sequence[Json], pool: ServingPool) -> Iterator[Obstacle]:
-    """Worst first: without a place, without an image, ending again and again."""
+    """Obstacles, worst first: a pod that is not scheduled, an image that cannot be pulled, a container that keeps
+    exiting.
+    """
     for pod in pods:
         yield from _without_place(pod, pool)
     for pod in pods:
@@ -129,7 +131,7 @@ def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
     for condition in pod.get("status", {}).get("conditions") or ():
         if (condition["type"], condition["status"]) != ("PodScheduled", "False"):
             continue
-        message = condition.get("message", "no node will take it")
+        message = condition.get("message", "no node fits")
         engine = pool.spec.engine
         missing = [
             name for name in sorted(engine.resources.limits) if "/" in name and f"Insufficient {name}" in message
@@ -137,16 +139,16 @@ def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
         if not missing:
             yield Obstacle(Reason.ENGINE_NOT_PLACED, f"no node for pod {pod['metadata']['name']}: {message}")
             continue
-        advice = "free some, or add nodes"
+        advice = "free some, or add nodes that have them"
         if engine.rollout == "Surge":
-            advice += "; where none can be spare, set engine.rollout to Recreate"
+            advice += "; if there are none to spare for a rollout, set engine.rollout to Recreate"
         what = f"no node has enough free {', '.join(missing)} for pod {pod['metadata']['name']}"
         yield Obstacle(Reason.INSUFFICIENT_ACCELERATORS, f"{what}: {advice} ({message})")
 
 
 def _not_starting(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
-    """A container that has ended does not start until it has: between two attempts and during them. One that has
-    started and is not ready waits for something else, as a scheduler for its engine.
+    """A container that has exited does not count as started, between two attempts and during them, until it starts. One
+    that has started and is not ready waits for something else, as a sidecar for its engine.
     """
     status, name = pod.get("status", {}), pod["metadata"]["name"]
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
@@ -156,12 +158,12 @@ def _not_starting(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
         ended, started = last.get("exitCode"), container.get("started") or container.get("ready")
         if last.get("reason") == "OOMKilled" and not started:
             limit = pool.spec.engine.resources.limits.get("memory", "the node's")
-            advice = "raise engine.resources.limits.memory, or have it keep less"
-            yield Obstacle(Reason.ENGINE_OUT_OF_MEMORY, f"{where} was ended for its memory (limit {limit}): {advice}")
+            advice = "raise engine.resources.limits.memory, or configure it to use less memory"
+            yield Obstacle(Reason.ENGINE_OUT_OF_MEMORY, f"{where} was OOM-killed (memory limit {limit}): {advice}")
         elif why in _NO_IMAGE:
             told = waiting.get("message", why)
-            yield Obstacle(Reason.IMAGE_NOT_AVAILABLE, f"{where} has no image: {told}")
+            yield Obstacle(Reason.IMAGE_NOT_AVAILABLE, f"the image of {where} cannot be pulled: {told}")
         elif why in _NO_START or (ended and not started):
-            told = waiting.get("message", why) if ended is None else f"it ends with code {ended}"
+            told = waiting.get("message", why) if ended is None else f"it exits with code {ended}"
             look = f"kubectl -n {pod['metadata']['namespace']} logs {name} -c {container['name']} --previous"
             yield Obstacle(Reason.ENGINE_NOT_STARTING, f"{where} does not start: {told}; see `{look}`")

@@ -1,5 +1,7 @@
-"""What the pool of an LLMApplication may ask for. Who may write LLMApplications need not be somebody who may run pods:
-without leave of the installation such a pool chooses a public model and how much of it, and nothing else of its pods.
+"""What an LLMApplication may set in the pool that it brings along.
+
+Whoever may write LLMApplications need not be allowed to run pods. By default such a pool chooses a public model and how
+many engines serve it; the installation's owner has to allow anything else.
 """
 
 from collections.abc import Iterator
@@ -9,10 +11,10 @@ from justitia_api.engine import DEFAULT_ENGINE_IMAGE
 from justitia_api.pool import ServingPoolSpec
 from justitia_operator.world.installation import Grant, InlinePools
 
-ASK = "ask the installation's owner to add {} in the chart's values, or for a ServingPool to refer to by poolRef"
+ASK = "ask the installation's owner to add {} in the chart's values, or refer to a ServingPool by poolRef"
 OFF = (
-    "spec.pool: this installation makes no pools for LLMApplications: refer to a ServingPool by poolRef, or ask the "
-    "installation's owner to set inlinePools.enabled in the chart's values"
+    "spec.pool is not allowed: the operator makes no pools for LLMApplications; refer to a ServingPool by poolRef, or "
+    "ask the installation's owner to set inlinePools.enabled in the chart's values"
 )
 FREE = frozenset(
     {
@@ -30,11 +32,11 @@ FREE = frozenset(
         "paused",
     }
 )
-"""Fields that give no access to anything. Whatever else is set needs leave: a field that is not here included."""
+"""Fields that give access to nothing, and are always allowed. Any other field, also a new one, must be allowed."""
 
 
 def inline_pool_refusal(leave: InlinePools, spec: ServingPoolSpec) -> str | None:
-    """What to tell about the pool of an application that asks for more; None where it may have all it asks for."""
+    """Explains which settings of the pool are not allowed, and what to do. None if all are."""
     if not leave.enabled:
         return OFF
     problems, image = [], spec.engine.image
@@ -46,7 +48,7 @@ def inline_pool_refusal(leave: InlinePools, spec: ServingPoolSpec) -> str | None
         problems.append(f"{named}: " + ASK.format(f"{', '.join(wanted)} to inlinePools.fields"))
     if not problems:
         return None
-    return "this installation does not let an LLMApplication's pool set " + "; ".join(problems)
+    return "the operator does not allow an LLMApplication's pool to set " + "; ".join(problems)
 
 
 def _allows_image(leave: InlinePools, image: str) -> bool:
@@ -56,8 +58,8 @@ def _allows_image(leave: InlinePools, image: str) -> bool:
 
 
 def fields_set(spec: ServingPoolSpec) -> Iterator[str]:
-    """Fields of a pool that are not as by default, as far as leave is needed for them by name. The image is not among
-    them, and the model's uri only where it mounts something.
+    """Fields of a pool that differ from their defaults, if they have to be allowed by name. The image is checked apart,
+    and the model's uri counts only if it mounts something.
     """
     if spec.model.claim is not None or spec.model.image is not None:
         yield Grant.MODEL_URI

@@ -1,15 +1,15 @@
-"""What others added to an object of ours, by its managedFields, and who owns what once it is to be taken out. Pure.
+"""What others added to an object of ours, by its managedFields, and how to remove it. Pure.
 
-The API server keeps for each writer which fields it set (`fieldsV1`, a tree of names, keys of list items and leaves).
-Defaults belong to nobody. So a field that somebody owns and that we do not ask for was added by somebody: such as an
-environment variable in a pod template, a volume, a rule, a key of a Secret.
+The API server records for each writer which fields it set (`fieldsV1`, a tree of names, keys of list items and leaves).
+Defaults have no owner. So a field that somebody owns, and that we do not ask for, was added by somebody: an environment
+variable in a pod template, a volume, a rule, a key of a Secret.
 
-Annotations, labels and finalizers are for others to add, a pod template's as well (`kubectl rollout restart`), and so
-is what a cluster adds to ServiceAccounts. All else of an object is ours.
+Others may add annotations, labels and finalizers, also in a pod template (`kubectl rollout restart`), and what a
+cluster adds to ServiceAccounts. All other fields of an object are ours.
 
-Server-side apply takes away what is ours and is not asked for any more, and leaves alone what others own. So what was
-added is made ours first (:func:`disowned`), and the next apply takes it away, with all that the API server knows of
-lists, keys and defaults. Our own entry counts as well: anybody may write under our name.
+Server-side apply removes fields that we own and no longer ask for, and keeps fields that others own. So added fields
+are made ours first (:func:`disowned`), and the next apply removes them, with all that the API server knows of lists,
+keys and defaults. Our own entry is checked too: anybody may write under our name.
 """
 
 import json
@@ -29,32 +29,32 @@ from justitia_operator.world.objects import (
 )
 
 MOST_NAMED = 3
-"""Fields in a message."""
+"""Fields that a message names."""
 GUARDED_KINDS = frozenset({*CHILD_KINDS, *OPTIONAL_KINDS})
 
 _OTHERS_METADATA = ("f:annotations", "f:labels", "f:finalizers")
 _OTHERS_FIELDS = {Kind.SERVICE_ACCOUNT: frozenset({"f:imagePullSecrets", "f:secrets"})}
 _KEY_DEFAULTS = {"protocol": "TCP"}
-"""Of fields by which items of lists are told apart, and which need not be given."""
+"""Defaults of fields that identify items of lists, and may be left out."""
 _MISSING = object()
 _SELF = "."
 
 
 @dataclass(frozen=True)
 class Addition:
-    """A field that somebody set and nobody asked for, as a path for people."""
+    """A field that somebody added, as a path for people."""
 
     path: str
     manager: str
 
 
 def is_guarded(obj: Json) -> bool:
-    """Whether it is known of the object who owns its fields: of those that pools consist of."""
+    """Whether to keep the object's managedFields: it is one of those that pools consist of."""
     return ref_of(obj).kind in GUARDED_KINDS and labels_of(obj).get(MANAGED_BY_LABEL) == MANAGER
 
 
 def additions(desired: Json, observed: Json) -> tuple[Addition, ...]:
-    """What somebody, or somebody under our name, added to the object that we want to be as `desired`."""
+    """Fields that somebody added to the object that should be as `desired`, also under our name."""
     found = (
         Addition(path, str(entry.get("manager", "")))
         for entry, surplus in _surpluses(desired, observed)
@@ -64,8 +64,8 @@ def additions(desired: Json, observed: Json) -> tuple[Addition, ...]:
 
 
 def is_overridden(desired: Json, observed: Json) -> bool:
-    """Whether applying puts something right that the object's values do not show: fields were added, or somebody
-    made the API server forget what is ours.
+    """Whether an apply would repair something that the object's values do not show: others added fields, or somebody
+    removed our entry.
     """
     if ref_of(desired).kind not in GUARDED_KINDS:
         return False
@@ -73,9 +73,7 @@ def is_overridden(desired: Json, observed: Json) -> bool:
 
 
 def disowned(desired: Json, observed: Json) -> list[Json] | None:
-    """The object's managedFields where all that was added is ours. None where there is nothing to change before it is
-    applied.
-    """
+    """Returns managedFields in which all added fields are ours. None if nothing has to change before the apply."""
     ours = _ours(observed)
     if ours is None:
         return None
@@ -94,15 +92,15 @@ def disowned(desired: Json, observed: Json) -> list[Json] | None:
 
 
 def removed_message(obj: Json, found: tuple[Addition, ...]) -> str:
-    """What was taken out of the object, and what to do instead."""
-    return f"{_named(obj, found)} was added and is taken out: set what is needed in the ServingPool"
+    """Explains what was removed from the object, and what to do instead."""
+    return f"{_named(obj, found)} was added, and the operator removed it: set what you need in the ServingPool"
 
 
 def contested_message(obj: Json, found: tuple[Addition, ...]) -> str:
-    """What is left in the object because it comes back each time, and what to do."""
+    """Explains what stays in the object because somebody adds it again each time, and what to do."""
     return (
-        f"{_named(obj, found)} is added again and again and left there for now: stop who adds it, and set what is "
-        "needed in the ServingPool"
+        f"{_named(obj, found)} is added again each time the operator removes it, which leaves it for now: stop "
+        "whoever adds it, and set what you need in the ServingPool"
     )
 
 
@@ -118,7 +116,7 @@ def _entries(observed: Json) -> list[Json]:
 
 
 def _ours(observed: Json) -> Json | None:
-    """What we applied. Others may have written under our name by other means."""
+    """Our entry of an apply. Others may have written under our name by other means."""
     for entry in _entries(observed):
         if (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) == (MANAGER, "Apply", ""):
             return entry
@@ -126,7 +124,7 @@ def _ours(observed: Json) -> Json | None:
 
 
 def _surpluses(desired: Json, observed: Json) -> Iterator[tuple[Json, Json]]:
-    """Each entry with the part of its fields that is not asked for, where there is one."""
+    """Pairs each entry with those of its fields that nobody asked for, if there are any."""
     ours = _ours(observed)
     fields = {} if ours is None else ours["fieldsV1"]
     kind = ref_of(desired).kind
@@ -141,8 +139,8 @@ def _is_others(kind: Kind, name: str) -> bool:
 
 
 def _surplus(fields: Json, desired: Any, ours: Json) -> Json:
-    """The part of a tree of fields that is not in the wanted value. A leaf with a value of several parts is taken as a
-    whole by the API server: it is somebody else's where it is not ours, whatever the parts that we know of say.
+    """The part of a tree of fields that the wanted value does not have. The API server treats a leaf with several parts
+    as one value: it belongs to somebody else if it is not ours, whatever its parts are.
     """
     found: Json = {}
     for name, inside in fields.items():
@@ -161,7 +159,7 @@ def _surplus(fields: Json, desired: Any, ours: Json) -> Json:
 
 
 def _at(value: Any, name: str) -> Any:
-    """The part of a wanted value that a name in a tree of fields stands for."""
+    """The part of a wanted value that a name in a tree of fields refers to."""
     kind, _, what = name.partition(":")
     if kind == "f":
         return value.get(what, _MISSING) if isinstance(value, dict) else _MISSING
@@ -185,7 +183,7 @@ def _has(item: Any, keys: Any) -> bool:
 
 
 def _paths(surplus: Json, path: str = "") -> Iterator[str]:
-    """The topmost fields of a tree that were added whole."""
+    """The topmost fields of a tree that were added as a whole."""
     for name, inside in surplus.items():
         kind, _, what = name.partition(":")
         here = f"{path}.{what}".lstrip(".") if kind == "f" else f"{path}[{_shown(kind, what)}]"
@@ -209,7 +207,7 @@ def _union(one: Json, other: Json) -> Json:
 
 
 def _without(fields: Json, taken: Json) -> Json:
-    """`taken` is a part of the tree."""
+    """Removes `taken`, which is a part of the tree."""
     left: Json = {}
     for name, inside in fields.items():
         if name not in taken:

@@ -1,5 +1,7 @@
-"""Which pods are to be told a pool's documents, and what their reports say of it. The documents are in ConfigMap and
-Secret as well, which a kubelet brings to the pod within minutes; telling takes less than a second.
+"""Which pods to send a pool's documents to, and what conditions say of their reports.
+
+The documents are in a ConfigMap and a Secret too, which a kubelet brings to the pod within minutes. Sending them takes
+less than a second.
 """
 
 import json
@@ -19,11 +21,13 @@ from justitia_operator.world.snapshot import Snapshot
 from justitia_operator.world.verdicts import Verdict
 
 MOST_NAMED = 3
-"""Pods in a message."""
+"""Pods that a message names."""
 
 
 def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTable) -> Iterator[Push]:
-    """To each pod that was not told this generation yet, and to each that was asked and does not run it."""
+    """Sends the documents to each pod that has not got this generation yet, and to each that was asked and does not run
+    it.
+    """
     documents, digest = b"", ""
     for pod, report in present_reports(world, pool_ref(pool)):
         if report is None or report.due or report.told != config.generation:
@@ -40,53 +44,53 @@ def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict
     """The condition Programmed."""
     pods = [(pod, report) for pod, report in reports if not pod.has_ended(report)]
     if not pods:
-        return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a scheduler yet")
+        return Verdict(ConditionType.PROGRAMMED, False, Reason.NO_PODS, "no pod runs a sidecar yet")
     silent, behind, foreign = [], [], []
     for pod, report in pods:
         if report is None:
-            behind.append(f"{pod.ref.name} was not asked yet")
+            behind.append(f"{pod.ref.name} has not been asked yet")
         elif report.generation is None:
             silent.append(f"{pod.ref.name}: {report.problem}")
         elif report.generation < generation:
             behind.append(f"{pod.ref.name} has {report.generation}")
-        elif report.generation > generation or not report.in_force:
+        elif report.generation > generation or not report.in_effect:
             foreign.append(f"{pod.ref.name} has {report.generation}")
         elif report.not_understood:
-            behind.append(f"{pod.ref.name} runs an older scheduler and goes on as before with {report.not_understood}")
+            behind.append(f"{pod.ref.name} runs an older sidecar, which keeps its previous {report.not_understood}")
     if foreign:
         message = (
-            f"{len(foreign)} of {len(pods)} pods run other documents than those of configuration {generation}, the "
-            "last one written, and are told these again and again: find out who reads the pool's Secret; a pod that "
-            f"stays so is to be deleted: {_some(foreign)}"
+            f"{len(foreign)} of {len(pods)} pods run documents that are not those of configuration {generation}, the "
+            "latest one, although the operator sends these again and again: find out who reads the pool's Secret, and "
+            f"delete a pod that stays so: {_some(foreign)}"
         )
         return Verdict(ConditionType.PROGRAMMED, False, Reason.OVERRIDDEN, message)
     if silent:
         message = (
-            f"{len(silent)} of {len(pods)} pods do not answer the operator, and take configuration {generation} from "
+            f"{len(silent)} of {len(pods)} pods do not answer the operator, and read configuration {generation} from "
             f"their volumes instead, within minutes; check network policies: {_some(silent)}"
         )
         return Verdict(ConditionType.PROGRAMMED, False, Reason.NOT_REACHABLE, message)
     if behind:
-        message = f"configuration {generation} is not in force everywhere: {_some(behind)}"
+        message = f"configuration {generation} is not in effect in every pod: {_some(behind)}"
         return Verdict(ConditionType.PROGRAMMED, False, Reason.OUTDATED, message)
-    message = f"configuration {generation} is in force in every pod"
+    message = f"configuration {generation} is in effect in every pod"
     return Verdict(ConditionType.PROGRAMMED, True, Reason.PROGRAMMED, message)
 
 
 def pods_behind(world: Snapshot) -> int:
-    """Pods of all pools that have not said that their pool's latest configuration is in force."""
+    """Counts pods, of all pools, that have not reported their pool's latest configuration to be in effect."""
     behind = 0
     for obj in world.of(Kind.SERVING_POOL):
         latest = (obj.get("status") or {}).get("configurationGeneration", 0)
         for pod, report in present_reports(world, ref_of(obj)):
-            current = report is not None and report.generation == latest and report.in_force
+            current = report is not None and report.generation == latest and report.in_effect
             behind += not (current or pod.has_ended(report))
     return behind
 
 
 def concerned_by_figures(pod: Json, before: Report, after: Report) -> frozenset[Ref] | None:
-    """Whom a pod's new report concerns where nothing but figures changed: these change with each request. What was
-    learned and counted of an application is its own, gamma the pool's. None where more is new.
+    """Resources that a pod's new report concerns if only figures changed, as they do with each request: what was
+    learned and counted of an application concerns it alone, gamma the pool. None if more than figures changed.
     """
     figures: dict[str, Any] = {"learning": after.learning, "objectives": after.objectives, "boost": after.boost}
     if replace(before, **figures) != after:
@@ -101,13 +105,13 @@ def _changed(before: Mapping[tuple[str, str], object], after: Mapping[tuple[str,
 
 
 def policy_verdict(reports: Sequence[Reporting]) -> Verdict | None:
-    """The condition PolicyInForce: the worst of the pods'. None where no pod has one."""
+    """The condition PolicyInForce: that of the worst pod. None if no pod has one."""
     told = [(pod, report.policy) for pod, report in reports if report is not None and report.policy]
     if not told:
         return None
     pod, condition = min(told, key=lambda each: ("False", "Unknown", "True").index(each[1].status))
     if condition.status == "True":
-        message = "every engine orders by its configuration"
+        message = "every engine orders requests by its configuration"
         return Verdict(ConditionType.POLICY_IN_FORCE, True, Reason.CONFIGURED, message)
     try:
         reason, message = Reason(condition.reason), f"{pod.ref.name}: {condition.message}"

@@ -1,5 +1,7 @@
-"""When a pod that was told something is asked again: its engine takes a configuration a moment after its scheduler,
-and until the next round of questions the conditions would contradict each other.
+"""When to ask a pod again after it was sent a configuration.
+
+The engine applies a configuration a moment after its sidecar. Until the next round of questions the two conditions
+would contradict each other.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from justitia_operator.world.reports import Report
 
 FIRST = timedelta(seconds=0.5)
 LONGEST = timedelta(seconds=8)
-"""Pods that are not at one by then wait for the round in which all are asked."""
+"""Pods whose engine is still behind after that wait for the round in which all pods are asked."""
 
 
 @dataclass(frozen=True)
@@ -22,22 +24,22 @@ class _Waiting:
 
 
 class Rechecks:
-    """Of pods whose engine does not order yet by what they were told: soon, then after twice the time."""
+    """Pods whose engine does not order by the latest configuration yet. Each is asked soon, then at twice the delay."""
 
     def __init__(self) -> None:
         self._waiting: dict[Ref, _Waiting] = {}
 
     def told(self, push: Push, report: Report, now: datetime) -> None:
-        """A pod answered when it was told something."""
+        """Notes the answer of a pod to the documents that it was sent."""
         self._wait(replace(push, documents=b""), FIRST, report, now)
 
     def asked(self, push: Push, report: Report, now: datetime) -> None:
-        """A pod answered when it was asked, whoever had it asked."""
+        """Notes the answer of a pod that was asked, for whatever reason."""
         if (before := self._waiting.get(push.pod)) is not None:
             self._wait(before.push, 2 * before.delay, report, now)
 
     def due(self, now: datetime) -> list[Push]:
-        """Whom to ask now."""
+        """Returns the pods to ask now."""
         return [each.push for each in self._waiting.values() if each.due <= now]
 
     def _wait(self, push: Push, delay: timedelta, report: Report, now: datetime) -> None:

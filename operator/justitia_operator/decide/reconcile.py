@@ -1,7 +1,7 @@
-"""What is to be written for a resource, given all that was seen: pure, level-triggered, safe to repeat.
+"""What to write for a resource, given the cluster as last seen: pure, level-triggered, safe to repeat.
 
-A plan is empty when the cluster is as it should be. A user's mistake becomes a condition, never an exception, and
-leaves in place what was there before it.
+A plan is empty when the cluster is as it should be. A user's mistake becomes a condition, never an exception, and what
+existed before it stays.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
@@ -66,7 +66,7 @@ from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
 def reconcile(world: Snapshot, ref: Ref, now: datetime) -> Plan:
-    """The plan for one of our resources; empty when it does not exist or is being deleted."""
+    """Plans for one of our resources. Empty if it does not exist or is being deleted."""
     obj = world.get(ref)
     if obj is None or obj["metadata"].get("deletionTimestamp"):
         return Plan()
@@ -82,7 +82,7 @@ def reconcile(world: Snapshot, ref: Ref, now: datetime) -> Plan:
 
 
 def reconcile_all(world: Snapshot, now: datetime) -> Plan:
-    """The plan for everything at once, as from a file: pools that applications bring along are made too."""
+    """Plans for everything at once, as for a file. It includes the pools that applications bring along."""
     plan = Plan()
     for kind in (Kind.TENANT, Kind.LLM_APPLICATION):
         for obj in world.of(kind):
@@ -95,7 +95,7 @@ def reconcile_all(world: Snapshot, now: datetime) -> Plan:
 
 
 def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
-    """Status only: what a tenant is entitled to is written with the pools that serve it."""
+    """Plans a status only: what a tenant is entitled to is written with the pools that serve it."""
     tenant = parse(Tenant, obj)
     if isinstance(tenant, Refused):
         return plan_status(obj, (verdict_of(tenant), _not_accepted()), {}, now)
@@ -121,9 +121,9 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
 
 
 def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
-    """Its status, and its own pool if it brings one."""
+    """Plans its status, and its own pool if it brings one."""
     application = parse(LLMApplication, obj)
-    # What is recorded of the predictor is written nowhere else, and stays whatever becomes of the rest.
+    # The record of the predictor is stored nowhere else, so it stays whatever the rest becomes.
     fields: dict[str, Any] = {"predictor": (obj.get("status") or {}).get("predictor")}
     if isinstance(application, Refused):
         return plan_status(obj, (verdict_of(application), _not_accepted()), fields, now)
@@ -154,7 +154,7 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
 
 
 def endpoint_of(application: LLMApplication) -> str:
-    """Base URL for OpenAI clients inside the cluster."""
+    """The base URL for OpenAI clients inside the cluster."""
     namespace, name = application.metadata.namespace, application.metadata.name
     host = service_host(application.pool_name, application.pool_namespace)
     return f"http://{host}{application_path(namespace, name)}"
@@ -166,7 +166,7 @@ def _pool_as_seen_from_here(application: LLMApplication) -> str:
 
 
 def application_path(namespace: str, name: str) -> str:
-    """Path of an application's OpenAI API at any sidecar of its pool."""
+    """The path of an application's OpenAI API at any sidecar of its pool."""
     return f"/applications/{namespace}/{name}/v1"
 
 
@@ -199,9 +199,9 @@ def _rejection(world: Snapshot, desired: Json) -> Rejection | None:
 
 
 def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
-    """Its objects and status. What is refused of the engine withholds what makes its pods alone: keys and weights go
-    on. So does a kind that the cluster lacks with the object of that kind. A paused pool stays as it is, but for what
-    is taken away from tenants.
+    """Plans its objects and status. A refused engine setting withholds only the object that makes the engines' pods:
+    keys and weights still change. A kind that the cluster lacks withholds only the object of that kind. A paused pool
+    stays as it is, except that tenants lose what is taken away from them.
     """
     pool = parse(ServingPool, obj)
     if isinstance(pool, Refused):
@@ -246,7 +246,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         "readyReplicas": engines.ready,
         "selector": ",".join(f"{key}={value}" for key, value in selector_of(pool.metadata.name).items()),
         "endpoint": f"http://{service_host(pool.metadata.name, pool.metadata.namespace)}/v1",
-        # Of one that cannot be written there would be another after each status.
+        # If it cannot be written, each new status would make another one.
         "configurationGeneration": last if config_map in world.rejections else config.generation,
         "applications": len(config.applications),
         "gamma": gamma_range(reports, obj),
@@ -271,7 +271,7 @@ def _build_parts(
 def _plan_children(
     world: Snapshot, pool: ServingPool, obj: Json, parts: Mapping[Kind, Json], *, withheld: Set[Kind]
 ) -> tuple[Plan, Verdict | None]:
-    """What is due of the pool's objects, and what the API server says of those that it refuses."""
+    """Plans the pool's objects that differ, and collects what the API server says of those that it refuses."""
     children = [child for kind, child in parts.items() if kind not in withheld]
     still_needed = ENGINE_KINDS - parts.keys()
     plan = Plan(
@@ -290,7 +290,7 @@ def _plan_children(
 
 
 def _replaced(world: Snapshot, pool: ServingPool, withheld: Set[Kind]) -> bool:
-    """Whether engines that another kind of object made may go: with Surge not before others serve in their place."""
+    """Whether to delete engines of the other kind of object: with Surge not before enough new ones serve."""
     wanted = engines_kind(pool)
     if pool.spec.engine.rollout == "Recreate":
         return wanted not in withheld
@@ -298,15 +298,15 @@ def _replaced(world: Snapshot, pool: ServingPool, withheld: Set[Kind]) -> bool:
 
 
 def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | None:
-    """What must not, or cannot, be run."""
+    """The verdict on engine settings that must not, or cannot, be used. None if all can."""
     engine = pool.spec.engine
     if message := refused_argument(engine) or refused_variable(engine):
         return Verdict(ConditionType.ACCEPTED, False, Reason.ENGINE_ARGUMENT_REFUSED, message)
     on_node = engine.model_cache is not None and engine.model_cache.type == "Node"
     if on_node and installation.node_cache_path is None:
         message = (
-            "engine.modelCache has type Node, and the installation offers no folder of nodes: use a "
-            "PersistentVolumeClaim, or ask for modelCache.nodePath to be set in the chart's values"
+            "engine.modelCache has type Node, but the operator has no folder of nodes configured: use a "
+            "PersistentVolumeClaim, or ask the installation's owner to set modelCache.nodePath in the chart"
         )
         return Verdict(ConditionType.ACCEPTED, False, Reason.NODE_CACHE_NOT_OFFERED, message)
     return None
@@ -332,7 +332,7 @@ def _told_verdicts(reports: Sequence[Reporting], generation: int) -> Iterator[Ve
 
 
 def _superfluous(world: Snapshot, pool: Json, parts: Container[Kind]) -> Iterator[Ref]:
-    """What was made for the pool and is no part of it: of a kind that is not asked for any more, or of another name."""
+    """Objects that were made for the pool and are no part of it any more: their kind or their name is not wanted."""
     name = pool["metadata"]["name"]
     for kind in (*CHILD_KINDS, *OPTIONAL_KINDS):
         for ref in world.objects.referrers(ref_of(pool), kind):
@@ -360,7 +360,7 @@ class Mistake:
 
 
 def mistakes(plan: Plan) -> tuple[Mistake, ...]:
-    """What is wrong with the resources of a plan, as their conditions say it."""
+    """Users' mistakes in the resources of a plan, as the conditions explain them."""
     types = {ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS}
     return tuple(
         Mistake(patch.ref, condition["reason"], condition["message"])

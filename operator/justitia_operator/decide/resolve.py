@@ -1,4 +1,5 @@
-"""Who refers to whom: which keys a tenant has, and which applications a pool serves, under which tenant and weight.
+"""Resolves references: which keys a tenant has, and which applications a pool admits, for which tenant and with which
+weight.
 
 A reference that does not resolve is a :class:`Refused`: the condition, its reason and what to do, never an exception.
 """
@@ -31,7 +32,7 @@ DEFAULT_WEIGHT = "1"
 
 
 def parse(type_: type[R], obj: Json) -> R | Refused:
-    """The typed object. The status is not read: it is computed, never an input."""
+    """Parses the object. The status is left out: it is computed, never an input."""
     try:
         return type_.model_validate({key: value for key, value in obj.items() if key != "status"})
     except ValidationError as error:
@@ -42,16 +43,16 @@ def parse(type_: type[R], obj: Json) -> R | Refused:
 
 
 def typed(world: Snapshot, type_: type[R], ref: Ref) -> R | Refused | None:
-    """The object of that reference; None if there is none."""
+    """Reads and parses the object. None if it does not exist."""
     return world.objects.read(ref, lambda obj: parse(type_, obj))
 
 
 def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
-    """Whether its pool serves the application, and as whom."""
+    """Admits the application to its pool, or refuses it."""
     namespace, tenant_name = application.metadata.namespace, application.spec.tenant_ref.name
     tenant = typed(world, Tenant, Ref(Kind.TENANT, "", tenant_name))
     if tenant is None:
-        message = f"Tenant {tenant_name} does not exist: create it, or create this application for another one"
+        message = f"Tenant {tenant_name} does not exist: create it, or create this application for another Tenant"
         return Refused(ConditionType.RESOLVED_REFS, Reason.TENANT_NOT_FOUND, message)
     if isinstance(tenant, Refused):
         message = f"Tenant {tenant_name} is not accepted: {tenant.message}"
@@ -70,7 +71,7 @@ def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
 
 
 def allows(world: Snapshot, selection: NamespaceSelection, namespace: str) -> bool:
-    """Whether a namespace is among those that are chosen."""
+    """Whether the selection includes the namespace."""
     if selection.names is not None:
         return namespace in selection.names
     found = world.get(Ref(Kind.NAMESPACE, "", namespace))
@@ -81,7 +82,7 @@ def allows(world: Snapshot, selection: NamespaceSelection, namespace: str) -> bo
 
 
 def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refused:
-    """The pool that serves the application: the one it refers to, or its own."""
+    """Returns the pool of the application: the one that it refers to, or its own."""
     namespace, name = application.metadata.namespace, application.pool_name
     if application.spec.pool is not None:
         return _own_pool(world, application, application.spec.pool)
@@ -89,7 +90,7 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
     if application.pool_namespace != namespace and not _is_open_to(world, pool, namespace):
         message = (
             f"ServingPool {name} of namespace {application.pool_namespace} does not exist or does not allow namespace "
-            f"{namespace}: ask for it to be added to the pool's spec.allowedNamespaces, or correct poolRef"
+            f"{namespace}: ask the pool's owner to add it to spec.allowedNamespaces, or correct poolRef"
         )
         return Refused(ConditionType.RESOLVED_REFS, Reason.REF_NOT_PERMITTED, message)
     if pool is None:
@@ -102,7 +103,7 @@ def pool_of(world: Snapshot, application: LLMApplication) -> ServingPool | Refus
 
 
 def _own_pool(world: Snapshot, application: LLMApplication, spec: ServingPoolSpec) -> ServingPool | Refused:
-    """As the application wants it; as it was before where the installation gives no leave for that."""
+    """The pool as the application wants it. If that is not allowed, the pool as it was before."""
     if taken := foreign_pool(world, application):
         return taken
     namespace, name = application.metadata.namespace, application.metadata.name
@@ -127,24 +128,26 @@ def _is_open_to(world: Snapshot, pool: ServingPool | Refused | None, namespace: 
 
 
 def refused_inline_pool(world: Snapshot, application: LLMApplication) -> str | None:
-    """What the installation does not give the application's own pool leave for, and what to do."""
+    """Explains what is not allowed in the application's own pool, and what to do. None if all is."""
     leave, spec = world.installation.inline_pools, application.spec.pool
     return None if leave is None or spec is None else inline_pool_refusal(leave, spec)
 
 
 def foreign_pool(world: Snapshot, application: LLMApplication) -> Refused | None:
-    """The mistake of an inline pool whose name is another pool's."""
+    """Refuses an inline pool whose name another pool has."""
     namespace, name = application.metadata.namespace, application.metadata.name
     found = world.get(Ref(Kind.SERVING_POOL, namespace, name))
     owner = world.get(Ref(Kind.LLM_APPLICATION, namespace, name))
     if found is None or owner is None or is_controlled_by(found, owner):
         return None
-    message = f"a ServingPool {name} that is not this application's exists: refer to it by poolRef, or rename one"
+    message = (
+        f"ServingPool {name} exists and does not belong to this application: refer to it by poolRef, or rename one"
+    )
     return Refused(ConditionType.ACCEPTED, Reason.POOL_NAME_TAKEN, message)
 
 
 def weight_in(pool: ServingPool, tenant: Tenant) -> str | Refused:
-    """The tenant's weight in the pool."""
+    """Returns the tenant's weight in the pool."""
     if tenant.spec.weight is not None:
         return tenant.spec.weight
     if tenant.spec.tier is None:
@@ -152,16 +155,16 @@ def weight_in(pool: ServingPool, tenant: Tenant) -> str | Refused:
     weight = pool.spec.scheduling.weight_of(tenant.spec.tier)
     if weight is not None:
         return weight
-    known = ", ".join(tier.name for tier in pool.spec.scheduling.tiers) or "no tiers"
+    known = ", ".join(tier.name for tier in pool.spec.scheduling.tiers) or "none"
     message = (
-        f"Tenant {tenant.metadata.name} is in tier {tenant.spec.tier}, ServingPool {pool.metadata.name} has {known}: "
-        "add the tier to the pool's scheduling.tiers, or change the Tenant's"
+        f"Tenant {tenant.metadata.name} is in tier {tenant.spec.tier}, but ServingPool {pool.metadata.name} has tiers "
+        f"{known}: add the tier to the pool's scheduling.tiers, or change the Tenant's spec.tier"
     )
     return Refused(ConditionType.RESOLVED_REFS, Reason.UNKNOWN_TIER, message)
 
 
 def applications_of(world: Snapshot, ref: Ref) -> Iterator[LLMApplication]:
-    """The applications that refer to a tenant or a pool and can be read, by namespace and name."""
+    """Applications that refer to a tenant or a pool and can be parsed, by namespace and name."""
     for here in world.objects.referrers(ref, Kind.LLM_APPLICATION):
         application = typed(world, LLMApplication, here)
         if isinstance(application, LLMApplication):
@@ -169,13 +172,13 @@ def applications_of(world: Snapshot, ref: Ref) -> Iterator[LLMApplication]:
 
 
 def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
-    """The applications that a pool serves, by name."""
+    """Applications that are admitted to the pool, by name."""
     candidates = applications_of(world, pool_ref(pool))
     return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
 
 
 def permitted(world: Snapshot, pool: ServingPool) -> Set[tuple[str, str, str]]:
-    """Applications, each with its tenant, that may be served in the pool, whatever its spec says of tiers."""
+    """Applications, each with its tenant, that the pool may serve, whatever its spec says of tiers."""
     found = ((application, admit(world, application)) for application in applications_of(world, pool_ref(pool)))
     return {
         (application.metadata.namespace, application.metadata.name, application.spec.tenant_ref.name)
@@ -185,14 +188,16 @@ def permitted(world: Snapshot, pool: ServingPool) -> Set[tuple[str, str, str]]:
 
 
 def names_in_store(world: Snapshot, pool: ServingPool) -> Iterator[str]:
-    """Of whom something may have been learned in the pool: all that refer to it, whatever is wrong with them."""
+    """Names in the pool's store of all applications that refer to it, also of those that are refused."""
     if pool.spec.learning is not None:
         for ref in world.objects.referrers(pool_ref(pool), Kind.LLM_APPLICATION):
             yield name_in_store(ObjectMeta.model_validate(world.objects[ref]["metadata"]))
 
 
 def tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
-    """The keys of every tenant. A key of two tenants is the older one's: an addition takes nothing away."""
+    """Returns the keys of every tenant. A key of two tenants belongs to the older one, so that adding a tenant takes
+    nothing away.
+    """
     return world.objects.derived((Kind.TENANT, Kind.SECRET), lambda: _tenant_keys(world))
 
 
@@ -217,7 +222,9 @@ def _tenant_keys(world: Snapshot) -> Mapping[str, TenantKeys]:
 
 
 def _duplicate(key: ApiKey, owner: str) -> Refused:
-    message = f"the key in Secret {key.secret_ref.name} is Tenant {owner}'s already: give each tenant its own key"
+    message = (
+        f"the key in Secret {key.secret_ref.name} already belongs to Tenant {owner}: give each tenant a key of its own"
+    )
     return Refused(ConditionType.RESOLVED_REFS, Reason.DUPLICATE_KEY, message)
 
 
@@ -231,14 +238,16 @@ def _value(world: Snapshot, key: ApiKey) -> bytes | Refused:
         return Refused(ConditionType.RESOLVED_REFS, Reason.SECRET_NOT_FOUND, message)
     if len(value) < MINIMUM_KEY_BYTES:
         message = (
-            f"the key in Secret {reference.name} has {len(value)} bytes: use {MINIMUM_KEY_BYTES} random ones or more"
+            f"the key in Secret {reference.name} has {len(value)} bytes: use {MINIMUM_KEY_BYTES} or more random bytes"
         )
         return Refused(ConditionType.RESOLVED_REFS, Reason.KEY_TOO_SHORT, message)
     return value
 
 
 def secret_value(secret: Json, entry: str) -> bytes | None:
-    """An entry of a Secret without surrounding white space, from `stringData` or `data`; None if it is not there."""
+    """Reads an entry of a Secret, without surrounding white space, from `stringData` or `data`. None if it is not
+    there.
+    """
     text = (secret.get("stringData") or {}).get(entry)
     if text is not None:
         return str(text).encode().strip()

@@ -1,7 +1,7 @@
 """The condition Ready of tenants and applications, and a pool's PoolFairness: what a client would see at this moment.
 
-An application is ready when an engine of its pool takes requests, the pool's configuration has the application, and its
-tenant has a key that a client can authenticate with. A tenant is ready when one of its applications is.
+An application is ready when an engine of its pool takes requests, the pool's configuration includes the application,
+and its tenant has a usable key. A tenant is ready when one of its applications is.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
 class Pools:
-    """Looks at each pool once, however many applications of a tenant it serves."""
+    """Reads each pool once, however many applications of a tenant it serves."""
 
     def __init__(self, world: Snapshot) -> None:
         self._world = world
@@ -29,7 +29,7 @@ class Pools:
         self._served: dict[Ref, frozenset[tuple[str, str]]] = {}
 
     def obstacle(self, application: LLMApplication, pool: ServingPool) -> str | None:
-        """Why the pool does not answer the application's requests; None where it does."""
+        """Why the pool does not serve the application's requests. None if it does."""
         ref = pool_ref(pool)
         if ref not in self._obstacles:
             self._obstacles[ref] = self._no_engine(pool)
@@ -39,7 +39,7 @@ class Pools:
             return self._obstacles[ref]
         if (application.metadata.namespace, application.metadata.name) not in self._served[ref]:
             name = pool.metadata.name
-            return f"ServingPool {name} does not serve the application yet: see whether one of them is paused"
+            return f"ServingPool {name} does not serve the application yet: check whether one of them is paused"
         return None
 
     def _no_engine(self, pool: ServingPool) -> str | None:
@@ -51,7 +51,7 @@ class Pools:
 
 
 def application_ready(world: Snapshot, application: LLMApplication, pool: ServingPool) -> Verdict:
-    """The condition Ready of an application that its pool admits."""
+    """The condition Ready of an application that is admitted to its pool."""
     tenant = application.spec.tenant_ref.name
     if not tenant_keys(world)[tenant].values:
         message = f"Tenant {tenant} has no usable API key, so every request gets 401: see its condition ResolvedRefs"
@@ -63,7 +63,7 @@ def application_ready(world: Snapshot, application: LLMApplication, pool: Servin
 
 
 def tenant_ready(world: Snapshot, keys: int, found: Iterable[Admission | Refused]) -> Verdict:
-    """The condition Ready of a tenant with so many usable keys. `found` is what became of each of its applications."""
+    """The condition Ready of a tenant with so many usable keys. `found` is the result for each of its applications."""
     if not keys:
         message = "no API key is usable: see the condition ResolvedRefs"
         return Verdict(ConditionType.READY, False, Reason.REFS_NOT_RESOLVED, message)
@@ -75,13 +75,13 @@ def tenant_ready(world: Snapshot, keys: int, found: Iterable[Admission | Refused
         else:
             obstacles.append(obstacle)
     if served:
-        message = f"{keys} API keys are in use; {served} of {served + len(obstacles)} applications are served"
+        message = f"{keys} API keys are valid; {served} of {served + len(obstacles)} applications are served"
         return Verdict(ConditionType.READY, True, Reason.SERVING, message)
     if not obstacles:
         message = "no LLMApplication refers to the tenant: create one in a namespace of spec.namespaces"
         return Verdict(ConditionType.READY, False, Reason.NO_APPLICATIONS, message)
     reason, message = obstacles[0]
-    more = f" (the first of {len(obstacles)} applications, none of which is served)" if len(obstacles) > 1 else ""
+    more = f" (the first of {len(obstacles)} applications; none of them is served)" if len(obstacles) > 1 else ""
     return Verdict(ConditionType.READY, False, reason, f"{message}{more}")
 
 
@@ -92,20 +92,22 @@ def _obstacle(pools: Pools, found: Admission | Refused) -> tuple[Reason, str] | 
     return None if obstacle is None else (Reason.POOL_NOT_READY, obstacle)
 
 
-def fairness_verdict(pool: ServingPool, engines: Engines, in_force: Verdict | None = None) -> Verdict:
-    """The condition PoolFairness. `in_force` is the condition PolicyInForce, None where no pod has one."""
+def fairness_verdict(pool: ServingPool, engines: Engines, policy_in_force: Verdict | None = None) -> Verdict:
+    """The condition PoolFairness. `policy_in_force` is the condition PolicyInForce, None if no pod has one."""
     policy = pool.spec.scheduling.policy
     several = max(pool.spec.replicas, engines.ready)
     if policy in WITHOUT_WEIGHTS:
-        message = f"policy {policy} knows no weights: choose TieredJustitia, Justitia or VTC where tenants have shares"
+        message = (
+            f"policy {policy} ignores weights: choose TieredJustitia, Justitia or VTC if tenants are to get shares"
+        )
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_WITHOUT_SHARES, message)
     if several > 1:
-        message = f"each of {several} engines shares by itself: use 1 replica where shares must be exact"
+        message = f"each of {several} engines shares on its own: use 1 replica if shares must be exact"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, message)
     if not engines.ready:
         message = "no engine serves the pool: see the condition EnginesAvailable"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NONE_AVAILABLE, message)
-    if in_force is not None and in_force.reason is Reason.POLICY_FAILED:
-        message = "the policy failed and requests are served as they arrive: see the condition PolicyInForce"
+    if policy_in_force is not None and policy_in_force.reason is Reason.POLICY_FAILED:
+        message = "the policy failed, and requests are served in the order of arrival: see the condition PolicyInForce"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED, message)
     return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, "one engine serves the pool")

@@ -1,4 +1,4 @@
-"""From verdicts to status: conditions that keep their transition time, and Events on transitions only."""
+"""Turns verdicts into a status: conditions that keep their transition time, and Events for transitions only."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -36,13 +36,15 @@ _REMEDIES = {
 
 
 def not_installed(kinds: Iterable[Kind]) -> Verdict:
-    """What of other projects' kinds a pool asks for in vain."""
+    """The verdict on kinds that the pool needs and the cluster does not have."""
     told = (f"the cluster has no {kind} ({kind.api_version}): {_REMEDIES[kind]}" for kind in sorted(kinds))
     return Verdict(ConditionType.RESOLVED_REFS, False, Reason.KIND_NOT_INSTALLED, "; ".join(told))
 
 
 def plan_status(obj: Json, verdicts: Iterable[Verdict], fields: dict[str, Any], now: datetime) -> Plan:
-    """Writes the status if it differs from the observed one. `fields` are the others than conditions; None is unset."""
+    """Plans to write the status if it differs from the observed one. `fields` are all but the conditions; a field that
+    is None is left out.
+    """
     generation = obj["metadata"].get("generation", 1)
     observed = obj.get("status") or {}
     before = {condition["type"]: condition for condition in observed.get("conditions") or ()}
@@ -56,7 +58,9 @@ def plan_status(obj: Json, verdicts: Iterable[Verdict], fields: dict[str, Any], 
 
 
 def plan_failure(obj: Json, why: str, now: datetime) -> Plan:
-    """Says that the operator fails at the resource, beside what its status says already, which may be out of date."""
+    """Adds a condition which says that the operator fails at the resource. The rest of the status stays, and may be out
+    of date.
+    """
     observed = obj.get("status") or {}
     others = [c for c in observed.get("conditions") or () if c["type"] != ConditionType.RECONCILED]
     before = next((c for c in observed.get("conditions") or () if c["type"] == ConditionType.RECONCILED), None)
@@ -86,7 +90,9 @@ def _condition(verdict: Verdict, before: Json | None, generation: int, now: date
 
 
 def _is_transition(before: Json | None, after: Json) -> bool:
-    """A first condition is told only if it is a mistake: that a new resource is not ready yet surprises nobody."""
+    """The first condition of a type is an Event only if it is a mistake: everybody expects a new resource not to be
+    ready yet.
+    """
     if before is None:
         return after["status"] == "False" and after["type"] in _MISTAKES
     return (before["status"], before["reason"]) != (after["status"], after["reason"])

@@ -1,6 +1,6 @@
-"""What an application's status records of its predictor, and what its pool's pods are told of it.
+"""The record of an application's predictor in its status, and what its pool's pods get to know of it.
 
-The record is an input here, other than the rest of a status: which version is in force is written nowhere else.
+Unlike the rest of a status the record is an input: which version is in effect is stored nowhere else.
 """
 
 from pydantic import ValidationError
@@ -14,12 +14,14 @@ from justitia_operator.world.objects import Json
 
 
 def name_in_store(metadata: ObjectMeta) -> str:
-    """An application's. No other ever has it. In a file, where there are no uids, names have to do."""
+    """The name of an application in the store. No other application ever gets it. Documents of a file have no uids, so
+    there the names are used.
+    """
     return metadata.uid or f"{metadata.namespace}.{metadata.name}"
 
 
 def recorded(obj: Json | None) -> PredictorStatus:
-    """What the status of an application's object says; nothing where somebody spoilt it."""
+    """Reads the record from the status of an application. Empty if somebody damaged it."""
     found = ((obj or {}).get("status") or {}).get("predictor")
     try:
         return PredictorStatus() if found is None else PredictorStatus.model_validate(found)
@@ -28,7 +30,7 @@ def recorded(obj: Json | None) -> PredictorStatus:
 
 
 def learning_config(application: LLMApplication, pool: ServingPool, record: PredictorStatus) -> LearningConfig | None:
-    """None where nothing is learned."""
+    """Builds the learning part of the configuration. None if nothing is learned."""
     predictor = application.spec.predictor
     if predictor is None or pool.spec.learning is None:
         return None

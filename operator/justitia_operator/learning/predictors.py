@@ -1,4 +1,4 @@
-"""What is to be done for an application's predictor: a Job that trains, and what its status records."""
+"""Plans for an application's predictor: a Job that trains it, and the record in the status."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +21,7 @@ _WARNINGS = {Reason.TRAINING_FAILED, Reason.ROLLED_BACK}
 
 @dataclass(frozen=True)
 class Prediction:
-    """What is to be done, recorded and told. Nothing of an application without a predictor."""
+    """Writes, record and condition for a predictor. Empty for an application without one."""
 
     plan: Plan = field(default_factory=Plan)
     record: Json | None = None
@@ -31,7 +31,7 @@ class Prediction:
 def plan_prediction(
     world: Snapshot, application: LLMApplication, pool: ServingPool, obj: Json, now: datetime
 ) -> Prediction:
-    """`now` is taken to whole seconds, as statuses have them."""
+    """Plans the next step. `now` is truncated to whole seconds, as in statuses."""
     policy = application.spec.predictor
     if policy is None:
         return Prediction()
@@ -60,11 +60,11 @@ def plan_prediction(
 
 
 def _begin(world: Snapshot, job: Json) -> tuple[Plan, Verdict | None]:
-    """What the API server refuses is not asked for again and again."""
+    """Applies the Job, unless the API server has refused it."""
     rejected = world.rejection(job)
     if rejected is None or rejected.retry:
         return Plan(applies=(job,)), None
-    message = f"the API server refuses the Job that is to train: {rejected.message}"
+    message = f"the API server refuses the training Job: {rejected.message}"
     return Plan(), Verdict(ConditionType.PREDICTOR_READY, False, Reason.TRAINING_FAILED, message)
 
 
@@ -79,7 +79,7 @@ def _written(record: PredictorStatus) -> Json | None:
 
 
 def _told(obj: Json, before: PredictorStatus, after: PredictorStatus) -> Plan:
-    """An Event for each decision."""
+    """Records an Event for each decision."""
     decision = after.last_decision
     if decision is None or decision == before.last_decision:
         return Plan()

@@ -1,10 +1,10 @@
-"""Which version of a predictor is in force: pure, one decision at a time, each with its reason.
+"""Which version of a predictor is in effect: pure, one decision at a time, each with its reason.
 
-    trained -> candidate -> compared on live runs -> in force, or dropped
-    in force -> compared with the running mean -> rolled back
+    trained -> candidate -> compared on live runs -> in effect, or dropped
+    in effect -> compared with the running mean -> rolled back
 
-What was decided is kept in the application's status, which is the only record of it; what errors show comes from the
-pods' reports, and begins anew where a pod does.
+Decisions are kept in the application's status, which is their only record. Errors come from the pods' reports, and
+start from zero when a pod does.
 """
 
 from collections.abc import Iterable
@@ -18,21 +18,23 @@ from justitia_operator.learning.evidence import added, errs_less, errs_more, per
 from justitia_operator.world.verdicts import LONGEST_MESSAGE, Verdict
 
 NAMED = 12
-"""Digits of a version in messages."""
+"""Digits of a version that messages show."""
 KEPT_VERSIONS = 5
 DRIFT_RUNS = 100
-"""Most that are needed to roll back: the window in which pods look for drift may not hold more."""
+"""The most runs that a rollback waits for: pods look for drift in a window that may not hold more."""
 NO_RUNS = ErrorSums()
 PATIENCE = 10
-"""Times `minimumRuns` after which a candidate that showed nothing is dropped."""
+"""A candidate that has shown nothing after so many times `minimumRuns` is dropped."""
 RETRY = timedelta(hours=1)
-"""After a training that failed."""
+"""Time to wait after a failed training."""
 RUNNING_MEAN = "running-mean"
 
 
 @dataclass(frozen=True)
 class Model:
-    """A version as the pods have it: whether none ever will load it, or why none has, and its errors in all of them."""
+    """A version as the pods see it. `unusable` says that no pod will ever load it, `problem` why none has. The errors
+    are those of all pods.
+    """
 
     unusable: bool = False
     problem: str | None = None
@@ -42,7 +44,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Learned:
-    """What all pods tell of an application. `samples` is None until one has looked into the store."""
+    """What all pods report of an application. `samples` is None until one pod has looked into the store."""
 
     samples: int | None
     version: Model
@@ -51,7 +53,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of a training that began then: a version of that kind, or what went wrong."""
+    """The result of the training that began then: a version of that kind, or what went wrong."""
 
     begun: datetime
     samples: int = 0
@@ -61,7 +63,7 @@ class Outcome:
 
 
 def learned(reports: Iterable[LearningStatus], status: PredictorStatus) -> Learned:
-    """Together, of the versions that are meant: a pod may be a configuration behind."""
+    """Combines the reports about these versions. A pod may be a configuration behind."""
     reports = list(reports)
     return Learned(
         samples=max((r.samples for r in reports if r.samples is not None), default=None),
@@ -84,7 +86,7 @@ def _model(told: Iterable[ModelStatus | None], version: str | None) -> Model:
 def step(
     policy: Predictor, before: PredictorStatus, seen: Learned, outcome: Outcome | None, now: datetime
 ) -> PredictorStatus:
-    """The status after at most one decision."""
+    """The record after at most one decision."""
     return _measured(policy, _decided(policy, before, seen, outcome, now) or before, before, seen)
 
 
@@ -105,8 +107,8 @@ def _decided(
 def _pinned(before: PredictorStatus, version: str, now: datetime) -> PredictorStatus | None:
     if before.version == version and before.candidate is None:
         return None
-    message = f"version {version[:NAMED]} is in force as spec.predictor.version asks"
-    return _in_force(before, version, _decision(now, Reason.PINNED, message))
+    message = f"version {version[:NAMED]} is in effect, as spec.predictor.version asks"
+    return _put_in_effect(before, version, _decision(now, Reason.PINNED, message))
 
 
 def _trained(policy: Predictor, before: PredictorStatus, outcome: Outcome, now: datetime) -> PredictorStatus | None:
@@ -118,14 +120,14 @@ def _trained(policy: Predictor, before: PredictorStatus, outcome: Outcome, now: 
         return after.model_copy(update={"last_decision": _decision(now, Reason.TRAINING_FAILED, outcome.problem)})
     name = f"version {outcome.version[:NAMED]} ({outcome.kind}, {outcome.samples} runs)"
     if outcome.version == before.version:
-        message = f"{name} came out again: there is nothing new to learn from"
+        message = f"training gave {name} again: there is nothing new to learn from"
         return after.model_copy(update={"last_decision": _decision(now, Reason.TRAINED, message)})
     if outcome.kind == RUNNING_MEAN:
-        message = f"nothing predicts better than the running mean on {outcome.samples} runs: no candidate"
+        message = f"no model predicts better than the running mean on {outcome.samples} runs, so there is no candidate"
         return after.model_copy(update={"last_decision": _decision(now, Reason.TRAINED, message)})
     if policy.rollout.strategy == "Immediate":
-        message = f"{name} is in force at once, as the strategy Immediate asks"
-        return _in_force(after, outcome.version, _decision(now, Reason.PROMOTED, message))
+        message = f"{name} is in effect at once, as the strategy Immediate asks"
+        return _put_in_effect(after, outcome.version, _decision(now, Reason.PROMOTED, message))
     decision = _decision(now, Reason.TRAINED, f"{name} is the candidate")
     return after.model_copy(update={"candidate": outcome.version, "last_decision": decision})
 
@@ -138,12 +140,12 @@ def _rolled_back(policy: Predictor, before: PredictorStatus, model: Model, now: 
         why = f"it cannot be loaded: {model.problem}"
     elif errs_more(model.recent, policy.rollout.confidence_percent / 100, least):
         errors = f"{percent(model.recent.error, runs)} % against {percent(model.recent.baseline, runs)} %"
-        why = f"it errs more than the running mean on the last {runs} runs ({errors})"
+        why = f"its error is larger than that of the running mean on the last {runs} runs ({errors})"
     else:
         return None
     earlier = before.history[0] if before.history else None
     instead = "the running mean" if earlier is None else f"version {earlier[:NAMED]}"
-    message = f"version {before.version[:NAMED]} gave way to {instead}: {why}"
+    message = f"version {before.version[:NAMED]} was rolled back to {instead}: {why}"
     return before.model_copy(
         update={
             "version": earlier,
@@ -161,14 +163,14 @@ def _judged(policy: Predictor, before: PredictorStatus, model: Model, now: datet
     other = "the running mean" if before.version is None else f"version {before.version[:NAMED]}"
     errors = f"{percent(sums.error, runs)} % against {percent(sums.baseline, runs)} % on {runs} runs"
     if errs_less(sums, confidence, least):
-        message = f"{name} errs less than {other}: {errors}"
-        return _in_force(before, before.candidate, _decision(now, Reason.PROMOTED, message))
+        message = f"{name} has a smaller error than {other}: {errors}"
+        return _put_in_effect(before, before.candidate, _decision(now, Reason.PROMOTED, message))
     if model.unusable:
         why = f"cannot be loaded: {model.problem}"
     elif errs_more(sums, confidence, least):
-        why = f"errs more than {other}: {errors}"
+        why = f"has a larger error than {other}: {errors}"
     elif runs >= PATIENCE * least:
-        why = f"was not shown to err less than {other}: {errors}"
+        why = f"was not shown to have a smaller error than {other}: {errors}"
     else:
         return None
     decision = _decision(now, Reason.REJECTED, f"{name} {why}")
@@ -179,7 +181,7 @@ def _decision(now: datetime, reason: Reason, message: str) -> Decision:
     return Decision(time=now, reason=reason, message=message[:LONGEST_MESSAGE])
 
 
-def _in_force(before: PredictorStatus, version: str, decision: Decision) -> PredictorStatus:
+def _put_in_effect(before: PredictorStatus, version: str, decision: Decision) -> PredictorStatus:
     earlier = [v for v in (before.version, *before.history) if v not in (None, version)]
     return before.model_copy(
         update={
@@ -192,7 +194,7 @@ def _in_force(before: PredictorStatus, version: str, decision: Decision) -> Pred
 
 
 def _measured(policy: Predictor, after: PredictorStatus, before: PredictorStatus, seen: Learned) -> PredictorStatus:
-    """With the figures of now. They are rounded to two digits, so that not every run is a write."""
+    """Updates the figures. They are rounded to two digits, so that not every run is a write."""
     same_version, same_candidate = after.version == before.version, after.candidate == before.candidate
     recent = seen.version.recent if same_version else NO_RUNS
     compared = seen.candidate.since_start if same_candidate else NO_RUNS
@@ -209,7 +211,7 @@ def _measured(policy: Predictor, after: PredictorStatus, before: PredictorStatus
 
 
 def _rounded(number: int | None) -> int | None:
-    """Down to two digits, but exact below a hundred."""
+    """Rounds down to two digits. Numbers below a hundred stay exact."""
     if number is None or number < 100:
         return number
     unit: int = 10 ** (len(str(number)) - 2)
@@ -217,7 +219,7 @@ def _rounded(number: int | None) -> int | None:
 
 
 def training_is_due(policy: Predictor, status: PredictorStatus, now: datetime) -> bool:
-    """Whether there is to be a new version, given that none is being trained or compared."""
+    """Whether to train a new version, given that none is being trained or compared."""
     if policy.version is not None or policy.paused or status.candidate is not None:
         return False
     if (status.samples or 0) < policy.minimum_samples:
@@ -238,7 +240,7 @@ def predictor_verdict(policy: Predictor, status: PredictorStatus, seen: Learned,
     if status.version is not None:
         name = f"version {status.version[:NAMED]}"
         if seen.version.problem is not None:
-            message = f"{name} is not loaded, the running mean is used: {seen.version.problem}"
+            message = f"{name} is not loaded, so the running mean is used: {seen.version.problem}"
             return told(False, Reason.NOT_LOADED, message)
         return told(True, Reason.PREDICTING, f"{name} predicts the application's runs")
     if status.candidate is not None:

@@ -1,7 +1,7 @@
-"""The Job that trains an application's predictor: what it runs, and what came of it.
+"""The Job that trains an application's predictor, and its outcome.
 
-It is in the pool's namespace, where the store is, and the pool's by its owner reference. Its only output is the
-container's termination message, so that nobody needs a right to read logs.
+It runs in the pool's namespace, where the store is, and the pool owns it. Its only output is the container's
+termination message, so that nobody needs a right to read logs.
 """
 
 from datetime import datetime
@@ -38,12 +38,12 @@ from justitia_operator.world.snapshot import Snapshot
 CONTAINER = "train"
 LONGEST_SECONDS = 1800
 KEPT_SECONDS = 86_400
-"""A Job that has ended, for people who want to see it."""
+"""How long a finished Job is kept, for people who want to look at it."""
 ATTEMPTS = 2
 
 
 class Unfinished(Enum):
-    """A Job that has no outcome yet."""
+    """The state of a Job without an outcome."""
 
     RUNNING = "Running"
 
@@ -55,7 +55,7 @@ def training_ref(application: LLMApplication) -> Ref:
 def build_training(
     application: LLMApplication, pool: ServingPool, store: ArtifactStore, installation: Installation
 ) -> Json:
-    """The Job, sealed. Its pods have no label of the pool: they are no engine."""
+    """Builds the Job, sealed. Its pods do not have the pool's label: they are no engines."""
     ref = training_ref(application)
     metadata = {
         "labels": {"app.kubernetes.io/name": "justitia-training", MANAGED_BY_LABEL: MANAGER},
@@ -100,7 +100,7 @@ def build_training(
 
 
 def outcome_of(world: Snapshot, application: LLMApplication) -> Outcome | Unfinished | None:
-    """Of the application's Job; None where there is none."""
+    """Returns the outcome of the application's Job. None if there is no Job."""
     job = world.get(training_ref(application))
     if job is None or job["metadata"].get("deletionTimestamp"):
         return None
@@ -112,10 +112,10 @@ def outcome_of(world: Snapshot, application: LLMApplication) -> Outcome | Unfini
     ended = [end for pod in pods if is_controlled_by(pod, job) and (end := _end_of(pod)) is not None]
     last = max(ended, key=lambda end: str(end.get("finishedAt")), default=None)
     if "Complete" in conditions:
-        # What is watched comes in any order: the pod's end may be seen after the Job's.
+        # Watches are not ordered: the end of the pod may be seen after that of the Job.
         return Unfinished.RUNNING if last is None else _read(begun, last)
     where = f"kubectl logs -n {ref_of(job).namespace} job/{ref_of(job).name}"
-    return Outcome(begun, problem=f"{_problem(last)}; it is tried again in an hour; see {where}")
+    return Outcome(begun, problem=f"{_problem(last)}; the operator tries again in an hour; see {where}")
 
 
 def _end_of(pod: Json) -> Json | None:
@@ -127,7 +127,7 @@ def _end_of(pod: Json) -> Json | None:
 
 
 class _Trained(BaseModel):
-    """A termination message. Whoever may make pods in the namespace can make one of any content."""
+    """A termination message. Whoever may make pods in the namespace can write anything into one."""
 
     version: Digest
     kind: Annotated[str, Field(max_length=64)]
@@ -142,7 +142,9 @@ def _read(begun: datetime, end: Json) -> Outcome:
     try:
         told = _Trained.model_validate_json(end.get("message") or "")
     except ValidationError:
-        return Outcome(begun, problem="the training did not tell what came of it: is its image of this version?")
+        return Outcome(
+            begun, problem="the training wrote no result that this version understands: check the version of its image"
+        )
     return Outcome(begun, told.samples, told.version, told.kind)
 
 

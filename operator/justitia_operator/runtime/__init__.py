@@ -1,1 +1,1 @@
-"""When the operator looks, decides and writes: the process, its Lease, what it watches, the requests it sends."""
+"""The process: its Lease, what it watches, when it decides, and the requests that it sends."""

@@ -1,4 +1,4 @@
-"""The process: connects, watches, and works while it leads, until a signal ends it."""
+"""The process: it connects, watches, and works while it leads, until a signal ends it."""
 
 import asyncio
 import logging
@@ -31,11 +31,11 @@ from justitia_operator.world.objects import Kind, Ref
 
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0
-"""Between two times that pods are asked what is in force there."""
+"""Seconds between two rounds in which all pods are asked for their status."""
 ASK_AGAIN_SECONDS = 0.25
-"""Between two looks for pods that are to be asked sooner."""
+"""Seconds between two looks for pods that should be asked sooner."""
 KEEP_SECONDS = 3 * ASK_SECONDS
-"""A connection to a pod that nobody asks any more; sidecars keep theirs for longer."""
+"""How long an idle connection to a pod is kept. Sidecars keep theirs longer."""
 START_RETRY_SECONDS = 2.0
 
 CLOCK = SystemClock()
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Progress:
-    """What has been reached: all resources, and all Secrets with keys, are known; this operator leads."""
+    """Milestones: all resources are known, all Secrets with keys are known, this operator leads."""
 
     resources: asyncio.Event = field(default_factory=asyncio.Event)
     keys: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,7 +58,7 @@ class Progress:
 
 
 async def run(settings: Settings) -> None:
-    """Runs until it is cancelled, as by SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost where it cannot go
+    """Runs until it is cancelled, as by SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost if it cannot go
     on.
     """
     _be_cancelled_by_signals()
@@ -69,7 +69,7 @@ async def run(settings: Settings) -> None:
         lease = Lease(kube, settings.namespace, LEASE, identity, CLOCK)
 
         def controller_of(namespaces: Sequence[str] | None) -> Controller:
-            """One that knows nothing yet."""
+            """A controller that knows nothing yet."""
             return Controller(
                 kube.fenced(lease.seconds_left),
                 Control(session, root, CLOCK.now),
@@ -97,7 +97,7 @@ def _be_cancelled_by_signals() -> None:
 
 
 async def _lead(lease: Lease, metrics: Metrics, progress: Progress) -> None:
-    """Keeps the Lease from the first look on, however long that takes."""
+    """Acquires the Lease, and renews it from then on, however long the first listing takes."""
     await lease.acquire()
     metrics.leading.set(1)
     progress.leading.set()
@@ -112,7 +112,7 @@ async def _serve(
     metrics: Metrics,
     progress: Progress,
 ) -> None:
-    """Serves the namespaces that may be read, and begins anew when these are others."""
+    """Serves the namespaces that may be read, and starts over when these change."""
     while True:
         namespaces = await _once_available(lambda: find_namespaces(kube, settings.watch_namespaces))
         controller = controller_of(namespaces)
@@ -129,7 +129,9 @@ async def _serve(
 
 
 async def _work(controller: Controller, settings: Settings, metrics: Metrics, progress: Progress) -> None:
-    """Works once all is known and this operator leads. Who does not lead watches, to know the cluster when it does."""
+    """Works once everything is known and this operator leads. A standby watches too, so that it knows the cluster when
+    it takes over.
+    """
     await progress.resources.wait()
     await progress.keys.wait()
     log.info("watching")
@@ -146,7 +148,7 @@ async def _work(controller: Controller, settings: Settings, metrics: Metrics, pr
 
 
 def lane_of(ref: Ref) -> tuple[Kind, str]:
-    """Who waits for whom: neither a pool for its applications, nor a namespace for another one's."""
+    """The lane of a resource in the queue: pools do not wait for applications, nor one namespace for another."""
     return ref.kind, ref.namespace
 
 
@@ -163,7 +165,7 @@ def _installation(settings: Settings, root: str) -> Installation:
 
 
 def _health(settings: Settings, metrics: Metrics, progress: Progress) -> AbstractAsyncContextManager[None]:
-    """Answers from the start: who waits for the API server lives."""
+    """Serves health checks from the start: an operator that waits for the API server is alive."""
     if settings.http_port is None:
         return nullcontext()
     return serving(build_health(progress.watching, metrics.registry), settings.http_port)
@@ -174,7 +176,7 @@ def _session_with_pods() -> aiohttp.ClientSession:
 
 
 async def _once_available(step: Callable[[], Awaitable[T]]) -> T:
-    """Tries again as long as the API server does not answer: a container that ends is started anew ever later."""
+    """Retries while the API server does not answer. A process that ended instead would be restarted ever later."""
     while True:
         try:
             return await step()
@@ -184,7 +186,7 @@ async def _once_available(step: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _all_until_one_ends(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Raises what it ended with."""
+    """Runs until one of them ends, and cancels the others. Raises the error that it ended with."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -208,13 +210,13 @@ async def _resync(controller: Controller, metrics: Metrics) -> None:
     except (Unavailable, Rejected) as error:
         log.warning("not resynchronised", error=str(error))
     except Exception:
-        # What was watched is known, and decided about, all the same.
+        # The operator still decides by what it watches.
         metrics.faults.labels("List", Fault.FAILED).inc()
         log.exception("not resynchronised")
 
 
 def configure_logging(level: str) -> None:
-    """One JSON object a line, from our modules and from the libraries."""
+    """Logs one JSON object a line, from our modules and from the libraries."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -239,5 +241,5 @@ def configure_logging(level: str) -> None:
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    # That it takes no signals: we do.
+    # It warns that it does not handle signals. We do.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

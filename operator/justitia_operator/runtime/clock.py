@@ -1,4 +1,4 @@
-"""The time that the operator goes by, in one place, so that tests can pass another one in."""
+"""The clock that the operator uses, in one place, so that tests can pass another."""
 
 import asyncio
 import time
@@ -8,7 +8,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`seconds` are good for differences only, and go on while the machine sleeps, as the event loop's do not."""
+    """A source of time. `seconds` are good for differences only, and pass while the machine sleeps, unlike those of the
+    event loop.
+    """
 
     def seconds(self) -> float: ...
 
@@ -17,11 +19,11 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
-        """Raises TimeoutError inside once so much time has passed."""
+        """A block that TimeoutError ends after so many seconds."""
 
 
 class SystemClock:
-    """The machine's."""
+    """The clock of the machine."""
 
     def seconds(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,6 +1,7 @@
-"""Talks to the control port of pods: the documents that are to be in force, and what is.
+"""Talks to the control port of pods: sends documents, and asks which are in effect.
 
-TLS to the one certificate that is the pool's, and the token that goes with it, of the current period or the one before.
+It uses TLS and trusts only the pool's certificate. It presents the token that goes with it, of the current period or
+the previous one.
 """
 
 import asyncio
@@ -22,10 +23,12 @@ from justitia_operator.world.reports import Report
 
 ANSWER_SECONDS = 5.0
 LONGEST_ANSWER = 16 * 2**20
-"""Bytes. What is longer is cut, and so not understood. A thousand tenants' status takes less than one MiB."""
+"""Bytes. A longer answer is cut, and then not understood. The status of a thousand tenants takes less than one MiB."""
 MOST_AT_ONCE = 32
 MOST_KEPT = 100
-"""Connections between two times that pods are asked. One takes a quarter of a MiB, a new one 3 ms of processor time."""
+"""Connections that stay open between two rounds of questions. One takes a quarter of a MiB; a new one takes 3 ms of
+processor time.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class _Request:
 
 
 class Control:
-    """`root` is the installation's, `clock` the time of day."""
+    """A client of control ports. `root` is the installation's, `clock` the time of day."""
 
     def __init__(
         self, session: aiohttp.ClientSession, root: str, clock: Callable[[], datetime], port: int = CONTROL_PORT
@@ -49,18 +52,18 @@ class Control:
         self._seats = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def tell(self, push: Push) -> Report:
-        """Have the documents put in force."""
+        """Sends the documents, for the pod to put in effect."""
         return await self._ask(push, _Request("PUT", DOCUMENTS_PATH, push.documents))
 
     async def ask(self, push: Push, *, keep: bool) -> Report:
-        """What is in force. The documents stay here; a pod that does not run them is due to be told again. `keep`: the
-        connection, for the next time.
+        """Asks which documents are in effect. A pod that runs others is due to be sent its own again. `keep` leaves the
+        connection open for the next time.
         """
         report = await self._ask(push, _Request("GET", STATUS_PATH, keep=keep))
-        return replace(report, due=report.generation is not None and not report.in_force)
+        return replace(report, due=report.generation is not None and not report.in_effect)
 
     async def _ask(self, push: Push, request: _Request) -> Report:
-        """Once more where it is not told what is in force: who is busy for a moment is not out of reach."""
+        """Asks once more if there was no answer: a pod that is busy for a moment is not unreachable."""
         report = await self._ask_once(push, request)
         return report if report.generation is not None else await self._ask_once(push, request)
 
@@ -73,14 +76,14 @@ class Control:
                 try:
                     status, text = await self._exchange(push, credentials, request)
                 except aiohttp.ClientConnectorCertificateError:
-                    problem = "its certificate is not the pool's"
+                    problem = "its certificate is not that of the pool"
                     continue
                 except (aiohttp.ClientError, TimeoutError, OSError) as error:
                     problem = str(error) or type(error).__name__
                     break
                 if status == 200:
                     return read_report(push, text)
-                problem = f"it answers {status}"
+                problem = f"it answered {status}"
                 if status != 401:
                     break
         return Report(push.instance, push.generation, None, problem)
@@ -108,11 +111,13 @@ class Control:
 
 
 def read_report(push: Push, text: bytes) -> Report:
-    """What a pod answered, which may be anything."""
+    """Parses the answer of a pod, which may be anything."""
     try:
         status = PoolStatus.model_validate_json(text, extra="ignore")
     except ValidationError:
-        return Report(push.instance, push.generation, None, "its answer is not understood: is it of this version?")
+        return Report(
+            push.instance, push.generation, None, "its answer is not understood: check the version of its sidecar"
+        )
     learning = {(each.namespace, each.name): each for each in status.learning}
     policy = next((c for c in status.conditions if c.type == ConditionType.POLICY_IN_FORCE), None)
     objectives: dict[tuple[str, str], tuple[ObjectiveStatus, ...]] = {}

@@ -1,7 +1,7 @@
-"""From something seen to something written: keeps the store, decides by the pure reconcile, carries the plan out.
+"""From observation to writes: it keeps the store, decides by the pure reconcile, and carries plans out.
 
-Whatever fails for one resource, a mistake of ours included, stays with it: it is counted, logged, told in the
-resource's condition Reconciled, and tried again ever later, while all others go on.
+A failure for one resource stays with it, also if it is a bug of ours: it is counted, logged, shown in the resource's
+condition Reconciled, and retried with growing delays, while all others go on.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ log = structlog.get_logger()
 
 
 class Controller:
-    """One for the process. `key_namespace` is the only one where Secrets are read; all else is read in `namespaces`,
-    everywhere without them.
+    """Reconciles resources. Secrets are read in `key_namespace` only; everything else in `namespaces`, or everywhere if
+    None.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Controller:
         metrics.pods_behind.set_function(lambda: pods_behind(store.snapshot()))
 
     def seen(self, obj: Json) -> None:
-        """An object exists as given. One that cannot be taken in stays as it was known."""
+        """Takes an object that exists. If that fails, the store keeps what it knew."""
         ref = ref_of(obj)
         with self._failure_is_its_own(ref):
             concerned = affected(self._store.snapshot(), ref)
@@ -91,7 +91,7 @@ class Controller:
                 self._enqueue(concerned | affected(self._store.snapshot(), ref))
 
     def gone(self, obj: Json) -> None:
-        """An object was deleted."""
+        """Takes a deletion."""
         ref = ref_of(obj)
         with self._failure_is_its_own(ref):
             concerned = affected(self._store.snapshot(), ref)
@@ -99,13 +99,13 @@ class Controller:
                 self._enqueue(concerned)
 
     async def begin(self) -> None:
-        """Decides about all that was seen, and looks for what is not watched. Raises Unavailable, Rejected."""
+        """Lists what is not watched, and queues every resource. Raises Unavailable, Rejected."""
         await self._list_installed()
         self._enqueue_all()
         log.info("begun")
 
     async def resync(self) -> None:
-        """Lists everything anew: heals missed events, and drift in what is not watched. Raises Unavailable,
+        """Lists everything again, to repair missed events, and drift in what is not watched. Raises Unavailable,
         Rejected.
         """
         for kind in (*OWN_KINDS, Kind.NAMESPACE):
@@ -121,7 +121,7 @@ class Controller:
         log.info("resynchronised")
 
     async def work(self) -> None:
-        """Reconciles one key after the other, for ever. What fails comes again, later each time."""
+        """Reconciles one resource after the other, for ever. A failed one comes again, with growing delays."""
         while True:
             ref = await self._queue.get()
             world = self._store.snapshot()
@@ -136,30 +136,28 @@ class Controller:
                     log.warning("not reconciled", object=str(ref), error=str(error))
                     self._queue.failed(ref)
                 except Exception as error:
-                    # A bug, or an input that nobody thought of: the other resources have a right to go on.
+                    # A bug, or an input that nobody expected: all other resources go on.
                     self._fault(ref, Fault.REJECTED if isinstance(error, Rejected) else Fault.FAILED)
                     log.exception("failed", object=str(ref))
-                    await self._tell_of_failure(ref, error)
+                    await self._report_failure(ref, error)
                     self._queue.failed(ref)
                 else:
                     self._queue.succeeded(ref)
 
-    async def _tell_of_failure(self, ref: Ref, error: Exception) -> None:
-        """In the resource's status, where that can be written. An error of ours may quote a Secret: its type alone is
-        told.
+    async def _report_failure(self, ref: Ref, error: Exception) -> None:
+        """Writes the failure to the resource's status, if possible. An error of ours may quote a Secret, so only its
+        type is shown.
         """
         obj = self._store.snapshot().get(ref)
         if obj is None:
             return
-        why = f"the API server refuses what is to be written: {error}"
+        why = f"the API server refused a write: {error}"
         if not isinstance(error, Rejected):
-            why = (
-                f"the operator failed ({type(error).__name__}): see its log for {ref}, and report it with the resource"
-            )
+            why = f"the operator failed ({type(error).__name__}): look for {ref} in its log, and report it as a bug"
         try:
             await self._tell(plan_failure(obj, why, self._clock()))
         except Exception:
-            log.exception("failure not told", object=str(ref))
+            log.exception("condition not written", object=str(ref))
 
     @contextmanager
     def _failure_is_its_own(self, ref: Ref) -> Iterator[None]:
@@ -170,8 +168,8 @@ class Controller:
             log.exception("failed", object=str(ref))
 
     async def ask_pods(self) -> None:
-        """What is in force in the pods: heals what they did not take, and tells what happens to their policies. Pools
-        whose engines start are looked at again: only the time tells how far they are.
+        """Asks every pod what is in effect there. This repairs what they did not take, and shows what happens to their
+        policies. Pools whose engines start are reconciled again: only time shows their progress.
         """
         world = self._store.snapshot()
         asked: list[Push] = []
@@ -188,7 +186,7 @@ class Controller:
         await asyncio.gather(*(self._ask(push, keep) for push in asked))
 
     async def ask_again(self) -> None:
-        """The pods whose engines were about to take what they were told."""
+        """Asks pods again whose engines were about to take a configuration."""
         await asyncio.gather(*(self._ask(push, keep=False) for push in self._rechecks.due(self._clock())))
 
     async def _ask(self, push: Push, keep: bool) -> None:
@@ -197,21 +195,25 @@ class Controller:
             self._rechecks.asked(push, report, self._clock())
             before = self._store.snapshot().reports.get(push.pod)
             if before is None or before.told != push.generation:
-                return  # It was told something newer meanwhile.
+                return  # It was sent newer documents meanwhile.
             self._heard(push.pod, report)
             if report.foreign:
                 self._fault(push.pod, Fault.POD_OVERRIDDEN)
-                log.warning("pod runs what was not written", object=str(push.pod), generation=report.generation)
-                if before.in_force:
-                    await self._tell_of_overriding(push.pod, report)
+                log.warning(
+                    "pod runs documents that the operator did not write",
+                    object=str(push.pod),
+                    generation=report.generation,
+                )
+                if before.in_effect:
+                    await self._record_overriding(push.pod, report)
 
-    async def _tell_of_overriding(self, pod: Ref, report: Report) -> None:
-        """An Event about the pod's pool. What it runs may come from the pool's Secret, which nobody watches: that is
-        applied, and so checked, anew.
+    async def _record_overriding(self, pod: Ref, report: Report) -> None:
+        """Records an Event about the pod's pool. The documents may come from the pool's Secret, which is not watched:
+        it is applied, and so checked, again.
         """
         message = (
-            f"{pod.name} ran configuration {report.generation} with documents that were not written for it, "
-            "and is told those that were: find out who reads the pool's Secret"
+            f"{pod.name} ran documents that the operator did not write, as configuration {report.generation}, "
+            "and is sent the right ones: find out who reads the pool's Secret"
         )
         world = self._store.snapshot()
         for pool in refers_to(world.objects[pod]) if pod in world.objects else ():
@@ -223,15 +225,17 @@ class Controller:
 
     async def _program(self, push: Push) -> None:
         if self._kube.seconds_left() <= 0:
-            raise Fenced(f"{push.pod} is not told, another operator may lead")
+            raise Fenced(f"configuration not sent to {push.pod}: another operator may lead")
         report = await self._control.tell(push)
         self._rechecks.told(push, report, self._clock())
         self._heard(push.pod, report)
         if report.generation is None:
             self._fault(push.pod, Fault.POD_NOT_REACHED)
-            log.warning("pod not told", object=str(push.pod), generation=push.generation, problem=report.problem)
+            log.warning(
+                "configuration not sent", object=str(push.pod), generation=push.generation, problem=report.problem
+            )
         else:
-            log.info("pod told", object=str(push.pod), generation=report.generation)
+            log.info("configuration sent", object=str(push.pod), generation=report.generation)
 
     def _heard(self, pod: Ref, report: Report) -> None:
         world = self._store.snapshot()
@@ -241,7 +245,9 @@ class Controller:
             self._enqueue(affected(world, pod) if measured is None else measured)
 
     async def _carry_out(self, plan: Plan, ref: Ref) -> None:
-        """Where pods are told something, the status comes with the next reconcile, which knows what they answered."""
+        """Carries a plan out. If it sends documents to pods, the status follows with the next reconcile, which knows
+        their answers.
+        """
         for obj in plan.applies:
             await self._apply(obj, ref)
         for child in plan.deletes:
@@ -256,7 +262,7 @@ class Controller:
         await self._tell(plan)
 
     async def _tell(self, plan: Plan) -> None:
-        """Statuses and Events."""
+        """Writes statuses and Events."""
         for patch in plan.statuses:
             before = self._store.snapshot().get(patch.ref)
             answer = None if before is None else await self._kube.apply_status(patch, before)
@@ -274,7 +280,7 @@ class Controller:
             log.warning("event not recorded", object=str(ref_of(note.about)), error=str(error))
 
     async def _apply(self, obj: Json, asking: Ref) -> None:
-        """On behalf of the resource that is reconciled, whose condition tells of a refusal."""
+        """Applies an object for the resource that is reconciled, whose condition shows a refusal."""
         ref, hash_ = ref_of(obj), obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION]
         try:
             before = await self._present(ref)
@@ -304,12 +310,12 @@ class Controller:
             self._refused(ref, Rejection(hash_, contested_message(obj, added), reason=Reason.FIELDS_ADDED), asking)
         elif added:
             self._contests.removed(ref, self._clock())
-            await self._tell_of_additions(obj, added, asking)
+            await self._record_removal(obj, added, asking)
 
-    async def _tell_of_additions(self, obj: Json, found: tuple[Addition, ...], asking: Ref) -> None:
+    async def _record_removal(self, obj: Json, found: tuple[Addition, ...], asking: Ref) -> None:
         message = removed_message(obj, found)
         self._fault(ref_of(obj), Fault.OBJECT_OVERRIDDEN)
-        log.warning("fields taken out", object=str(ref_of(obj)), fields=[each.path for each in found])
+        log.warning("fields removed", object=str(ref_of(obj)), fields=[each.path for each in found])
         if (about := self._store.snapshot().get(asking)) is not None:
             with suppress(Unavailable):
                 await self._record(Note(about, EventType.WARNING, Reason.FIELDS_REMOVED, message))
@@ -321,7 +327,9 @@ class Controller:
         log.warning("refused", object=str(ref), error=rejection.message)
 
     async def _present(self, ref: Ref) -> Json | None:
-        """The object as it is: as it was seen, if it is watched, otherwise looked for. None if there is none."""
+        """Returns the object: from the store if it is watched, otherwise from the API server. None if it does not
+        exist.
+        """
         known = self._store.snapshot().get(ref)
         if ref.kind is Kind.SECRET and ref.namespace != self._key_namespace:
             return await self._kube.look(ref)
@@ -341,7 +349,9 @@ class Controller:
         )
 
     async def _list_installed(self) -> None:
-        """Of the optional kinds. One that just comes or goes may not answer: it stays as it was until the next time."""
+        """Lists objects of the optional kinds. A kind that is being added or removed may not answer: it stays as it was
+        until the next time.
+        """
         before = self._store.snapshot().installed
         installed: set[Kind] = set()
         for kind in await self._kube.installed(OPTIONAL_KINDS):

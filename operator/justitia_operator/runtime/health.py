@@ -1,4 +1,4 @@
-"""`/healthz` (the event loop turns), `/readyz` (the cluster is watched; a standby is ready too) and `/metrics`."""
+"""Serves `/healthz` (the event loop runs), `/readyz` (the cluster is watched, also by a standby) and `/metrics`."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ def build_health(ready: Callable[[], bool], registry: CollectorRegistry) -> web.
 
 @asynccontextmanager
 async def serving(app: web.Application, port: int) -> AsyncIterator[None]:
-    """Answers on all addresses. Raises OSError where the port is taken."""
+    """Serves on all addresses. Raises OSError if the port is taken."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -1,8 +1,8 @@
-"""What is taken over of an object that the API server tells of.
+"""Which parts of an object from the API server are kept.
 
-A status is computed, and read again for little: since when a condition holds, what was recorded. What was stored under
-another definition, or written by somebody else, need not fit the present one: such a field is left out, as if nobody
-had written it, and so it is written anew.
+A status is computed. It is an input only for little: since when a condition holds, and what was recorded. A status that
+was stored under another definition, or written by somebody else, need not fit the present one. A field that does not
+fit is left out, and so it is written again.
 """
 
 import json
@@ -23,7 +23,7 @@ _STATUSES: dict[Kind, type[Status]] = {
 
 
 def readable(obj: Json) -> Json:
-    """The object with what its status has that fits the definition; itself where all of it does."""
+    """Returns the object without fields of its status that do not fit the definition."""
     type_, status = _STATUSES.get(ref_of(obj).kind), obj.get("status")
     if type_ is None or status is None:
         return obj

@@ -1,11 +1,11 @@
-"""The API server: the only module that talks to it for anything but watching.
+"""The client of the API server, for all requests but watches.
 
-Writes are server-side apply of whole objects under one field manager. Errors are told apart by what can be done about
-them: :class:`Unavailable` passes and is tried again, :class:`Rejected` will not pass until somebody changes something.
+Writes are server-side applies of whole objects under one field manager. Errors are told apart by what to do about them:
+:class:`Unavailable` passes, and is retried; :class:`Rejected` does not pass until somebody changes something.
 
-What changes or deletes an object names the version that it was decided from, so that a write which arrives late, of
-an operator that does not lead any more, undoes nothing. A fenced client (:meth:`Kube.fenced`) sends nothing, and waits
-for nothing that it has sent, once another operator may lead.
+A change or deletion names the version of the object that the decision was based on. So a late write of an operator that
+no longer leads undoes nothing. A fenced client (:meth:`Kube.fenced`) sends nothing, and stops waiting for what it sent,
+once another operator may lead.
 """
 
 import json
@@ -28,34 +28,34 @@ PAGE = 500
 
 
 class Unavailable(Exception):
-    """The API server cannot answer, or something stands in the way that passes."""
+    """The API server did not answer, or something temporary prevents the request."""
 
 
 class Fenced(Unavailable):
-    """Nothing is sent: another operator may lead."""
+    """Nothing was sent: another operator may lead."""
 
 
 class Outdated(Unavailable):
-    """The object is of another version than the one that was decided from."""
+    """The object has another version than the one that the decision was based on."""
 
 
 class Rejected(Exception):
-    """The API server refuses what it was asked for."""
+    """The API server refused the request."""
 
 
 class Kube:
-    """Typed by kind, JSON in and out. `seconds_left`: for how long it may write."""
+    """A client with typed kinds and JSON objects. `seconds_left` says for how long it may write."""
 
     def __init__(self, api: client.ApiClient, seconds_left: Callable[[], float] = lambda: REQUEST_SECONDS) -> None:
         self._api = api
         self.seconds_left = seconds_left
 
     def fenced(self, seconds_left: Callable[[], float]) -> "Kube":
-        """Over the same connections, for as long as it may write."""
+        """Returns a client that shares the connections, and writes only as long as it may."""
         return Kube(self._api, seconds_left)
 
     async def installed(self, kinds: Iterable[Kind]) -> frozenset[Kind]:
-        """Of which of these kinds the cluster takes objects. While a kind is being taken away it takes none."""
+        """Which of these kinds the cluster accepts objects of. It accepts none of a kind that is being removed."""
         taken: set[tuple[str, str]] = set()
         for version in {kind.api_version for kind in kinds}:
             status, body = await self._exchange("GET", _root(version))
@@ -64,7 +64,7 @@ class Kube:
         return frozenset(kind for kind in kinds if (kind.api_version, kind.plural) in taken)
 
     async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> tuple[list[Json], int]:
-        """All objects of a kind and the resource version of the list. An empty namespace is all of them."""
+        """Lists all objects of a kind, and returns the resource version of the list. An empty namespace means all."""
         items: list[Json] = []
         query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
         while True:
@@ -78,7 +78,7 @@ class Kube:
             query["continue"] = page["metadata"]["continue"]
 
     async def may_list(self, kind: Kind, namespace: str) -> bool:
-        """Whether we have the right to; what does not exist may be listed, and is empty."""
+        """Whether we have the right to list the kind. It includes a namespace that does not exist, and is empty."""
         status, body = await self._exchange("GET", _path(kind, namespace), {"limit": "1"})
         if status == HTTPStatus.FORBIDDEN:
             return False
@@ -86,33 +86,33 @@ class Kube:
         return True
 
     async def get(self, ref: Ref) -> Json | None:
-        """The object, None if it does not exist."""
+        """Gets the object. None if it does not exist."""
         status, body = await self._exchange("GET", _path(ref.kind, ref.namespace, ref.name))
         return None if status == HTTPStatus.NOT_FOUND else _checked(status, body)
 
     async def look(self, ref: Ref) -> Json | None:
-        """The object, None if it does not exist. Without a right to get it: a change of nothing answers with it."""
+        """Gets the object without a right to get it: a patch that changes nothing returns it. None if there is none."""
         path, query = _path(ref.kind, ref.namespace, ref.name), {"fieldManager": MANAGER, "dryRun": "All"}
         status, body = await self._exchange("PATCH", path, query, {}, "application/merge-patch+json")
         return None if status == HTTPStatus.NOT_FOUND else _checked(status, body)
 
     async def create(self, obj: Json) -> Json | None:
-        """The object as created, None if one of its name exists."""
+        """Creates the object. None if one of its name exists."""
         ref = ref_of(obj)
         query = {"fieldManager": MANAGER}
         status, body = await self._exchange("POST", _path(ref.kind, ref.namespace), query, obj)
         return None if status == HTTPStatus.CONFLICT else _checked(status, body)
 
     async def replace(self, obj: Json) -> Json | None:
-        """The object as stored, None if it has changed since it was read, or is gone."""
+        """Replaces the object. None if it has changed since it was read, or is gone."""
         ref = ref_of(obj)
         path = _path(ref.kind, ref.namespace, ref.name)
         status, body = await self._exchange("PUT", path, {"fieldManager": MANAGER}, obj)
         return None if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND} else _checked(status, body)
 
     async def apply(self, obj: Json, before: Json | None) -> Json:
-        """Makes the object's fields ours and as given; those that were ours and are not given any more are removed.
-        `before`: the object as it was seen, None if it did not exist. Raises Outdated if it is another by now.
+        """Applies the object: its fields become ours, and fields that were ours and are not given any more are removed.
+        `before` is the object as it was seen, None if it did not exist. Raises Outdated if it has changed since.
         """
         ref = ref_of(obj)
         path = _path(ref.kind, ref.namespace, ref.name)
@@ -120,7 +120,7 @@ class Kube:
         return await self._request("PATCH", path, {"fieldManager": MANAGER, "force": "true"}, changed, APPLY)
 
     async def set_owners(self, before: Json, managed_fields: Sequence[Json]) -> Json:
-        """Changes who owns which fields of the object as it was seen, and nothing else. Raises Outdated."""
+        """Changes who owns which fields of the object, and nothing else. Raises Outdated."""
         ref = ref_of(before)
         changes = {"managedFields": managed_fields, "resourceVersion": before["metadata"]["resourceVersion"]}
         body = [{"op": "replace", "path": f"/metadata/{name}", "value": value} for name, value in changes.items()]
@@ -128,8 +128,8 @@ class Kube:
         return await self._request("PATCH", path, {"fieldManager": MANAGER}, body, "application/json-patch+json")
 
     async def apply_status(self, patch: StatusPatch, before: Json) -> Json | None:
-        """Makes the status of the object, as it was seen `before`, ours and as given. None if the object is gone.
-        Raises Outdated.
+        """Applies the whole status of the object, which was seen as `before`. None if the object is gone. Raises
+        Outdated.
         """
         ref = patch.ref
         where = {"namespace": ref.namespace} if ref.namespace else {}
@@ -145,11 +145,11 @@ class Kube:
         return None if status == HTTPStatus.NOT_FOUND else _checked(status, answer)
 
     async def delete(self, before: Json) -> None:
-        """Deletes the object as it was seen, and then what it owns; one that is gone already is no error. Raises
+        """Deletes the object that was seen, and then what it owns. It is no error if the object is gone. Raises
         Outdated.
         """
         ref = ref_of(before)
-        # Jobs, unlike all other kinds, would leave their pods behind.
+        # Jobs, unlike other kinds, keep their pods by default.
         options = {"propagationPolicy": "Background", "preconditions": _identity(before)}
         status, body = await self._exchange("DELETE", _path(ref.kind, ref.namespace, ref.name), body=options)
         if status != HTTPStatus.NOT_FOUND:
@@ -218,7 +218,7 @@ class Kube:
 
 
 def _identity(before: Json | None) -> dict[str, str]:
-    """What an object has to be still for a write to be taken."""
+    """What must not have changed for a write to be accepted."""
     return {} if before is None else {key: before["metadata"][key] for key in ("uid", "resourceVersion")}
 
 
@@ -251,19 +251,19 @@ def _checked(status: int, body: Json) -> Json:
 
 
 def uses_service_account() -> bool:
-    """Whether to connect as the pod's service account; a KUBECONFIG that is given goes before it."""
+    """Whether to connect as the pod's service account. A KUBECONFIG takes precedence."""
     return "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
 
 
 def service_address() -> str:
-    """The API server as every pod is told of it."""
+    """The address of the API server that every pod gets in its environment."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 @asynccontextmanager
 async def connect() -> AsyncIterator[Kube]:
-    """A connection as KUBECONFIG says, or as a pod's service account. Raises Unavailable where there is neither."""
+    """Connects as KUBECONFIG says, or as a pod's service account. Raises Unavailable if there is neither."""
     configuration: Any = client.Configuration()
     try:
         if uses_service_account():
@@ -271,7 +271,7 @@ async def connect() -> AsyncIterator[Kube]:
             load_config(client_configuration=configuration)
         else:
             load_config = config.load_kube_config
-            # The library looks at the variable when it is imported, once.
+            # The library reads the variable only once, when it is imported.
             await load_config(config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration)
     except config.ConfigException as error:
         raise Unavailable(f"no cluster to connect to: set KUBECONFIG, or run in a pod ({error})") from error

@@ -1,14 +1,14 @@
-"""One operator at a time: a Lease that is held by renewing it, and released at the end.
+"""One operator at a time: a Lease that its holder keeps by renewing it, and releases at the end.
 
-Let d be DURATION_SECONDS and h be HOLD_SECONDS < d. Who sent a renewal at time t on its own clock, and had it
-confirmed, holds the Lease until t + h. The API server stored it at t or later, and another takes the Lease no earlier
-than d after it last saw it change, so not before t + d. A renewal that was stored and not confirmed only moves that
-moment further away. Between the last moment at which who leads may send something and the first at which another may
-lead there are d - h or more, in which what was sent arrives: no request waits for longer than
-:meth:`Lease.seconds_left`. What arrives later still names a version of its object that another leader has changed.
+Let d be DURATION_SECONDS and h be HOLD_SECONDS < d. A candidate that sent a renewal at time t of its own clock, and got
+it confirmed, holds the Lease until t + h. The API server stored the renewal at t or later, and another candidate takes
+the Lease no earlier than d after it last saw it change, so not before t + d. A renewal that was stored but not
+confirmed only moves that moment further away. So d - h or more pass between the last moment at which the holder may
+send something, and the first at which another may lead. What was sent arrives in that time: no request waits longer
+than :meth:`Lease.seconds_left`. What arrives even later names a version of its object that the next leader has changed.
 
-Whether another's Lease has run out is judged by how long it has not changed on our own clock, so that clocks need not
-agree. They have to run at the same speed, and on while a machine sleeps.
+A candidate judges by its own clock how long another's Lease has not changed, so clocks need not agree. They have to run
+at the same speed, and to go on while a machine sleeps.
 """
 
 import structlog
@@ -21,13 +21,13 @@ DURATION_SECONDS = 15
 HOLD_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 _GONE = ""
-"""Version of a Lease that does not exist."""
+"""The version of a Lease that does not exist."""
 
 log = structlog.get_logger()
 
 
 class LeaseLost(Exception):
-    """The Lease could not be renewed in time, or is another's: another may lead, so this process has to end."""
+    """The Lease was not renewed in time, or has another holder: another operator may lead, so this one has to end."""
 
 
 class Lease:
@@ -39,18 +39,18 @@ class Lease:
         self._identity = identity
         self._clock = clock
         self._version: str | None = None
-        """Last seen; None before the first look."""
+        """The version last seen. None before the first look."""
         self._changed_at = clock.seconds()
         self._renewed: Json | None = None
-        """As the API server stored it, while the Lease is ours."""
+        """The Lease as the API server stored it, while we hold it."""
         self._held_until = clock.seconds()
 
     def seconds_left(self) -> float:
-        """For how long nobody else leads, for certain. Not above 0: somebody may."""
+        """For how long certainly nobody else leads. If it is not above 0, somebody may."""
         return self._held_until - self._clock.seconds()
 
     async def acquire(self) -> None:
-        """Returns once the Lease is ours."""
+        """Returns once we hold the Lease."""
         while True:
             if await self._try():
                 return
@@ -62,13 +62,15 @@ class Lease:
             await self._clock.sleep(RETRY_SECONDS)
             held = await self._try()
             if self._renewed is None:
-                raise LeaseLost(f"{self._ref} is another's")
+                raise LeaseLost(f"{self._ref} has another holder: ending, so that only one operator writes")
             if not held and self.seconds_left() <= 0:
-                raise LeaseLost(f"{self._ref} was not renewed for {HOLD_SECONDS:.0f} s")
+                raise LeaseLost(
+                    f"{self._ref} was not renewed for {HOLD_SECONDS:.0f} s: ending, because another may lead"
+                )
 
     async def release(self) -> None:
-        """Lets the next one in at once, if the Lease is ours and the API server answers. Nothing is to be written any
-        more.
+        """Releases the Lease, so that the next one leads at once, if we hold it and the API server answers. Nothing may
+        be written any more.
         """
         self._held_until = self._clock.seconds()
         if self._renewed is None:
@@ -79,10 +81,12 @@ class Lease:
                 free = {key: value for key, value in found["spec"].items() if key != "holderIdentity"}
                 await self._kube.replace(found | {"spec": free})
         except (Unavailable, Rejected) as error:
-            log.warning("lease not released, it will run out", error=str(error))
+            log.warning("lease not released, it will expire", error=str(error))
 
     async def _try(self) -> bool:
-        """Whether the Lease was confirmed to be ours. One that was, and is another's, is not taken again."""
+        """Whether the API server confirmed that we hold the Lease. Once another has taken it from us, we do not take it
+        back.
+        """
         try:
             async with self._clock.timeout(HOLD_SECONDS / 2):
                 return await (self._take() if self._renewed is None else self._renew(self._renewed))
@@ -90,7 +94,9 @@ class Lease:
             return False
 
     async def _renew(self, renewed: Json) -> bool:
-        """Without a look first: nobody else writes what is ours. What was stored and not confirmed is found then."""
+        """Renews without reading first, because nobody else writes a Lease that we hold. If that fails, it looks
+        whether an earlier renewal was stored but not confirmed.
+        """
         if await self._hold(renewed):
             return True
         found = await self._kube.get(self._ref)
@@ -107,7 +113,7 @@ class Lease:
             self._version, self._changed_at = version, self._clock.seconds()
         unchanged = self._clock.seconds() - self._changed_at
         if found is None:
-            # Who held one that somebody deleted may not have heard of it.
+            # If somebody deleted it, its holder may not know yet.
             return (first or unchanged >= DURATION_SECONDS) and await self._create()
         holder = found["spec"].get("holderIdentity")
         if holder not in (None, self._identity) and unchanged < DURATION_SECONDS:
@@ -121,7 +127,7 @@ class Lease:
         return self._confirmed(sent, await self._kube.create(lease | {"spec": self._spec({})}))
 
     async def _hold(self, found: Json) -> bool:
-        """Not if it has changed meanwhile."""
+        """Writes us as the holder, unless the Lease has changed meanwhile."""
         sent = self._clock.seconds()
         return self._confirmed(sent, await self._kube.replace(found | {"spec": self._spec(found["spec"])}))
 

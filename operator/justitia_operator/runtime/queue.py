@@ -1,6 +1,6 @@
-"""Keys waiting to be reconciled: each at most once, never twice at the same time, again later after a failure.
+"""A queue of keys to reconcile: each at most once, never twice at the same time, again later after a failure.
 
-Keys wait in lanes that take turns: a thousand of one lane hold up those of another by one each.
+Keys wait in lanes that take turns: a thousand keys of one lane delay those of another by one each.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class KeyedQueue(Generic[K]):
         self._call_later = call_later
 
     def __len__(self) -> int:
-        """Keys that wait."""
+        """The number of keys that wait."""
         return len(self._dirty)
 
     def add(self, key: K) -> None:
@@ -43,7 +43,7 @@ class KeyedQueue(Generic[K]):
             self._put(key)
 
     async def get(self) -> K:
-        """The next key; to be followed by :meth:`succeeded` or :meth:`failed`."""
+        """Returns the next key. :meth:`succeeded` or :meth:`failed` has to follow."""
         await self._ready.acquire()
         lane = self._turns.popleft()
         keys = self._lanes[lane]
@@ -61,7 +61,7 @@ class KeyedQueue(Generic[K]):
         self._done(key)
 
     def failed(self, key: K) -> float:
-        """Brings the key back later; tells in how many seconds."""
+        """Adds the key again later. Returns the delay in seconds."""
         count = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** (count - 1))
         self._done(key)

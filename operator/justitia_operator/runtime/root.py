@@ -1,4 +1,4 @@
-"""What an installation has once: the root that each pool's pepper and control credentials are derived from."""
+"""The root of an installation. Each pool's pepper and control credentials are derived from it."""
 
 import secrets
 from base64 import b64encode
@@ -8,13 +8,13 @@ from justitia_operator.runtime.kube import Kube, Rejected
 from justitia_operator.world.objects import MANAGED_BY_LABEL, MANAGER, Kind, Ref
 
 ROOT_SECRET = "root.justitia.dev"
-"""No pool's object is called so: their names begin with `justitia-`."""
+"""A name that no object of a pool has: those begin with `justitia-`."""
 ROOT_ENTRY = "root"
 ROOT_BYTES = 32
 
 
 async def ensure_root(kube: Kube, namespace: str) -> str:
-    """The root, hex; made at the first start and never changed by us, since every digest depends on it."""
+    """Returns the root, hex. It is made at the first start and never changed, because every digest depends on it."""
     found = await kube.get(Ref(Kind.SECRET, namespace, ROOT_SECRET))
     if found is None:
         value = b64encode(secrets.token_hex(ROOT_BYTES).encode()).decode()
@@ -23,5 +23,7 @@ async def ensure_root(kube: Kube, namespace: str) -> str:
         found = await kube.create(secret) or await kube.get(Ref(Kind.SECRET, namespace, ROOT_SECRET))
     root = secret_value(found, ROOT_ENTRY) if found else None
     if root is None:
-        raise Rejected(f"Secret {namespace}/{ROOT_SECRET} has no entry {ROOT_ENTRY}: delete it to have it made anew")
+        raise Rejected(
+            f"Secret {namespace}/{ROOT_SECRET} has no entry {ROOT_ENTRY}: delete it, and the operator makes a new one"
+        )
     return root.decode()

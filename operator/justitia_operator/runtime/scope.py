@@ -1,7 +1,7 @@
-"""Which namespaces are served: all of the cluster, or those of a list that the operator may read.
+"""Which namespaces the operator serves: all, or those of a list that it may read.
 
-Rights go with their namespace. One that may not be read is left out, as if there were nothing in it: kopf would wait
-for it with all others, and never know them. So who watches begins anew when one may be read, or no longer.
+Rights go with their namespace. A namespace that may not be read is left out, as if it were empty: kopf would wait for
+it, and never report the others as known. So watches start over when a namespace can be read, or no longer.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,25 @@ log = structlog.get_logger()
 
 
 async def find_namespaces(kube: Kube, wanted: Sequence[str]) -> tuple[str, ...] | None:
-    """The namespaces to serve, None for the whole cluster. Raises Rejected where none of those that are wanted may be
-    read, and Unavailable.
+    """Returns the namespaces to serve, None for the whole cluster. Raises Unavailable, or Rejected if none of the
+    wanted ones may be read.
     """
     if not wanted:
         return None
     found = await _readable(kube, wanted)
     for name in wanted:
         if name not in found:
-            log.warning("namespace not served: there is no right to read it", namespace=name)
+            log.warning("namespace not served: the operator may not read it", namespace=name)
     if not found:
         names = ", ".join(wanted)
-        raise Rejected(f"there is no right to read any of the namespaces {names}: is the chart's Role in them?")
+        raise Rejected(
+            f"the operator may not read any of the namespaces {names}: check that the chart's Role is in them"
+        )
     return found
 
 
 async def until_changed(kube: Kube, wanted: Sequence[str], served: tuple[str, ...] | None, clock: Clock) -> None:
-    """Returns once other namespaces may be read than those that are served."""
+    """Returns once the namespaces that may be read are others than those that are served."""
     found = served
     while found == served:
         await clock.sleep(LOOK_SECONDS)

@@ -1,7 +1,7 @@
-"""What was last seen of the cluster. Watching, listing and the answers to writes all end here; the newest wins.
+"""The cluster as last seen. Watches, lists and answers to writes all end here; the newest wins.
 
-Resource versions are compared as numbers, as Kubernetes guarantees since 1.35, so that an old event never undoes what
-an answer to a later write told.
+Resource versions are compared as numbers, as Kubernetes guarantees since 1.35, so that an old event never undoes the
+answer to a later write.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,16 +32,16 @@ class Store:
         self._installation = installation
 
     def snapshot(self) -> Snapshot:
-        """The cluster as known at this moment. Valid until control returns to the event loop."""
+        """Returns the cluster as known at this moment. Valid until control returns to the event loop."""
         return Snapshot(self._objects, self._installation, self._rejections, self._reports, self._installed)
 
     def version(self, ref: Ref) -> int | None:
-        """The version last seen of an object, also of one that is doubted."""
+        """The last version seen of an object, also of one that is doubted."""
         found = self._objects.get(ref) or self._doubted.get(ref)
         return None if found is None else version_of(found)
 
     def put(self, obj: Json) -> bool:
-        """Takes the object over unless a newer one is known. Tells whether anything is new."""
+        """Stores the object unless a newer one is known. Returns whether anything changed."""
         ref = ref_of(obj)
         doubted = self._doubted.pop(ref, None)
         if doubted is not None and ref not in self._objects:
@@ -55,7 +55,7 @@ class Store:
         return True
 
     def remove(self, obj: Json) -> bool:
-        """Forgets a deleted object, not its successor of the same name. Tells whether it was known."""
+        """Removes a deleted object, but not a successor of the same name. Returns whether it was known."""
         ref, known = ref_of(obj), self._objects.get(ref_of(obj))
         if known is None or known["metadata"]["uid"] != obj["metadata"]["uid"]:
             return False
@@ -64,7 +64,7 @@ class Store:
         return True
 
     def replace(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> None:
-        """Takes a list over: what it covers and does not hold is gone, unless it is newer than the list."""
+        """Stores a list. Objects that it covers and does not contain are gone, unless they are newer than the list."""
         seen = set()
         for obj in listed:
             seen.add(ref_of(obj))
@@ -76,34 +76,36 @@ class Store:
                 self._reports.pop(ref, None)
 
     def set_installed(self, kinds: frozenset[Kind]) -> None:
-        """The optional kinds that the cluster has. Objects of one that it has no longer went with it."""
+        """Sets the optional kinds that the cluster has. Objects of a kind that is gone are gone too."""
         for ref in [ref for kind in self._installed - kinds for ref in self._objects.of(kind)]:
             self._objects.discard(ref)
         self._installed = kinds
 
     def doubt(self, covers: Callable[[Ref], bool]) -> None:
-        """Hides what nobody watches until it is seen again, so that it is applied, and so checked, anew."""
+        """Hides objects that are not watched until they are seen again, so that they are applied, and so checked,
+        again.
+        """
         found = {ref: obj for ref, obj in self._objects.items() if covers(ref)}
         for ref in found:
             self._objects.discard(ref)
         self._doubted = {ref: obj for ref, obj in self._doubted.items() if not covers(ref)} | found
 
     def reject(self, ref: Ref, rejection: Rejection) -> None:
-        """Remembers that an object was refused, so that it is not offered again and again."""
+        """Notes that an object was refused, so that it is not offered again and again."""
         self._rejections[ref] = rejection
 
     def accept(self, ref: Ref) -> None:
-        """It was taken by the API server."""
+        """Notes that the API server accepted the object."""
         self._rejections.pop(ref, None)
 
     def report(self, pod: Ref, report: Report) -> bool:
-        """Takes over what a pod said. Tells whether that is new; of a pod that is gone nothing is."""
+        """Stores a pod's report. Returns whether it is new; a report of a pod that is gone is not."""
         if pod not in self._objects or self._reports.get(pod) == report:
             return False
         self._reports[pod] = report
         return True
 
     def retry_rejections(self) -> None:
-        """Has what was refused tried once more. What nobody has tried since the last time is wanted by nobody."""
+        """Allows refused objects one more attempt. One that got none since the last time is not wanted any more."""
         wanted = {ref: rejection for ref, rejection in self._rejections.items() if not rejection.retry}
         self._rejections = {ref: replace(rejection, retry=True) for ref, rejection in wanted.items()}

@@ -1,12 +1,12 @@
-"""What kopf does for the operator: it lists and watches objects, reconnects, and hands each of them over. It writes
+"""What kopf does for the operator: it lists and watches objects, reconnects, and hands each object over. It writes
 nothing. `docs/design/kopf.md` says why it does this much and no more.
 
-kopf runs in a thread, with an event loop of its own: it takes every task of its loop for one of its own, and cancels
-them all when it ends.
+kopf runs in a thread with its own event loop: it treats every task of its loop as one of its own, and cancels them all
+when it ends.
 
-Objects are taken over by functions that kopf takes for those of an index: it calls them for all that it lists, of every
-kind, before it calls any handler. So the first handler shows that all is known, and nothing has to be listed a second
-time. There is always something to handle: in every cluster there are namespaces, and there is the installation's root.
+Objects reach the store through functions that kopf calls as those of an index: for all listed objects, of every kind,
+before it calls any handler. So the first handler shows that everything is known, and nothing has to be listed twice.
+There is always something to handle: every cluster has namespaces, and there is the installation's root.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from justitia_operator.runtime.kube import service_address, uses_service_account
 from justitia_operator.world.objects import CHILD_SELECTOR, MANAGER, OWN_KINDS, WATCHED_KINDS, Json, Kind
 
 LABELLED_KINDS = tuple(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET)
-"""Secrets are watched apart, in the one namespace where they may be read, and with any label."""
+"""Secrets are watched separately: with any label, in the one namespace where they may be read."""
 SEEN_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *LABELLED_KINDS)
 WATCH_SECONDS = 300
 RETRY_SECONDS = 3.0
@@ -32,8 +32,8 @@ RETRY_SECONDS = 3.0
 async def watch(
     controller: Controller, kinds: Sequence[Kind], namespaces: Sequence[str] | None, known: asyncio.Event
 ) -> None:
-    """Tells the controller of all objects of these kinds, in these namespaces, or everywhere if None. Sets `known` once
-    it was told of all that exist. Runs until it is cancelled. Raises what kopf fails with.
+    """Passes all objects of these kinds to the controller, in these namespaces, or everywhere if None. Sets `known`
+    once it has passed all that exist. Runs until it is cancelled. Raises what kopf fails with.
     """
     stop, tell = threading.Event(), asyncio.get_running_loop().call_soon_threadsafe
     registry = kopf.OperatorRegistry()
@@ -60,7 +60,7 @@ async def watch(
             await kopf.operator(
                 registry=registry,
                 settings=build_settings(),
-                # Without one kopf looks for the user's name, and the user of a container need not have one.
+                # Without it kopf looks up the user's name, and the user of a container need not have one.
                 identity=cast("Any", MANAGER),
                 standalone=True,
                 clusterwide=namespaces is None,
@@ -68,7 +68,7 @@ async def watch(
                 stop_flag=stop,
             )
         finally:
-            # A thread of kopf's waits for the flag, and its loop for that thread.
+            # A thread of kopf waits for the flag, and its loop waits for that thread.
             stop.set()
 
     for kind in kinds:
@@ -82,8 +82,8 @@ async def watch(
 
 
 def build_settings() -> kopf.OperatorSettings:
-    """No posting, no scanning, our own among the child kinds only, and attempts without end: with kopf's own, an API
-    server that is away for a minute would end the operator.
+    """Settings: no Events, no scanning, only our own objects among the child kinds, and endless retries. With kopf's
+    own retries, an API server that is away for a minute would end the operator.
     """
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
@@ -96,9 +96,9 @@ def build_settings() -> kopf.OperatorSettings:
 
 
 async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """How kopf reaches the API server: as `connect` does."""
+    """Logs in to the API server, in the same way as `connect`."""
     if not uses_service_account():
         return kopf.login_with_kubeconfig(**kwargs)
     account = kopf.login_with_service_account(**kwargs)
-    # kopf's is a name: what we do must not stop where the cluster's DNS does.
+    # kopf's address is a name. The operator must not depend on the cluster's DNS.
     return account and replace(account, server=service_address())

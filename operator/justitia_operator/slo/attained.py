@@ -1,5 +1,6 @@
-"""How an application's objectives stand over all pods: what status.slo records of it, and what the condition SLOMet
-says. The worst objective decides: the one whose state is the worst, and of those the one with the least error budget.
+"""How an application's objectives stand over all pods: the record in status.slo, and the condition SLOMet.
+
+The worst objective decides: the one in the worst state, and of several the one with the least error budget.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ _WEIGHTED = {PolicyName.VTC, PolicyName.TIERED_JUSTITIA}
 
 @dataclass(frozen=True)
 class Observed:
-    """An objective over its window, in all pods."""
+    """An objective, and what all pods counted of it over its window."""
 
     objective: ServiceLevelObjective
     tally: Tally
@@ -39,7 +40,7 @@ class Observed:
 
 
 def as_recorded(observed: Observed) -> ObservedObjective:
-    """Rounded, for status.slo. Of nothing there are no figures."""
+    """The rounded record for status.slo. Without values there are no figures."""
     objective, seen = observed.objective, observed.tally.attainment
     known = seen.count > 0
     return ObservedObjective(
@@ -58,7 +59,7 @@ def as_recorded(observed: Observed) -> ObservedObjective:
 def slo_verdict(
     observed: Sequence[Observed], replicas: int | None, application: LLMApplication, pool: ServingPool
 ) -> Verdict:
-    """The condition SLOMet. `replicas`: how many engines would hold what is Unattainable, where that is known."""
+    """The condition SLOMet. `replicas` is how many engines would hold what is Unattainable, if known."""
     known = [(each, state) for each in observed if (state := each.state) is not None]
     if not known:
         message = _nothing_observed(observed, application, pool)
@@ -73,29 +74,29 @@ def slo_verdict(
         case ObjectiveState.MISSED:
             said = f"its error budget is overspent by {_percent(-100 * budget)}. {_advice(pool)}"
         case ObjectiveState.UNATTAINABLE:
-            said = f"no gamma that is allowed holds it. {_way_out(worst, observed, replicas, pool)}"
+            said = f"no allowed gamma meets it. {_way_out(worst, observed, replicas, pool)}"
     others = [each.name for each in observed if each is not worst and each.state not in _HOLDS | {None}]
-    beside = f". Not held either, see status.slo: {', '.join(others)}" if others else ""
+    beside = f". Also not met, see status.slo: {', '.join(others)}" if others else ""
     return Verdict(ConditionType.SLO_MET, state in _HOLDS, Reason(state.value), f"{_figures(worst)}; {said}{beside}")
 
 
 def _nothing_observed(observed: Sequence[Observed], application: LLMApplication, pool: ServingPool) -> str:
     window = _span(max(each.objective.window_seconds for each in observed))
     streamed = "streamed " if all(each.objective.metric in _STREAMED for each in observed) else ""
-    message = f"no {streamed}request of the application is known in the last {window}"
+    message = f"no {streamed}request of the application was observed in the last {window}"
     if application.spec.paused:
-        return f"{message}: spec.paused is set, and changed objectives are not measured until it is unset"
+        return f"{message}: spec.paused is set, so changed objectives are not measured until it is unset"
     if pool.spec.paused:
-        return f"{message}: {_called(pool)} is paused, and changed objectives are not measured until it is not"
+        return f"{message}: {_called(pool)} is paused, so changed objectives are not measured until it is resumed"
     return message
 
 
 def _figures(observed: Observed) -> str:
     of, seen = observed.objective, observed.tally.attainment
     things = "run" if of.metric is MetricName.RUN_COMPLETION else "request"
-    window, bound = _span(of.window_seconds), f"at most {of.bound_milliseconds / 1000:,.10g} s is wanted"
+    window, bound = _span(of.window_seconds), f"the bound is {of.bound_milliseconds / 1000:,.10g} s"
     if seen.value is None:
-        return f"{observed.name}: {bound}, and no {things} of the last {window} is known"
+        return f"{observed.name}: {bound}, and no {things} was observed in the last {window}"
     return (
         f"{observed.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
         f"{_percent(100 * (1 - seen.share))} of {seen.count:,} {things}{'s' * (seen.count > 1)} missed it, "
@@ -106,40 +107,36 @@ def _figures(observed: Observed) -> str:
 def _burns(observed: Observed) -> str:
     window, seen = observed.objective.window_seconds, observed.tally.attainment
     return (
-        f"which was spent {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
+        f"which burned {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
         f"{seen.slow_burn:.1f} times over the last {_span(window / 2)}"
     )
 
 
 def _advice(pool: ServingPool) -> str:
-    """What helps where gamma follows objectives, and where it does not."""
+    """What to do, depending on whether gamma follows objectives."""
     scheduling = pool.spec.scheduling
     if scheduling.policy is not PolicyName.UNIBOOST:
-        weight = ", or a larger weight of the Tenant" if scheduling.policy in _WEIGHTED else ""
+        weight = ", or raise the Tenant's weight" if scheduling.policy in _WEIGHTED else ""
         return (
-            f"In {_called(pool)} no gamma follows objectives, its policy is {scheduling.policy.value}: more engines "
-            f"help{weight}; or policy UniBoost with enforcement Engine and boost.mode SLO, which has no regard to "
-            "tenants"
+            f"{_called(pool)} has policy {scheduling.policy.value}, where gamma does not follow objectives: add "
+            f"engines{weight}; or set policy UniBoost, enforcement Engine and boost.mode SLO, which ignores tenants"
         )
     if scheduling.boost is None or scheduling.boost.mode is not BoostMode.SLO:
-        return (
-            f"In {_called(pool)} gamma does not follow objectives: set scheduling.boost.mode to SLO; otherwise more "
-            "engines help"
-        )
-    return f"Gamma of {_called(pool)} moves until it holds; where that is too slow, more engines help"
+        return f"In {_called(pool)} gamma does not follow objectives: set scheduling.boost.mode to SLO, or add engines"
+    return f"{_called(pool)} adjusts gamma until the objective is met; add engines if that is too slow"
 
 
 def _way_out(worst: Observed, observed: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
     field = "replicas" if pool.spec.autoscaling is None else "autoscaling.maximumReplicas"
-    engines = f"about {replicas} engines would ({field} of {_called(pool)})"
+    engines = f"about {replicas} would meet it ({field} of {_called(pool)})"
     if worst.tally.opposed:
         others = [each.name for each in observed if each.tally.opposed and each is not worst]
         opposing = ", ".join(others) or f"an objective of another application in {_called(pool)}"
-        way = f"It asks for the opposite of {opposing}: allow one of them a larger boundMilliseconds"
+        way = f"It asks for the opposite of {opposing}: raise boundMilliseconds of one of them"
         return way if replicas is None else f"{way}, or add engines: {engines}"
     if replicas is None:
-        return "The load is not why, so more engines may not help: allow a larger boundMilliseconds"
-    return f"Add engines: {engines}; or allow a larger boundMilliseconds"
+        return "The load is not the cause, so more engines may not help: raise boundMilliseconds"
+    return f"Add engines: {engines}; or raise boundMilliseconds"
 
 
 def _called(pool: ServingPool) -> str:
@@ -155,7 +152,7 @@ def _rounded(number: float, digits: int) -> str:
 
 
 def _span(seconds: float) -> str:
-    """In the largest unit of which it is a whole number: `hour` of one, `5 minutes` of several."""
+    """Writes a time in the largest unit of which it is a whole number: `hour` for one, `5 minutes` for several."""
     for unit, name in _SPANS:
         if seconds % unit == 0:
             return name if seconds == unit else f"{seconds / unit:,.0f} {name}s"

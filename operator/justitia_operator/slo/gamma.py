@@ -1,5 +1,7 @@
-"""Gamma in the status of a pool, with one digit. A number that is recorded stays until gamma is so far from it that
-15 % less or more would not be rounded to it either: at an edge it would be written anew with each move otherwise.
+"""Gamma in the status of a pool, with one digit.
+
+A recorded number stays until gamma is so far away that even 15 % less or more would not be rounded to it. Otherwise
+gamma at an edge would be written again with each move.
 """
 
 from collections.abc import Iterable
@@ -15,7 +17,7 @@ SLACK = 1.15
 
 
 def gamma_range(reports: Iterable[Reporting], obj: Json) -> Json | None:
-    """Of all pods of the pool. None where none has a gamma."""
+    """The range of gamma over all pods of the pool. None if no pod has one."""
     gammas = [report.boost.gamma for _, report in reports if report is not None and report.boost is not None]
     if not gammas:
         return None

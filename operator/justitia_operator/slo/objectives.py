@@ -1,8 +1,8 @@
-"""An application's objectives over all pods of its pool: counts are added up, and follow as if there were one pod.
+"""An application's objectives over all pods of its pool, as if there were one pod, and when to record them.
 
-What the pods say changes with each request. Status and condition are written when a state changes or the spec does,
-otherwise every five minutes at most: what was recorded stands meanwhile, its condition's words included. It also stands
-until every pod was asked, and for as long while none tells of the objectives as they are declared.
+Counts change with each request. Status and condition are written when a state or the spec changes, otherwise every five
+minutes at most: the record and the words of the condition stay meanwhile. They also stay until every pod was asked, and
+as long while no pod reports the objectives as they are declared.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ RENEWED = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Standing:
-    """What is recorded, and said with it."""
+    """A record, and the condition that goes with it."""
 
     record: SLOStatus
     verdict: Verdict
@@ -48,7 +48,9 @@ class Standing:
 def standing_of(
     world: Snapshot, application: LLMApplication, pool: ServingPool, obj: Json, now: datetime
 ) -> Standing | None:
-    """None of an application without objectives. `now` is taken to whole seconds, as statuses have them."""
+    """How the objectives stand. None for an application without any. `now` is truncated to whole seconds, as in
+    statuses.
+    """
     if not application.spec.slo:
         return None
     before, reports = _recorded(obj), present_reports(world, pool_ref(pool))
@@ -69,7 +71,7 @@ def standing_of(
 
 
 def _recorded(obj: Json) -> Standing | None:
-    """What the status says. None if that is nothing, about another spec, or somebody spoilt it."""
+    """Reads the record from the status. None if there is none for this spec, or somebody damaged it."""
     verdict = recorded_verdict(obj, ConditionType.SLO_MET)
     try:
         record = SLOStatus.model_validate((obj.get("status") or {}).get("slo"))
@@ -79,7 +81,7 @@ def _recorded(obj: Json) -> Standing | None:
 
 
 def _stands(before: Standing, after: Standing, *, silent: bool) -> bool:
-    """Whether what was recorded stays. `silent`: no pod tells of the objectives."""
+    """Whether to keep the record. `silent` says that no pod reports the objectives."""
     recent = timedelta() <= after.record.observed_time - before.record.observed_time < RENEWED
     if before.states != after.states:
         return recent and silent and before.states.keys() == after.states.keys()
@@ -93,7 +95,7 @@ def _stands(before: Standing, after: Standing, *, silent: bool) -> bool:
 def _told(
     reports: Iterable[Reporting], application: LLMApplication, objective: ServiceLevelObjective
 ) -> list[ObjectiveStatus]:
-    """What pods say of the objective as it is declared: one may be a configuration behind, or of another release."""
+    """Counts of the objective exactly as it is declared. A pod may be a configuration behind, or of another release."""
     here, declared = (application.metadata.namespace, application.metadata.name), objective_config(objective)
     return [
         told
@@ -105,7 +107,7 @@ def _told(
 
 
 def _replicas(reports: Iterable[Reporting], observed: Sequence[Observed]) -> int | None:
-    """How many engines in the place of those that serve. None where nothing is Unattainable, or no pod knows."""
+    """How many engines should replace those that serve. None if nothing is Unattainable, or no pod knows."""
     if all(each.state is not ObjectiveState.UNATTAINABLE for each in observed):
         return None
     boosts = [report.boost for pod, report in reports if report is not None and not pod.leaving]

@@ -1,4 +1,4 @@
-"""What became of references: who is served in which pool, and with which keys."""
+"""Results of resolving references: who is admitted to which pool, and with which keys."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from justitia_operator.world.verdicts import Refused
 
 @dataclass(frozen=True)
 class Admission:
-    """An application that its pool serves."""
+    """An application that is admitted to its pool."""
 
     application: LLMApplication
     tenant: Tenant

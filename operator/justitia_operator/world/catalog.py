@@ -1,6 +1,6 @@
-"""Objects by reference, with an index of who refers to whom, and what was worked out from them.
+"""Objects by reference, an index of who refers to whom, and what was derived from them.
 
-So what concerns one resource is found without a look at all the others, however many there are.
+Reconciling one resource looks up what concerns it, and never scans all the others.
 """
 
 from base64 import b64decode
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def key_secret(name: str) -> Ref:
-    """A Secret in the one namespace where keys are read, whichever that is."""
+    """The reference of a Secret in the one namespace where keys are read, whichever that is."""
     return Ref(Kind.SECRET, "", name)
 
 
 def refers_to(obj: Json) -> frozenset[Ref]:
-    """What the object names or belongs to, and what is decided about it depends on. Nothing where it has not the
-    shape of its kind, as what was stored under another definition may.
+    """Returns what the object names or belongs to, and so depends on. Empty if the object does not have the shape of
+    its kind: it may have been stored under another definition.
     """
     try:
         return _refers_to(obj)
@@ -49,7 +49,7 @@ def _refers_to(obj: Json) -> frozenset[Ref]:
 
 
 def _of_value(encoded: str) -> Ref:
-    """What all Secrets with the same value refer to: no object, and nothing that tells the value."""
+    """The reference that all Secrets with the same value share. It names no object, and does not reveal the value."""
     try:
         value = b64decode(encoded).strip()
     except ValueError:
@@ -62,7 +62,7 @@ def _name_in(spec: Json, field: str) -> str:
 
 
 class Catalog(Mapping[Ref, Json]):
-    """A mapping that is also asked by kind and by reference. Objects that are in it are never changed in place."""
+    """A mapping from references to objects, with lookups by kind and referrer. Objects are never changed in place."""
 
     def __init__(self, objects: Iterable[Json] = ()) -> None:
         self._objects: dict[Ref, Json] = {}
@@ -84,7 +84,7 @@ class Catalog(Mapping[Ref, Json]):
         return len(self._objects)
 
     def put(self, obj: Json) -> None:
-        """Takes the object in, instead of an earlier one of its name."""
+        """Adds the object. It replaces an earlier one of the same name."""
         ref = ref_of(obj)
         self.discard(ref)
         self._objects[ref] = obj
@@ -94,7 +94,7 @@ class Catalog(Mapping[Ref, Json]):
         self._changes[ref.kind] += 1
 
     def discard(self, ref: Ref) -> None:
-        """Forgets the object, if there is one."""
+        """Removes the object, if it is there."""
         obj = self._objects.pop(ref, None)
         if obj is None:
             return
@@ -107,15 +107,15 @@ class Catalog(Mapping[Ref, Json]):
         self._changes[ref.kind] += 1
 
     def of(self, kind: Kind) -> list[Ref]:
-        """All of a kind, by namespace and name."""
+        """Lists all objects of a kind, by namespace and name."""
         return sorted(self._of_kind[kind])
 
     def referrers(self, ref: Ref, kind: Kind) -> list[Ref]:
-        """Those of a kind that refer to it, by namespace and name."""
+        """Lists the objects of a kind that refer to this one, by namespace and name."""
         return sorted(other for other in self._referrers.get(ref, ()) if other.kind is kind)
 
     def read(self, ref: Ref, reader: Callable[[Json], T]) -> T | None:
-        """What the reader makes of the object, once for each version of it; None if there is none."""
+        """Reads the object, once for each version of it. None if it does not exist."""
         obj = self._objects.get(ref)
         if obj is None:
             return None
@@ -124,7 +124,7 @@ class Catalog(Mapping[Ref, Json]):
         return cast(T, self._read[ref])
 
     def derived(self, kinds: tuple[Kind, ...], derive: Callable[[], T]) -> T:
-        """What is derived from all objects of these kinds, anew when one of them has changed."""
+        """Derives a value from all objects of these kinds, again only when one of them has changed."""
         changes = [self._changes[kind] for kind in kinds]
         known = self._derived.get(kinds)
         if known is None or known[0] != changes:

@@ -1,4 +1,4 @@
-"""What holds for a whole installation, as its owner configures it."""
+"""Settings of an installation, as its owner configures it."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,10 +6,11 @@ from typing import Literal
 
 
 class Grant(StrEnum):
-    """A field that the installation may give leave for, as inlinePools.fields of the chart has it."""
+    """A field of an inline pool that the owner may allow, as inlinePools.fields of the chart names it."""
 
     MODEL_URI = "model.uri"
-    """pvc:// and oci://, which mount a claim of the namespace or an image; hf:// and file:// are free."""
+    """pvc:// and oci:// URIs, which mount a claim of the namespace or an image. hf:// and file:// are always allowed.
+    """
     MODEL_TOKEN = "model.tokenSecretRef"
     IMAGE_PULL_SECRETS = "engine.imagePullSecrets"
     ARGS = "engine.args"
@@ -32,8 +33,8 @@ class Grant(StrEnum):
 
 @dataclass(frozen=True)
 class InlinePools:
-    """What the installation lets the pools of applications set. `images` are those that engines may have besides the
-    default one: an entry that ends in `/`, `:` or `@` stands for all that begin with it, another one for itself.
+    """What an LLMApplication may set in the pool that it brings along. `images` are allowed besides the default engine
+    image: an entry that ends in `/`, `:` or `@` allows all images that begin with it.
     """
 
     enabled: bool = True
@@ -43,10 +44,10 @@ class InlinePools:
 
 @dataclass(frozen=True)
 class Installation:
-    """What holds for the whole installation. `root` is a secret, hex, that pools' secrets are derived from;
-    `node_cache_path` a folder that every node has for models, if any; `metrics_namespace` where Prometheus runs.
-    `sidecar_rollout` tells when a new sidecar image comes to engines that run: with their next change, or at once.
-    `inline_pools` is what the pools of applications may ask for; None: anything, as who writes them owns the machine.
+    """The operator's settings that decisions depend on. Secrets of pools are derived from `root` (hex).
+    `node_cache_path` is a folder for models that every node has. Prometheus runs in `metrics_namespace`.
+    `sidecar_rollout` says when running engines get a new sidecar image: with their next change, or at once.
+    `inline_pools` limits the pools of applications; None allows anything, where whoever writes them owns the machine.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""What a pool's objects and containers are called, and the labels of its pods."""
+"""Names of a pool's objects and containers, and labels of its pods."""
 
 from justitia_api.application import LLMApplication
 from justitia_api.pool import ServingPool
@@ -6,21 +6,21 @@ from justitia_operator.world.objects import POOL_LABEL, Kind, Ref
 
 _PREFIX = "justitia-"
 _PREFIX_OF_LEADERS = "justitia--"
-"""A LeaderWorkerSet makes a Service of its own name: neither this pool's nor another's."""
+"""A LeaderWorkerSet makes a Service of its own name, which must not be this pool's or another's."""
 
-SCHEDULER_CONTAINER = "scheduler"
+SIDECAR_CONTAINER = "scheduler"
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
 DELIVERY_CONTAINER = "deliver"
 
 
 def children_name(pool: str, kind: Kind | None = None) -> str:
-    """Name of a pool's objects. The prefix keeps them apart from what users make themselves."""
+    """The name of a pool's objects. The prefix keeps them apart from objects that users make."""
     return f"{_prefix(kind)}{pool}"
 
 
 def pools_of_child(child: Ref) -> set[Ref]:
-    """The pool of which the object would be one by its name, if any."""
+    """The pool whose object this would be, by its name."""
     pool = child.name.removeprefix(_prefix(child.kind))
     return set() if pool == child.name else {Ref(Kind.SERVING_POOL, child.namespace, pool)}
 
@@ -35,7 +35,7 @@ def child_ref(pool: ServingPool, kind: Kind) -> Ref:
 
 
 def engines_kind(pool: ServingPool) -> Kind:
-    """Of the object that makes its engines' pods."""
+    """The kind of object that makes the pods of its engines."""
     return Kind.DEPLOYMENT if pool.spec.engine.nodes == 1 else Kind.LEADER_WORKER_SET
 
 
@@ -50,17 +50,17 @@ def application_ref(application: LLMApplication) -> Ref:
 
 
 def selector_of(pool: str) -> dict[str, str]:
-    """Labels of a pool's pods that have a scheduler: one for each engine."""
+    """Labels of the pods that have a sidecar: one for each engine."""
     return {"app.kubernetes.io/name": "justitia-pool", POOL_LABEL: pool}
 
 
 def workers_of(pool: str) -> dict[str, str]:
-    """Labels of those that are the rest of engines on further nodes."""
+    """Labels of the pods that run the rest of an engine on further nodes."""
     return {"app.kubernetes.io/name": "justitia-worker", POOL_LABEL: pool}
 
 
 def pods_of(pool: str) -> dict[str, str]:
-    """Label of both."""
+    """The label that all pods of a pool have."""
     return {POOL_LABEL: pool}
 
 

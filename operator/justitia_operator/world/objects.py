@@ -1,6 +1,6 @@
-"""The words of reconciling: references, and what is to be done.
+"""The vocabulary of reconciling: kinds, references, and plans.
 
-Kubernetes objects are plain JSON here. Nothing in this module, nor in what decides, talks to a cluster.
+Kubernetes objects are plain JSON here.
 """
 
 from collections.abc import Mapping
@@ -86,26 +86,26 @@ CHILD_KINDS = (
 )
 
 OPTIONAL_KINDS = (Kind.LEADER_WORKER_SET, Kind.SCALED_OBJECT, Kind.INFERENCE_POOL, Kind.HTTP_ROUTE)
-"""Children too, of other projects' kinds, which a cluster need not have. They are listed and not watched."""
+"""Children of kinds that other projects define. A cluster need not have them. They are listed and not watched."""
 
 ENGINE_KINDS = frozenset({Kind.DEPLOYMENT, Kind.LEADER_WORKER_SET})
-"""What makes engines' pods: a pool has one of them."""
+"""Kinds that make the pods of engines. A pool has one of them."""
 
 WATCHED_KINDS = (*CHILD_KINDS, Kind.JOB, Kind.POD)
-"""By label. Jobs train predictors. Pods are another object's, and only looked at."""
+"""Watched by label. Jobs train predictors. Pods belong to other objects, and are only read."""
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"
 POOL_LABEL = f"{GROUP}/pool"
 CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 APPLICATION_ANNOTATION = f"{GROUP}/application"
-"""Of what is done for one LLMApplication, as namespace/name: Jobs and their pods."""
+"""Marks Jobs and pods that work for one LLMApplication, as namespace/name."""
 APPLIED_HASH_ANNOTATION = f"{GROUP}/applied-hash"
 POD_HASH_ANNOTATION = f"{GROUP}/pod-hash"
 
 
 class Ref(NamedTuple):
-    """Which object: `namespace` is empty for cluster-wide kinds."""
+    """A reference to an object. `namespace` is empty for cluster-wide kinds."""
 
     kind: Kind
     namespace: str
@@ -116,7 +116,7 @@ class Ref(NamedTuple):
 
 
 def ref_of(obj: Json) -> Ref:
-    """The reference of an object as the API server or a YAML file has it."""
+    """Returns the reference of an object from the API server or a YAML file."""
     metadata = obj["metadata"]
     kind = Kind(obj["kind"])
     return Ref(kind, metadata.get("namespace", "") if kind.namespaced else "", metadata["name"])
@@ -127,7 +127,7 @@ def labels_of(obj: Json) -> Mapping[str, str]:
 
 
 def is_controlled_by(obj: Json, owner: Json) -> bool:
-    """Whether the owner made the object, by its controller reference."""
+    """Whether the owner is the object's controller."""
     uid = owner["metadata"].get("uid", "")
     references = obj["metadata"].get("ownerReferences") or ()
     return any(reference.get("controller") and reference["uid"] == uid for reference in references)
@@ -140,7 +140,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True)
 class Note:
-    """An Event to be told about an object."""
+    """An Event to record about an object."""
 
     about: Json
     type: EventType
@@ -150,7 +150,7 @@ class Note:
 
 @dataclass(frozen=True)
 class StatusPatch:
-    """The whole status of an object as it should be."""
+    """The whole status that an object should have."""
 
     ref: Ref
     status: Json
@@ -158,9 +158,9 @@ class StatusPatch:
 
 @dataclass(frozen=True)
 class Push:
-    """Documents (JSON) that a pod is to put in force, and where its scheduler listens. `instance` is that container;
-    `server_uid` is its pool's uid, by which credentials are made; `digest` is the documents', `replaces` that of what
-    the pod runs, which they take the place of even where it is newer.
+    """Documents (JSON) to send to a pod, and where its sidecar listens. `instance` is the sidecar's container.
+    `server_uid` is the pool's uid, from which credentials are derived. `digest` identifies the documents. `replaces` is
+    the digest of what the pod runs: the documents replace it even if it is newer.
     """
 
     pod: Ref
@@ -175,7 +175,7 @@ class Push:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be written, and told to pods. An empty plan does nothing."""
+    """Writes to the API server, and documents to send to pods. An empty plan does nothing."""
 
     applies: tuple[Json, ...] = ()
     deletes: tuple[Ref, ...] = ()

@@ -1,4 +1,4 @@
-"""What a pod says of itself when the operator tells it something, or asks."""
+"""What a pod answers when the operator sends it documents, or asks for its status."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,11 @@ from justitia_api.status import BoostStatus, LearningStatus, ObjectiveStatus
 
 @dataclass(frozen=True)
 class Report:
-    """What a pod said when it was last told its documents, or asked. `instance` is the scheduler's container, `told`
-    the generation that was to be in force, `generation` the one that is; None: there was no answer, and `problem` says
-    why. `wanted` and `documents` are the digests of what it was told and of what it runs, None from a scheduler that
-    tells none; `not_understood` is what it cannot put in force of them; `due`: it was asked, and is to be told again.
-    `policy` is its condition PolicyInForce; `learning` is what it learned of applications, `objectives` what it counted
-    of theirs, by namespace and name; `boost` is its gamma.
+    """The last answer of a pod. `instance` is the sidecar's container. `told` is the generation that was sent to it,
+    `generation` the one in effect; None if there was no answer, and `problem` says why. `wanted` and `documents` are
+    the digests of what was sent and of what the pod runs; an older sidecar sends none. `not_understood` names what the
+    sidecar cannot put in effect. `due` asks for the documents to be sent again. `policy` is its condition
+    PolicyInForce. `learning` and `objectives` are by namespace and name of the application; `boost` is its gamma.
     """
 
     instance: str
@@ -31,11 +30,11 @@ class Report:
     boost: BoostStatus | None = None
 
     @property
-    def in_force(self) -> bool:
-        """Whether the pod runs what it was told, this very content."""
+    def in_effect(self) -> bool:
+        """Whether the pod runs exactly what was sent to it."""
         return self.generation == self.told and self.documents in (None, self.wanted)
 
     @property
     def foreign(self) -> bool:
-        """Whether it runs what the operator never wrote."""
-        return self.generation is not None and self.generation >= self.told and not self.in_force
+        """Whether the pod runs documents that the operator never wrote."""
+        return self.generation is not None and self.generation >= self.told and not self.in_effect

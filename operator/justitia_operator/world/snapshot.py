@@ -1,4 +1,4 @@
-"""The cluster as last seen, or as the documents of a file have it: what reconcile decides from."""
+"""The cluster as last seen, or as the documents of a file describe it. Decisions are made from it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ from justitia_operator.world.reports import Report
 
 @dataclass(frozen=True)
 class Rejection:
-    """Of an object, by the API server or because it is not ours: the hash of what was asked for, and what was said. It
-    holds until the object is taken; `retry` asks for another try meanwhile.
+    """A write that was refused, by the API server or because the object is not ours: the hash of what was asked for,
+    and why. It holds until the object is accepted; `retry` asks for another attempt meanwhile.
     """
 
     hash: str
@@ -24,8 +24,8 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`rejections` are the API server's, by object; `reports` the pods' own, by pod; `installed` those of the optional
-    kinds that the cluster has.
+    """What decisions are made from. `rejections` are by object, `reports` by pod. `installed` names the optional kinds
+    that the cluster has.
     """
 
     objects: Catalog
@@ -38,17 +38,17 @@ class Snapshot:
         return self.objects.get(ref)
 
     def rejection(self, desired: Json) -> Rejection | None:
-        """Of this very object, with what it is asked to be."""
+        """The rejection of exactly this object with this content."""
         found = self.rejections.get(ref_of(desired))
         return found if found and found.hash == desired["metadata"]["annotations"][APPLIED_HASH_ANNOTATION] else None
 
     def of(self, kind: Kind) -> Iterator[Json]:
-        """All objects of a kind, by namespace and name."""
+        """Iterates over all objects of a kind, by namespace and name."""
         return (self.objects[ref] for ref in self.objects.of(kind))
 
 
 def build_snapshot(documents: Iterable[Json], installation: Installation) -> Snapshot:
-    """A snapshot of objects as in YAML documents. Raises ValueError for two documents of one object."""
+    """Builds a snapshot from YAML documents. Raises ValueError if two documents describe one object."""
     objects = Catalog()
     for document in documents:
         ref = ref_of(document)

@@ -1,4 +1,4 @@
-"""What a condition is to say, before it becomes one."""
+"""The content of a condition, before it becomes one."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ _HOLDS = {status: holds for holds, status in STATUSES.items()}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a condition is to say. `holds` is None where it is not known."""
+    """The content of a condition. `holds` is None if it is not known."""
 
     type: ConditionType
     holds: bool | None
@@ -33,7 +33,7 @@ class Refused:
 
 
 def recorded_verdict(obj: Json, type_: ConditionType) -> Verdict | None:
-    """What the condition says. None if there is none about this spec, or somebody spoilt it."""
+    """Reads a condition from the status. None if the status does not have it for this spec, or somebody damaged it."""
     status = obj.get("status") or {}
     if status.get("observedGeneration") != obj["metadata"].get("generation", 1):
         return None

@@ -52,7 +52,7 @@ def test_an_object_under_the_name_of_ours(metadata: Json, standing: Standing) ->
 def test_the_message_names_the_object_and_what_to_do() -> None:
     message = foreign_message(WANTED)
     assert "Secret apps/justitia-shared exists and does not belong to ServingPool shared" in message
-    assert "give ServingPool shared another name, or delete that object" in message
+    assert "rename ServingPool shared, or delete that object" in message
 
 
 def test_a_configuration_that_cannot_be_written_is_asked_for_a_few_times_and_then_left() -> None:

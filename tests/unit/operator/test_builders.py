@@ -321,7 +321,7 @@ def test_a_variable_that_does_what_a_refused_argument_does_is_refused(name: str)
     env = (EnvironmentVariable(name="HF_HUB_OFFLINE", value="1"), EnvironmentVariable(name=name, value="2"))
     message = refused_variable(Engine(env=env))
     assert message is not None
-    assert f"engine.env has {name}" in message
+    assert f"engine.env sets {name}" in message
     assert refused_variable(Engine(env=env[:1])) is None
 
 

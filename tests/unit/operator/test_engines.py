@@ -70,7 +70,7 @@ def test_a_bad_image_leaves_the_old_engine(why: str) -> None:
 def test_an_engine_that_ends_again_and_again_leads_to_its_log() -> None:
     holds, reason, message = available(waiting("engine", "CrashLoopBackOff", "back-off 40s", code=2), ready=1)
     assert (holds, reason) == ("True", "EngineNotStarting")
-    assert "ends with code 2" in message
+    assert "exits with code 2" in message
     assert "kubectl -n apps logs justitia-shared-7 -c engine --previous" in message
 
 

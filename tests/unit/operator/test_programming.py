@@ -94,7 +94,7 @@ def test_a_key_that_is_taken_away_is_a_new_generation() -> None:
 @pytest.mark.parametrize(
     ("known", "status", "reason", "says"),
     [
-        ({}, "False", "Outdated", "not asked yet"),
+        ({}, "False", "Outdated", "has not been asked yet"),
         ({"justitia_shared_1": report(1)}, "True", "Programmed", "configuration 1"),
         ({"justitia_shared_1": report(0)}, "False", "Outdated", "justitia-shared-1 has 0"),
         ({"justitia_shared_1": report(10**6)}, "False", "Overridden", "justitia-shared-1 has 1000000"),

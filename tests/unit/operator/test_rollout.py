@@ -94,7 +94,7 @@ def test_a_poisoned_candidate_is_dropped() -> None:
     after = step(SHADOW, COMPARED, seen(candidate=errors(4 * LEAST, -1.5)), None, NOW)
     assert (after.version, after.candidate, reason(after)) == (FIRST, None, Reason.REJECTED)
     assert after.last_decision is not None
-    assert "errs more than version aaaaaaaaaaaa" in after.last_decision.message
+    assert "has a larger error than version aaaaaaaaaaaa" in after.last_decision.message
 
 
 def test_a_version_that_drifts_gives_way_to_the_one_before_and_a_training_is_due() -> None:

@@ -44,7 +44,7 @@ async def test_those_are_served_that_may_be_read() -> None:
 
 
 async def test_no_right_at_all_is_a_mistake() -> None:
-    with pytest.raises(Rejected, match="namespaces a, b: is the chart's Role in them"):
+    with pytest.raises(Rejected, match="namespaces a, b: check that the chart's Role is in them"):
         await find_namespaces(kube(()), WANTED)
 
 

@@ -70,7 +70,7 @@ def test_a_tenant_is_ready_while_one_of_its_applications_is() -> None:
     both = world(tenant(), key(), pool(), application(), application("late", poolRef={"name": "missing"}))
     warm = settled(with_ready_engines(settled(both)))
     status, _, message = condition(warm, Kind.TENANT, "alice", "Ready")
-    assert (status, message) == ("True", "1 API keys are in use; 1 of 2 applications are served")
+    assert (status, message) == ("True", "1 API keys are valid; 1 of 2 applications are served")
 
 
 def test_nothing_is_fair_while_no_engine_serves() -> None:
