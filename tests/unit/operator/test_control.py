@@ -16,7 +16,7 @@ from support.telling_pod import TellingPod, telling_pod
 
 UID = "0b5e7a9c-0000-4000-8000-000000000001"
 NOW = datetime.now(UTC)
-"""Of this day: TLS has no clock to be given."""
+"""Credentials of this day: TLS reads the machine's clock."""
 
 
 async def test_objectives_are_taken_by_application_and_gamma_as_it_is(tmp_path: Path) -> None:

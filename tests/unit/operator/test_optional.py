@@ -17,7 +17,7 @@ PICKED = GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}
 KEDA: Json = {"scaler": "KEDA", "prometheusAddress": "http://prometheus:9090", "maximumReplicas": 7}
 EVERYTHING: Json = {"gateway": PICKED, "autoscaling": KEDA}
 KINDS = tuple(kind for kind in OPTIONAL_KINDS if kind is not Kind.LEADER_WORKER_SET)
-"""Of what stands beside engines; `test_nodes.py` is about engines that are of another project's kind themselves."""
+"""Kinds beside engines; `test_nodes.py` is about engines of another project's kind."""
 
 
 def asking(**spec: Any) -> Snapshot:

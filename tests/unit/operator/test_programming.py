@@ -103,7 +103,7 @@ def test_a_key_that_is_taken_away_is_a_new_generation() -> None:
         ({"justitia_shared_1": report(None, problem="refused")}, "False", "NotReachable", "justitia-shared-1: refused"),
     ],
 )
-def test_programmed_says_where_the_generation_is_not_in_force(
+def test_programmed_says_where_the_generation_is_not_in_effect(
     known: dict[str, Report], status: str, reason: str, says: str
 ) -> None:
     found = condition(told(serving(), **known), "Programmed")

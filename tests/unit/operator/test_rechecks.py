@@ -71,7 +71,7 @@ def test_an_engine_that_has_it_is_asked_no_more() -> None:
         Report("containerd://one", 2, None, "it does not answer"),
         Report("containerd://one", 2, 2),
     ],
-    ids=["in force", "not connected", "failed", "silent", "no engine that orders"],
+    ids=["in effect", "not connected", "failed", "silent", "no engine that orders"],
 )
 def test_what_no_moment_mends_waits_for_the_round(answer: Report) -> None:
     rechecks = Rechecks()

@@ -16,7 +16,7 @@ def upgraded(before: Snapshot, rollout: Literal["WithEngines", "AtOnce"] = "With
 
 
 def images(snapshot: Snapshot) -> set[str]:
-    """Of the containers that are ours."""
+    """Images of the containers that are ours."""
     return {container["image"] for container in pod(snapshot)["initContainers"]}
 
 
