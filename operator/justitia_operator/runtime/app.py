@@ -81,9 +81,9 @@ async def run(settings: Settings) -> None:
                 namespaces=namespaces,
             )
 
-        serving = _serve(kube, settings, controller_of, metrics, progress)
+        leading, working = _lead(lease, metrics, progress), _serve(kube, settings, controller_of, metrics, progress)
         try:
-            await _all_until_one_ends([_lead(lease, metrics, progress), serving])
+            await _all_until_one_ends([leading, working])
         finally:
             await lease.release()
             log.info("stopped")
