@@ -2,10 +2,9 @@
 
 from rich.table import Table
 
-from justitia_api.slo import ServiceLevelObjective
 from justitia_api.status import ObjectiveStatus, PoolStatus
 from justitia_cli.printing import plain_table
-from justitia_operator.objectives import added_up
+from justitia_scheduling.objectives.tally import objective_name, tally
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
@@ -46,23 +45,18 @@ def objectives_table(status: PoolStatus) -> Table:
 
 def _objective_row(told: ObjectiveStatus) -> tuple[str, ...]:
     declared = told.objective
-    objective = ServiceLevelObjective(
-        metric=declared.metric,
-        percentile=declared.percentile,
-        bound_milliseconds=round(declared.bound_seconds * 1000),
-        window_seconds=round(declared.window_seconds),
-    )
-    seen = added_up(objective, [told])
+    found = tally(declared.percentile / 100, [told])
+    seen, state = found.attainment, found.state
     figures = ("-", "-", "-")
-    if seen.values:
+    if seen.count:
         figures = (f"{seen.share:.1%}", f"{seen.budget:.0%}", f"{seen.fast_burn:.1f}")
     return (
         f"{told.namespace}/{told.name}",
-        seen.name,
+        objective_name(declared.metric, declared.percentile),
         _duration(declared.bound_seconds),
         _duration(seen.value),
         *figures,
-        "" if seen.state is None else seen.state.value,
+        "" if state is None else state.value,
     )
 
 

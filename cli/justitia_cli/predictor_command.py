@@ -16,9 +16,9 @@ import typer
 
 from justitia_cli.console import ContextOption, KubeconfigOption, OneLineErrors, fail, output
 from justitia_cli.schedulers import SchedulersError, kubectl_command, output_of
-from justitia_operator.objects import POOL_LABEL
-from justitia_operator.pods import SCHEDULER_CONTAINER
-from justitia_operator.programming import scheduler_pod
+from justitia_operator.world.names import SIDECAR_CONTAINER
+from justitia_operator.world.objects import POOL_LABEL
+from justitia_operator.world.sidecars import sidecar_pod
 
 app = typer.Typer(
     cls=OneLineErrors, no_args_is_help=True, help="Roll an application's predictor back; export or erase its samples."
@@ -120,14 +120,14 @@ class Found:
         namespace, name = self.pool
         selector = f"--selector={POOL_LABEL}={name}"
         items = json.loads(self.kubectl("get", "pods", f"--namespace={namespace}", selector, "--output=json"))["items"]
-        running = [pod["metadata"]["name"] for pod in items if scheduler_pod(pod)]
+        running = [pod["metadata"]["name"] for pod in items if sidecar_pod(pod)]
         if not running:
             raise SchedulersError(f"no pod of ServingPool {namespace}/{name} runs a sidecar: see `kubectl get spool`")
         return running
 
     def inside(self, pod: str, module: str, *arguments: str) -> list[str]:
         """A command that runs a module beside the pod's scheduler."""
-        where = (pod, f"--namespace={self.pool[0]}", f"--container={SCHEDULER_CONTAINER}")
+        where = (pod, f"--namespace={self.pool[0]}", f"--container={SIDECAR_CONTAINER}")
         return [*self.command, "exec", *where, "--", "python", "-m", module, *arguments]
 
 

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from justitia_api.config import Document
 from justitia_api.wire import ADMIN_PORT
-from justitia_operator.objects import POOL_LABEL
-from justitia_operator.programming import scheduler_pod
+from justitia_operator.world.objects import POOL_LABEL
+from justitia_operator.world.sidecars import sidecar_pod
 
 ANSWER_SECONDS = 10.0
 LONGEST_ANSWER = 64 * 2**20
@@ -75,7 +75,7 @@ class OnCluster:
     def addresses(self) -> Mapping[str, str]:
         """By pod."""
         found = json.loads(output_of([*self._kubectl, "get", "pods", f"--selector={self._selector}", "--output=json"]))
-        running = {pod["metadata"]["name"] for pod in found["items"] if scheduler_pod(pod)}
+        running = {pod["metadata"]["name"] for pod in found["items"] if sidecar_pod(pod)}
         for pod in [*self._forwarded]:
             if pod not in running:
                 self.forget(pod)

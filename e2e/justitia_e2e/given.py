@@ -10,7 +10,7 @@ from justitia_cli import schedulers
 from justitia_e2e.example import EXAMPLE, NAMESPACE, POOL
 from justitia_e2e.install import NAMESPACE as SYSTEM
 from justitia_e2e.machine import ClusterError
-from justitia_operator.builders import SERVICE_PORT
+from justitia_operator.build.builders import SERVICE_PORT
 from support.kubectl import Kubectl
 
 

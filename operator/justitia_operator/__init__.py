@@ -1,1 +1,1 @@
-"""Reconciles Tenants, ServingPools and LLMApplications into engines with a scheduler sidecar."""
+"""Reconciles Tenants, ServingPools and LLMApplications into engines, each with a sidecar."""

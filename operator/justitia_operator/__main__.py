@@ -6,11 +6,10 @@ import sys
 import structlog
 from pydantic import ValidationError
 
-from justitia_operator.app import Stopped, configure_logging, run
-from justitia_operator.kube import Rejected, Unavailable
-from justitia_operator.lease import LeaseLost
-from justitia_operator.scope import ScopeChanged
-from justitia_operator.settings import Settings
+from justitia_operator.runtime.app import configure_logging, run
+from justitia_operator.runtime.kube import Rejected, Unavailable
+from justitia_operator.runtime.lease import LeaseLost
+from justitia_operator.runtime.settings import Settings
 
 
 def main() -> int:
@@ -24,9 +23,10 @@ def main() -> int:
     configure_logging(settings.log_level)
     try:
         asyncio.run(run(settings))
-    except Stopped:
+    except asyncio.CancelledError:
+        # By a signal.
         return 0
-    except (Unavailable, Rejected, LeaseLost, ScopeChanged) as error:
+    except (Unavailable, Rejected, LeaseLost) as error:
         structlog.get_logger().error("ended", error=str(error))
         return 1
     return 0

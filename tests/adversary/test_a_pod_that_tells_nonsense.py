@@ -9,9 +9,9 @@ import pytest
 
 from justitia_api.application import LLMApplicationStatus
 from justitia_api.pool import ServingPoolStatus
-from justitia_operator.objects import OWN_KINDS, Json, Kind
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import OWN_KINDS, Json, Kind
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import NOW, applied, condition, put
 from support.served_world import CHAT, VERSION, heard, report, served, trained
 

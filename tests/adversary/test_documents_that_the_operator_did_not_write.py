@@ -16,10 +16,11 @@ import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, PoolConfig, PoolDocuments, key_digest
 from justitia_cli.local.ports import free_ports
-from justitia_operator.control import Control
-from justitia_operator.objects import Kind, Push, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Report, Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.runtime.control import Control
+from justitia_operator.world.objects import Kind, Push, Ref
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import PEPPER, ROOT, child, config, keys, pod, pool, put, settled, small_world, without
 from support.serving import answers, eventually, http, stop
 

@@ -59,7 +59,7 @@ def test_a_variable_is_taken_out_and_told_in_an_event(stage: Stage, operator: Op
     (message,) = eventually(lambda: events(stage, "FieldsRemoved"))
     assert f"Deployment {stage.namespace}/justitia-shared" in message
     assert "spec.template.spec.containers[name=engine].env[name=LD_PRELOAD] (by kubectl-set)" in message
-    assert "set what is needed in the ServingPool" in message
+    assert "set what you need in the ServingPool" in message
     assert accepted(stage) == ("True", "Accepted")
     rests(stage, operator)
     assert stage.child("deployment")["metadata"]["annotations"]["example.com/note"] == "kept"
@@ -198,7 +198,7 @@ def test_who_puts_it_back_each_time_is_told_of_in_a_condition_and_not_fought_wit
     eventually(lambda: accepted(stage) == ("False", "FieldsAdded"))
     conditions = stage.kubectl.get("spool", "shared", stage.namespace)["status"]["conditions"]
     (message,) = [each["message"] for each in conditions if each["type"] == "Accepted"]
-    assert "env[name=X] (by kubectl-set) is added again and again" in message
+    assert "env[name=X] (by kubectl-set) is added again each time the operator removes it" in message
     rests(stage, operator)
     assert (taken_out(), "X" in variables(stage)) == (3, True)
     stage.set(pool={"replicas": 2})

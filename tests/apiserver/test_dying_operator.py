@@ -16,14 +16,14 @@ import aiohttp
 import pytest
 
 from cluster.control_plane import ControlPlane
-from justitia_operator.control import Control
-from justitia_operator.controller import Controller
-from justitia_operator.kube import Kube, connect
-from justitia_operator.metrics import Metrics
-from justitia_operator.objects import Json, Ref
-from justitia_operator.queue import KeyedQueue
-from justitia_operator.snapshot import Installation
-from justitia_operator.store import Store
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.kube import Kube, connect
+from justitia_operator.runtime.metrics import Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.objects import Json, Ref
 from support.kubectl import CHILDREN, OWN, Kubectl, eventually
 from support.stage import SYSTEM, Stage
 

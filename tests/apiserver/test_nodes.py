@@ -8,9 +8,9 @@ import pytest
 from cluster.control_plane import ControlPlane
 from cluster.lws import running_lws
 from justitia_api.pool import ServingPool
-from justitia_operator.builders import build_leader_worker_set
-from justitia_operator.compare import needs_apply
-from justitia_operator.snapshot import Installation
+from justitia_operator.build.builders import build_leader_worker_set
+from justitia_operator.decide.compare import needs_apply
+from justitia_operator.world.installation import Installation
 from support.kubectl import Json, eventually
 from support.stage import Stage
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from justitia_api.config import KeyTable, PoolConfig, key_digest
-from justitia_operator.credentials import pool_pepper
+from justitia_operator.build.credentials import pool_pepper
 from support.kubectl import ROOT, Json, Kubectl, OperatorProcess, eventually
 from support.stage import SYSTEM, Stage
 

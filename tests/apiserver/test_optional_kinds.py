@@ -11,10 +11,10 @@ import pytest
 from cluster.build import ensure_definitions
 from cluster.control_plane import await_established
 from justitia_api.pool import ServingPool
-from justitia_operator.builders import build_inference_pool, build_route, build_scaled_object
-from justitia_operator.compare import needs_apply
-from justitia_operator.kube import Unavailable, connect
-from justitia_operator.objects import Kind
+from justitia_operator.build.builders import build_inference_pool, build_route, build_scaled_object
+from justitia_operator.decide.compare import needs_apply
+from justitia_operator.runtime.kube import Unavailable, connect
+from justitia_operator.world.objects import Kind
 from support.kubectl import Json, Kubectl, OperatorProcess, eventually
 from support.stage import Stage
 

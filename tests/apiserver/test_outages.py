@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cluster.control_plane import ControlPlane
-from justitia_operator.objects import OWN_KINDS, WATCHED_KINDS, Kind
+from justitia_operator.world.objects import OWN_KINDS, WATCHED_KINDS, Kind
 from support.kubectl import Kubectl, OperatorProcess, eventually
 from support.stage import SYSTEM, Stage
 

@@ -9,7 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from justitia_channel.messages import VERSION, Hello, Snapshot
 from justitia_channel.wire import encode
-from justitia_operator.metrics import Metrics as OperatorMetrics
+from justitia_operator.runtime.metrics import Metrics as OperatorMetrics
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine import metrics as engine_metrics
 from justitia_sidecar.engine.channel import EngineChannel

@@ -11,8 +11,8 @@ import pytest
 from chart.account import OWN, WRITTEN, may, write_kubeconfig
 from chart.helm import Release, definitions
 from cluster.control_plane import ControlPlane
-from justitia_operator.kube import Rejected, connect
-from justitia_operator.objects import Json, ref_of
+from justitia_operator.runtime.kube import Rejected, connect
+from justitia_operator.world.objects import Json, ref_of
 from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
 
 OF_OTHERS = (

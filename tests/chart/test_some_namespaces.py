@@ -100,28 +100,27 @@ def test_pools_of_these_namespaces_are_served_and_others_do_not_exist(
     assert "system:serviceaccount:" not in process.log()
 
 
-def test_a_namespace_that_goes_and_comes_back_leaves_the_others_served(
+def test_a_namespace_that_goes_and_comes_back_is_served_again_and_the_others_all_along(
     release: Release, served: list[str], kubectl: Kubectl, start: Callable[[], OperatorProcess]
 ) -> None:
     going, staying = (Stage(kubectl, name, release.namespace) for name in served)
     for stage in (going, staying):
         stage.set()
-    first = start()
-    first.wait_until_working()
+    operator = start()
+    operator.wait_until_working()
     going.settle()
 
     kubectl("delete", "namespace", going.namespace)
-    assert first.wait() == 1
-    second = start()
-    second.wait_until_working()
-    assert f'"namespace": "{going.namespace}"' in second.log()
+    eventually(lambda: operator.entries("namespaces have come or gone") == 1)
+    eventually(lambda: operator.entries("begun") == 2)
+    assert f'"namespace": "{going.namespace}"' in operator.log()
     staying.set(tenant={"weight": "7"})
     eventually(lambda: staying.config().tenants[0].weight == 7.0)
 
     kubectl("create", "namespace", going.namespace)
     release.upgrade("--reuse-values")
-    assert second.wait() == 1
-    assert "has come or gone: starting anew" in second.log()
+    eventually(lambda: operator.entries("namespaces have come or gone") == 2)
     going.set()
-    start().wait_until_working()
     going.settle()
+    assert operator.entries("leading") == 1
+    assert operator.stop() == 0

@@ -16,8 +16,8 @@ import httpx2 as httpx
 import pytest
 
 from justitia_cli.local.ports import free_ports
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.misbehaving_engine import MisbehavingEngine
 from support.resources import (
     application,

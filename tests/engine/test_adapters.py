@@ -10,7 +10,7 @@ import pytest
 from justitia_api.engine import Adapter, Engine, Model
 from justitia_api.pool import ServingPoolSpec
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_operator.arguments import engine_command
+from justitia_operator.build.arguments import engine_command
 from support.serving import KEYS, MODEL, RunningSidecar, Vllm, eventually, http, running_sidecar, running_vllm
 from support.tiny_adapter import make_tiny_adapter
 

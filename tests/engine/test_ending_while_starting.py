@@ -18,7 +18,7 @@ from justitia_api.wire import ENGINE_PORT
 from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_operator.pods import build_engine_container
+from justitia_operator.build.pods import build_engine_container
 from support.resources import pool
 from support.serving import answers, eventually
 

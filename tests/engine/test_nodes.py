@@ -12,8 +12,8 @@ import pytest
 
 from justitia_cli.runtime import ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_operator.arguments import LEADER_VARIABLE, RANK_VARIABLE
-from justitia_operator.objects import Kind
+from justitia_operator.build.arguments import LEADER_VARIABLE, RANK_VARIABLE
+from justitia_operator.world.objects import Kind
 from support.plugged_engine import TestPeer
 from support.resources import child, pool, put, settled, small_world
 from support.serving import MODEL, ROOT, answers, eventually, http, stop

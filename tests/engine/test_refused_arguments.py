@@ -7,7 +7,7 @@ from typing import Any
 
 from justitia_api.engine import Engine
 from justitia_cli.runtime import ensure_engine
-from justitia_operator.arguments import REFUSED_FLAGS, REFUSED_VARIABLES, refused_argument
+from justitia_operator.build.arguments import REFUSED_FLAGS, REFUSED_VARIABLES, refused_argument
 
 OPTIONS = """
 import json

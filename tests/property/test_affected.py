@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_operator.catalog import Catalog
-from justitia_operator.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
-from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.affected import affected
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.catalog import Catalog
+from justitia_operator.world.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
     INSTALLATION,
     NOW,

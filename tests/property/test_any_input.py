@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from justitia_api.application import LLMApplicationStatus
 from justitia_api.pool import ServingPoolStatus
 from justitia_api.tenant import TenantStatus
-from justitia_operator.intake import readable
-from justitia_operator.objects import OWN_KINDS, Kind, Plan
-from justitia_operator.programming import pods_behind
-from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.affected import affected
+from justitia_operator.decide.programming import pods_behind
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.runtime.intake import readable
+from justitia_operator.world.objects import OWN_KINDS, Kind, Plan
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import NOW, put
 from support.served_world import VERSION, heard, report, served, trained
 

@@ -16,8 +16,9 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from justitia_operator.kube import Kube
-from justitia_operator.lease import DURATION_SECONDS, HOLD_SECONDS, RETRY_SECONDS, Lease, LeaseLost
+from justitia_operator.runtime.kube import Kube
+from justitia_operator.runtime.lease import DURATION_SECONDS, HOLD_SECONDS, RETRY_SECONDS, Lease, LeaseLost
+from support.clocks import LoopClock
 from support.late_lease_store import CutLine, LateLeaseStore, Line
 from support.simulated_time import in_simulated_time
 
@@ -26,11 +27,11 @@ LONG = 300.0
 CANDIDATES = 2
 ROUND_OFF = 1e-3
 
-MakeLease = Callable[[Kube, str, Callable[[], float]], Lease]
+MakeLease = Callable[[Kube, str], Lease]
 
 
-def make_lease(kube: Kube, identity: str, clock: Callable[[], float]) -> Lease:
-    return Lease(kube, "system", "operator", identity, clock)
+def make_lease(kube: Kube, identity: str) -> Lease:
+    return Lease(kube, "system", "operator", identity, LoopClock())
 
 
 class FromTheAnswer(Lease):
@@ -40,12 +41,12 @@ class FromTheAnswer(Lease):
         return HOLD_SECONDS
 
     async def keep(self) -> None:
-        renewed = self._clock()
+        renewed = self._clock.seconds()
         while True:
-            await asyncio.sleep(RETRY_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS)
             if await self._try():
-                renewed = self._clock()
-            elif self._clock() - renewed > HOLD_SECONDS:
+                renewed = self._clock.seconds()
+            elif self._clock.seconds() - renewed > HOLD_SECONDS:
                 raise LeaseLost
 
 
@@ -87,7 +88,7 @@ class Simulation:
         loop, line = asyncio.get_running_loop(), Line(self.store, self.random)
         while True:
             await asyncio.sleep(self.random.uniform(0, 5))
-            lease = make_lease(cast("Kube", line), f"{name}-{loop.time()}", loop.time)
+            lease = make_lease(cast("Kube", line), f"{name}-{loop.time()}")
             await lease.acquire()
             if lease.seconds_left() <= 0:
                 # The answer took so long that it is not sure any more.
@@ -164,7 +165,7 @@ async def overlap(make: MakeLease) -> float:
     loop, store, leads = asyncio.get_running_loop(), LateLeaseStore(), dict[str, list[float]]()
 
     async def candidate(name: str, line: Line) -> None:
-        lease = make(cast("Kube", line), name, loop.time)
+        lease = make(cast("Kube", line), name)
         await lease.acquire()
         keeping = asyncio.create_task(lease.keep())
         while not keeping.done():
@@ -184,8 +185,8 @@ async def overlap(make: MakeLease) -> float:
 
 
 def test_a_leader_whose_last_answer_is_late_stops_before_its_successor_begins() -> None:
-    def wrong(kube: Kube, identity: str, clock: Callable[[], float]) -> Lease:
-        return FromTheAnswer(kube, "system", "operator", identity, clock)
+    def wrong(kube: Kube, identity: str) -> Lease:
+        return FromTheAnswer(kube, "system", "operator", identity, LoopClock())
 
     assert in_simulated_time(overlap(make_lease)) <= HOLD_SECONDS - DURATION_SECONDS + ROUND_OFF
     assert in_simulated_time(overlap(wrong)) > 1, "the negative control"

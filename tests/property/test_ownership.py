@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_operator.objects import Json
-from justitia_operator.ownership import additions, disowned
+from justitia_operator.decide.ownership import additions, disowned
+from justitia_operator.world.objects import Json
 from support.owners import entry, fields_of, owned_by_us
 
 NAMES = st.sampled_from(["alpha", "beta", "gamma", "delta"])

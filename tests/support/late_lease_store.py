@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import TypeVar
 
-from justitia_operator.objects import Json, Ref
+from justitia_operator.world.objects import Json, Ref
 
 T = TypeVar("T")
 

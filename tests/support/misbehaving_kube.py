@@ -4,12 +4,12 @@ told to.
 
 from datetime import datetime
 
-from justitia_operator.objects import Json, Note, Ref, StatusPatch, ref_of
+from justitia_operator.world.objects import Json, Note, Ref, StatusPatch, ref_of
 from support.owners import owned_by_us
 
 
 class MisbehavingKube:
-    """`errors`: raised for each write of the object."""
+    """`errors`: raised for each write of the object. `version`: the last that was given to one."""
 
     def __init__(self) -> None:
         self.errors: dict[Ref, Exception] = {}
@@ -17,13 +17,13 @@ class MisbehavingKube:
         self.disowned: list[Ref] = []
         self.statuses: list[StatusPatch] = []
         self.notes: list[Note] = []
-        self._version = 1000
+        self.version = 1000
 
     def _answer(self, obj: Json) -> Json:
         if (error := self.errors.get(ref_of(obj))) is not None:
             raise error
-        self._version += 1
-        metadata = {"uid": "u", **obj["metadata"], "resourceVersion": str(self._version)}
+        self.version += 1
+        metadata = {"uid": "u", **obj["metadata"], "resourceVersion": str(self.version)}
         return obj | {"metadata": metadata}
 
     async def get(self, ref: Ref) -> Json | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from justitia_api.config import BoostMode, ObjectiveConfig
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus, PoolStatus
-from justitia_operator.objects import Json
+from justitia_operator.world.objects import Json
 from justitia_scheduling.objectives.attainment import PARTS
 from justitia_scheduling.objectives.sketch import Sketch
 from justitia_vocabulary.policies import CostModelName, PolicyName

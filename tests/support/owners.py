@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from justitia_operator.objects import MANAGER, Json
+from justitia_operator.world.objects import MANAGER, Json
 
 KEYS: dict[str, tuple[str, ...]] = {
     "containers": ("name",),

@@ -3,11 +3,11 @@
 import sys
 from datetime import datetime
 
-from justitia_operator import controller
 from justitia_operator.__main__ import main
-from justitia_operator.objects import Plan, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.runtime import controller
+from justitia_operator.world.objects import Plan, Ref
+from justitia_operator.world.snapshot import Snapshot
 
 
 def poisoned(world: Snapshot, ref: Ref, now: datetime) -> Plan:

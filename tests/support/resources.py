@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_operator.catalog import Catalog
-from justitia_operator.credentials import pool_pepper
-from justitia_operator.names import children_name
-from justitia_operator.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Installation, Snapshot, build_snapshot
+from justitia_operator.build.credentials import pool_pepper
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.catalog import Catalog
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.names import children_name
+from justitia_operator.world.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
+from justitia_operator.world.snapshot import Snapshot, build_snapshot
 from support.owners import owned_by_us
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.control import read_report
-from justitia_operator.objects import Json, Kind, Push, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.runtime.control import read_report
+from justitia_operator.world.objects import Json, Kind, Push, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.objectives import FIRST_TOKEN, boosted, pool_status, told
 from support.resources import NOW, application, applied, key, pod, pool, put, settled, tenant, world
 

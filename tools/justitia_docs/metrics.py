@@ -9,8 +9,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from justitia_channel.messages import Snapshot
 from justitia_docs.documented import documented
 from justitia_docs.markdown import cell, code, prose, table
-from justitia_operator.metrics import Fault
-from justitia_operator.metrics import Metrics as OperatorMetrics
+from justitia_operator.runtime.metrics import Fault
+from justitia_operator.runtime.metrics import Metrics as OperatorMetrics
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.metrics import EngineMetrics

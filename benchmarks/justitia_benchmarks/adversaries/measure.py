@@ -23,7 +23,7 @@ from justitia_benchmarks.engine.servers import KEYS, documents, running_pool
 from justitia_cli.local.launch import Model
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.runtime import EngineRuntime
-from justitia_operator.objects import Json
+from justitia_operator.world.objects import Json
 from justitia_vocabulary.units import Seconds
 
 PAYER, ADVERSARY = "silver", "bronze"

@@ -24,7 +24,7 @@ from justitia_cli.local.launch import Model, Ports
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import EngineRuntime
-from justitia_operator.objects import Json
+from justitia_operator.world.objects import Json
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_simulator.prediction import Told
 from justitia_simulator.workload import WorkloadRun

@@ -14,7 +14,7 @@ from justitia_benchmarks.operator.measure import measure
 from justitia_benchmarks.operator.population import Size
 from justitia_benchmarks.reports.operator import write_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, output
-from justitia_operator.kube import Rejected, Unavailable
+from justitia_operator.runtime.kube import Rejected, Unavailable
 from justitia_simulator.files import write_bytes
 
 WHOLE, QUICK = Size(tenants=100, pools=50, applications=1000), Size(tenants=20, pools=10, applications=100)

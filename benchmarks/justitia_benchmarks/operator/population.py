@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from justitia_operator.objects import Json, Kind
+from justitia_operator.world.objects import Json, Kind
 
 SYSTEM = "justitia-system"
 POOLS = "models"

@@ -10,11 +10,10 @@ import aiohttp
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.wire import CONTROL_PORT
-from justitia_operator.controller import CHILD_SELECTOR
-from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
-from justitia_operator.kube import Kube
-from justitia_operator.names import children_name
-from justitia_operator.objects import POOL_LABEL, Json, Kind, Ref
+from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.runtime.kube import Kube
+from justitia_operator.world.names import children_name
+from justitia_operator.world.objects import CHILD_SELECTOR, POOL_LABEL, Json, Kind, Ref
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.ports.control import ControlCredentials, build_control

@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_cli.local.errors import LocalError
-from justitia_operator.builders import build_config_map
-from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
-from justitia_operator.names import children_name
-from justitia_operator.objects import MANAGER, Json, Kind, Ref, ref_of
-from justitia_operator.reconcile import mistakes, reconcile_all
-from justitia_operator.resolve import secret_value
-from justitia_operator.snapshot import Installation, build_snapshot
+from justitia_operator.build.builders import build_config_map
+from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.decide.reconcile import mistakes, reconcile_all
+from justitia_operator.decide.resolve import secret_value
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.names import children_name
+from justitia_operator.world.objects import MANAGER, Json, Kind, Ref, ref_of
+from justitia_operator.world.snapshot import build_snapshot
 
 KEY_NAMESPACE = "justitia-system"
 ROUNDS = 10

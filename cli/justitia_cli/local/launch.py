@@ -13,8 +13,9 @@ from pathlib import Path
 from justitia_api.engine import is_ours
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.runtime import EngineRuntime
-from justitia_operator.objects import Json
-from justitia_operator.pods import DELIVERY_CONTAINER, PLUGIN_DIRECTORY
+from justitia_operator.build.pods import PLUGIN_DIRECTORY
+from justitia_operator.world.names import DELIVERY_CONTAINER
+from justitia_operator.world.objects import Json
 
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
 NOT_LOCAL = (

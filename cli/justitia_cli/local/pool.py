@@ -21,8 +21,8 @@ from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, plugg
 from justitia_cli.local.ports import require_free_port
 from justitia_cli.local.processes import ManagedProcess
 from justitia_cli.runtime import EngineRuntime
-from justitia_operator.documents import CONFIG_FILE, KEYS_FILE
-from justitia_operator.objects import Json
+from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.world.objects import Json
 from justitia_sidecar.deliver import deliver
 
 ENGINE_START_SECONDS = 600.0

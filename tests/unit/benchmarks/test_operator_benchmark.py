@@ -8,8 +8,9 @@ import pytest
 
 from justitia_benchmarks.operator.population import Size, namespaces, resources
 from justitia_benchmarks.reports.operator import write_document
-from justitia_operator.reconcile import mistakes, reconcile_all
-from justitia_operator.snapshot import Installation, build_snapshot
+from justitia_operator.decide.reconcile import mistakes, reconcile_all
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.snapshot import build_snapshot
 from support.resources import NOW, ROOT
 
 SIZE = Size(tenants=20, pools=10, applications=100)

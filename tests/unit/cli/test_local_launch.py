@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from justitia_cli.local.launch import Ports, scheduler_launch
-from justitia_operator.objects import Kind
+from justitia_operator.world.objects import Kind
 from support.resources import child, settled, small_world
 
 

@@ -11,7 +11,7 @@ from justitia_api.wire import Refusal
 from justitia_docs.documented import documented
 from justitia_docs.hooks import build_reference
 from justitia_docs.markdown import cell, prose
-from justitia_operator.metrics import Fault
+from justitia_operator.runtime.metrics import Fault
 
 PAGES = build_reference()
 DEFINITIONS = {each["spec"]["names"]["singular"]: each for each in build_definitions()}

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from justitia_api.conditions import Reason
-from justitia_operator.adoption import Standing, foreign_message, standing_of
-from justitia_operator.objects import APPLIED_HASH_ANNOTATION, Json, Kind, Ref, ref_of
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Rejection
+from justitia_operator.decide.adoption import Standing, foreign_message, standing_of
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import APPLIED_HASH_ANNOTATION, Json, Kind, Ref, ref_of
+from justitia_operator.world.snapshot import Rejection
 from support.resources import NOW, applied, child, condition, settled, small_world, without
 
 WANTED = child(settled(small_world()), Kind.SECRET)
@@ -52,7 +52,7 @@ def test_an_object_under_the_name_of_ours(metadata: Json, standing: Standing) ->
 def test_the_message_names_the_object_and_what_to_do() -> None:
     message = foreign_message(WANTED)
     assert "Secret apps/justitia-shared exists and does not belong to ServingPool shared" in message
-    assert "give ServingPool shared another name, or delete that object" in message
+    assert "rename ServingPool shared, or delete that object" in message
 
 
 def test_a_configuration_that_cannot_be_written_is_asked_for_a_few_times_and_then_left() -> None:

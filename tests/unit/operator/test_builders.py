@@ -1,8 +1,5 @@
 """The objects of a pool, one property at a time."""
 
-import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -10,14 +7,14 @@ import pytest
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.engine import Engine, EnvironmentVariable
 from justitia_api.pool import ServingPool
-from justitia_cli.local.ports import free_ports
-from justitia_operator.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
-from justitia_operator.builders import build_children
-from justitia_operator.compare import covers, needs_apply, sealed
-from justitia_operator.credentials import make_credentials
-from justitia_operator.objects import Json, Kind
-from justitia_operator.pods import build_engine_container
-from justitia_operator.snapshot import Installation
+from justitia_operator.build.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
+from justitia_operator.build.builders import build_children
+from justitia_operator.build.credentials import make_credentials
+from justitia_operator.build.pods import build_engine_container
+from justitia_operator.build.seal import sealed
+from justitia_operator.decide.compare import covers, needs_apply
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.objects import Json, Kind
 from support.resources import PEPPER, ROOT, pool
 
 INSTALLATION = Installation("justitia-system", "scheduler:1", ROOT, "/var/models", "monitoring")
@@ -189,38 +186,6 @@ def test_the_engine_gets_the_users_variables_and_shared_memory() -> None:
     assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}} in spec["volumes"]
 
 
-def test_an_engine_that_goes_drains_before_it_is_stopped() -> None:
-    spec = pod(engine={"drainSeconds": 900})
-    (engine,) = spec["containers"]
-    python, option, code = engine["lifecycle"]["preStop"]["exec"]["command"]
-    compile(code, "preStop", "exec")
-    assert (python, option) == ("python3", "-c")
-    assert "sleep(10)" in code
-    assert "http://127.0.0.1:8002/internal/drain" in code
-    assert "timeout=900" in code
-    assert spec["terminationGracePeriodSeconds"] > 10 + 900
-
-
-def test_an_engine_that_listens_to_nobody_yet_has_nothing_to_drain() -> None:
-    (engine,) = pod()["containers"]
-    _, _, code = engine["lifecycle"]["preStop"]["exec"]["command"]
-    (port,) = free_ports(1)
-    nobody = [sys.executable, "-c", code.replace("('127.0.0.1', 8001)", f"('127.0.0.1', {port})")]
-    assert subprocess.run(nobody, check=False, timeout=8).returncode == 0
-
-
-def test_the_engine_is_supervised_with_its_arguments_as_they_are() -> None:
-    (engine,) = pod(engine={"args": ["--max-model-len=99"]})["containers"]
-    python, option, source, port = engine["command"]
-    compile(source, "supervise", "exec")
-    assert (python, option, port) == ("python3", "-c", "8001")
-    assert "$(" not in source, "the kubelet would replace it"
-    assert (engine["args"][:2], engine["args"][-1]) == (
-        ["-m", "vllm.entrypoints.openai.api_server"],
-        "--max-model-len=99",
-    )
-
-
 def test_a_rollout_without_spare_accelerators_takes_the_old_engines_first() -> None:
     spec = children(engine={"rollout": "Recreate", "startupSeconds": 120})[Kind.DEPLOYMENT]["spec"]
     assert spec["strategy"] == {"type": "Recreate"}
@@ -272,21 +237,6 @@ def test_probes_ask_the_scheduler_because_the_engine_cannot_be_reached() -> None
     assert scheduler["startupProbe"]["httpGet"] == {"path": "/healthz", "port": 8002}
     assert scheduler["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
     assert engine["startupProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
-
-
-def test_an_engine_that_hangs_is_ended_by_a_file_that_the_scheduler_makes_where_both_see_it() -> None:
-    spec = pod(engine={"hangSeconds": 33})
-    (*_, scheduler), (engine,) = spec["initContainers"], spec["containers"]
-    told = {v["name"]: v["value"] for v in scheduler["env"]}
-    assert told["JUSTITIA_HANG_SECONDS"] == "33"
-    file = told["JUSTITIA_HANG_FILE"]
-    assert engine["livenessProbe"]["exec"]["command"] == ["test", "!", "-e", file]
-    shared = [
-        m["name"] for c in (scheduler, engine) for m in c["volumeMounts"] if file.startswith(f"{m['mountPath']}/")
-    ]
-    assert shared == ["tmp", "tmp"]
-    before_draining = int(re.findall(r"sleep\((\d+)\)", str(engine["lifecycle"]["preStop"]))[0])
-    assert engine["livenessProbe"]["terminationGracePeriodSeconds"] < before_draining
 
 
 def test_a_rollout_never_takes_the_last_engine_away() -> None:
@@ -371,7 +321,7 @@ def test_a_variable_that_does_what_a_refused_argument_does_is_refused(name: str)
     env = (EnvironmentVariable(name="HF_HUB_OFFLINE", value="1"), EnvironmentVariable(name=name, value="2"))
     message = refused_variable(Engine(env=env))
     assert message is not None
-    assert f"engine.env has {name}" in message
+    assert f"engine.env sets {name}" in message
     assert refused_variable(Engine(env=env[:1])) is None
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import aiohttp
 
 from justitia_api.wire import CERTIFICATE_FILE, PRIVATE_KEY_FILE, TOKEN_FILE
-from justitia_operator.control import Control
-from justitia_operator.credentials import make_credentials, period_at
-from justitia_operator.objects import Kind, Push, Ref
+from justitia_operator.build.credentials import make_credentials, period_at
+from justitia_operator.runtime.control import Control
+from justitia_operator.world.objects import Kind, Push, Ref
 from support.objectives import COMPLETION, FIRST_TOKEN, boosted, some, told
 from support.resources import ROOT
 from support.telling_pod import TellingPod, telling_pod
 
 UID = "0b5e7a9c-0000-4000-8000-000000000001"
 NOW = datetime.now(UTC)
-"""Of this day: TLS has no clock to be given."""
+"""Credentials of this day: TLS reads the machine's clock."""
 
 
 async def test_objectives_are_taken_by_application_and_gamma_as_it_is(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from justitia_operator import controller as module
-from justitia_operator.control import Control
-from justitia_operator.controller import Controller
-from justitia_operator.kube import Kube, Rejected
-from justitia_operator.metrics import Metrics
-from justitia_operator.objects import Json, Kind, Plan, Ref, ref_of
-from justitia_operator.queue import KeyedQueue
-from justitia_operator.reconcile import reconcile
-from justitia_operator.store import Store
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.runtime import controller as module
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.kube import Kube, Rejected
+from justitia_operator.runtime.metrics import Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
 from support.misbehaving_kube import MisbehavingKube
 from support.owners import set_by
 from support.resources import INSTALLATION, NOW, application, key, pool, tenant
@@ -29,13 +29,14 @@ class Room:
     def __init__(self) -> None:
         self.kube, self.metrics, self.delays = MisbehavingKube(), Metrics(), list[float]()
         self.timers: list[Callable[[], None]] = []
+        self.now, self.store = NOW, Store(INSTALLATION)
         self.queue: KeyedQueue[Ref] = KeyedQueue(self._call_later)
         self.controller = Controller(
             cast("Kube", self.kube),
             cast("Control", None),
-            Store(INSTALLATION),
+            self.store,
             self.queue,
-            clock=lambda: NOW,
+            clock=lambda: self.now,
             key_namespace=INSTALLATION.namespace,
             metrics=self.metrics,
         )
@@ -63,7 +64,8 @@ class Room:
         await asyncio.gather(worker, return_exceptions=True)
 
     def faults(self, ref: Ref, fault: str) -> float:
-        return self.metrics.faults.labels(ref.kind, fault)._value.get()
+        labels = {"kind": str(ref.kind), "fault": fault}
+        return self.metrics.registry.get_sample_value("justitia_operator_faults_total", labels) or 0
 
     def told(self, ref: Ref) -> list[Json]:
         return [patch.status for patch in self.kube.statuses if patch.ref == ref]
@@ -141,8 +143,6 @@ class Contest(Room):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = NOW
-        self.controller._clock = lambda: self.now
         self.version = 5000
 
     async def begin(self) -> None:
@@ -152,13 +152,13 @@ class Contest(Room):
 
     def add(self, *path: str) -> None:
         self.version += 1
-        known = self.controller._store.snapshot().objects[DEPLOYMENT]
+        known = self.store.snapshot().objects[DEPLOYMENT]
         ours = known["metadata"]["managedFields"][0]
         theirs = [set_by("kubectl-set", *path)] if path else []
         metadata = known["metadata"] | {"managedFields": [ours, *theirs], "resourceVersion": str(self.version)}
-        self.kube._version = self.version
+        self.kube.version = self.version
         self.controller.seen(known | {"metadata": metadata})
-        self.version = self.kube._version + 10
+        self.version = self.kube.version + 10
 
     def accepted(self) -> str:
         conditions = self.told(Ref(Kind.SERVING_POOL, "apps", "shared"))[-1]["conditions"]
@@ -190,7 +190,7 @@ async def test_who_puts_it_back_again_and_again_is_not_fought_without_end_and_to
     assert len(room.kube.applied) == 3
     assert room.accepted() == "FieldsAdded"
     room.now += timedelta(hours=1)
-    room.controller._store.retry_rejections()
+    room.store.retry_rejections()
     room.queue.add(Ref(Kind.SERVING_POOL, "apps", "shared"))
     await room.work()
     assert len(room.kube.applied) == 4, "later it is tried again"

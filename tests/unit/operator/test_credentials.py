@@ -7,7 +7,7 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_operator.credentials import PERIOD, make_credentials, period_at, pool_pepper, server_name
+from justitia_operator.build.credentials import PERIOD, make_credentials, period_at, pool_pepper, server_name
 from support.resources import ROOT
 
 NOW = datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC)

@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.objectives import COMPLETION, FIRST_TOKEN
 from support.resources import application, child, condition, config, key, pool, put, settled, tenant, world
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.reconcile import affected
+from justitia_operator.decide.affected import affected
+from justitia_operator.world.objects import Json, Kind, Ref
 from support.resources import NOW, application, condition, key, pool, put, settled, tenant, with_ready_engines, world
 
 GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -70,7 +70,7 @@ def test_a_bad_image_leaves_the_old_engine(why: str) -> None:
 def test_an_engine_that_ends_again_and_again_leads_to_its_log() -> None:
     holds, reason, message = available(waiting("engine", "CrashLoopBackOff", "back-off 40s", code=2), ready=1)
     assert (holds, reason) == ("True", "EngineNotStarting")
-    assert "ends with code 2" in message
+    assert "exits with code 2" in message
     assert "kubectl -n apps logs justitia-shared-7 -c engine --previous" in message
 
 

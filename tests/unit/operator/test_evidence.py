@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_api.status import ErrorSums
-from justitia_operator.evidence import added, errs_less, errs_more, percent
+from justitia_operator.learning.evidence import added, errs_less, errs_more, percent
 
 LEAST = 30
 CONFIDENCE = 0.95

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_operator.gamma import gamma_range
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.programming import Reporting, SchedulerPod
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Report
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.slo.gamma import gamma_range
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.reports import Report
+from justitia_operator.world.sidecars import Reporting, SidecarPod
 from support.objectives import boosted
 from support.resources import NOW, pod, put, settled, small_world
 
@@ -20,7 +20,7 @@ POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
 def telling(*gammas: float | None) -> list[Reporting]:
     reports: list[Reporting] = []
     for number, gamma in enumerate(gammas):
-        each = SchedulerPod(Ref(Kind.POD, "apps", f"{number}"), "one", "10.0.0.7")
+        each = SidecarPod(Ref(Kind.POD, "apps", f"{number}"), "one", "10.0.0.7")
         boost = None if gamma is None else boosted(gamma)
         reports.append((each, Report("one", 1, 1, boost=boost)))
     return reports

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from justitia_api.config import Document
 from justitia_api.engine import Engine, Model
 from justitia_api.pool import ServingPoolSpec
-from justitia_operator.inline_pools import FREE, Grant, InlinePools
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.settings import Settings
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.inline_pools import FREE
+from justitia_operator.runtime.settings import Settings
+from justitia_operator.world.installation import Grant, InlinePools
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
     INSTALLATION,
     application,
@@ -161,13 +161,6 @@ def test_pools_of_their_own_right_are_not_concerned() -> None:
     made = settled(world(tenant(), key(), own | {"metadata": named}, application()))
     assert accepted(made)[0] == "True"
     assert child(made, Kind.DEPLOYMENT)["spec"]["template"]["spec"]["priorityClassName"] == "high"
-
-
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
-def test_the_examples_need_no_leave(example: Path) -> None:
-    for document in yaml.safe_load_all(example.read_text()):
-        pool = document["spec"].get("pool") if document["kind"] == "LLMApplication" else None
-        assert pool is None or InlinePools().refusal(ServingPoolSpec.model_validate(pool)) is None
 
 
 def test_leave_is_given_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from justitia_operator.objects import Json, Kind, Ref, ref_of
-from justitia_operator.reconcile import mistakes, reconcile, reconcile_all
-from justitia_operator.snapshot import Rejection
+from justitia_operator.decide.reconcile import mistakes, reconcile, reconcile_all
+from justitia_operator.world.objects import Json, Kind, Ref, ref_of
+from justitia_operator.world.snapshot import Rejection
 from support.resources import (
     NOW,
     application,

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from typing import Any
-from urllib.error import URLError
 
 import pytest
 
-from justitia_operator.names import pools_of_child
-from justitia_operator.objects import Json, Kind, Plan, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.names import pools_of_child
+from justitia_operator.world.objects import Json, Kind, Plan, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import (
     NOW,
     child,
@@ -103,32 +102,6 @@ def test_all_parts_of_an_engine_are_told_the_same_of_how_it_computes() -> None:
     delivered = [[c["name"] for c in pod["initContainers"]] for pod in pods_of(spec)]
     assert delivered == [["deliver", "scheduler"], ["deliver"]]
     assert "JUSTITIA_SOCKET" not in {variable["name"] for variable in worker["env"]}
-
-
-@pytest.mark.parametrize(("answers", "waited"), [(0, 0), (3, 3), (1000, 87)])
-def test_a_worker_that_goes_waits_for_its_leader_but_not_for_ever(
-    answers: int, waited: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leader, worker = pods_of(groups(engine={"drainSeconds": 77}))
-    assert worker["terminationGracePeriodSeconds"] == leader["terminationGracePeriodSeconds"]
-    clock, asked = [0.0], []
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-
-    def ask(url: str, timeout: float) -> None:
-        asked.append(url)
-        if len(asked) > answers:
-            raise URLError("connection refused")
-
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    monkeypatch.setattr("time.sleep", sleep)
-    monkeypatch.setattr("urllib.request.urlopen", ask)
-    monkeypatch.setenv("LWS_LEADER_ADDRESS", "leader.group.apps")
-    _, _, code = worker["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    exec(code, {})
-    assert set(asked) == {"http://leader.group.apps:8002/healthz"}
-    assert clock[0] == waited
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from justitia_operator.objects import OPTIONAL_KINDS, Json, Kind, Ref
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Snapshot
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import OPTIONAL_KINDS, Json, Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
 from support.resources import NOW, applied, child, condition, pool, put, settled, small_world, with_ready_engines
 
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
@@ -17,7 +17,7 @@ PICKED = GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}
 KEDA: Json = {"scaler": "KEDA", "prometheusAddress": "http://prometheus:9090", "maximumReplicas": 7}
 EVERYTHING: Json = {"gateway": PICKED, "autoscaling": KEDA}
 KINDS = tuple(kind for kind in OPTIONAL_KINDS if kind is not Kind.LEADER_WORKER_SET)
-"""Of what stands beside engines; `test_nodes.py` is about engines that are of another project's kind themselves."""
+"""Kinds beside engines; `test_nodes.py` is about engines of another project's kind."""
 
 
 def asking(**spec: Any) -> Snapshot:

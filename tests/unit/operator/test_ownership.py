@@ -2,9 +2,9 @@
 
 import pytest
 
-from justitia_operator.compare import needs_apply
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.ownership import additions, disowned, removed_message
+from justitia_operator.decide.compare import needs_apply
+from justitia_operator.decide.ownership import additions, disowned, removed_message
+from justitia_operator.world.objects import Json, Kind, Ref
 from support.owners import entry, fields_of, owned_by_us, set_by
 from support.resources import child, settled, small_world
 

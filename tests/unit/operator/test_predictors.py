@@ -1,4 +1,4 @@
-"""From an application's predictor to pods' volumes, a training Job, and a version in force."""
+"""From an application's predictor to pods' volumes, a training Job, and a version in effect."""
 
 import json
 from dataclasses import replace
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.objects import Json, Kind, Plan, Ref, ref_of
-from justitia_operator.reconcile import affected, reconcile
-from justitia_operator.snapshot import Rejection, Report, Snapshot
+from justitia_operator.decide.affected import affected
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Rejection, Snapshot
 from support.resources import (
     NOW,
     application,
@@ -195,7 +197,7 @@ def test_what_comes_of_the_job_becomes_the_candidate_and_is_told_to_the_pods() -
     assert not reconciled(after)[1], "an outcome counts once"
 
 
-def test_a_candidate_that_errs_less_is_in_force_in_the_configuration() -> None:
+def test_a_candidate_that_errs_less_is_in_effect_in_the_configuration() -> None:
     after, _ = reconciled(reporting(learning_world(), samples=140))
     after, _ = reconciled(ended(after, TRAINED))
     sums = ErrorSums(runs=60, error=15.0, baseline=60.0, squared_difference=40.0)

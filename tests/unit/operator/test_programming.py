@@ -8,10 +8,11 @@ import pytest
 from justitia_api.conditions import Condition
 from justitia_api.config import PoolDocuments, digest_of
 from justitia_api.status import LearningStatus, ObjectiveStatus
-from justitia_operator.objects import Json, Kind, Push, Ref
-from justitia_operator.programming import concerned_by_figures, pods_behind
-from justitia_operator.reconcile import reconcile
-from justitia_operator.snapshot import Report, Snapshot
+from justitia_operator.decide.programming import concerned_by_figures, pods_behind
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import Json, Kind, Push, Ref
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Snapshot
 from support.objectives import FIRST_TOKEN, boosted, some
 from support.objectives import told as objective_told
 from support.resources import NOW, pod, put, settled, small_world, tenant
@@ -93,7 +94,7 @@ def test_a_key_that_is_taken_away_is_a_new_generation() -> None:
 @pytest.mark.parametrize(
     ("known", "status", "reason", "says"),
     [
-        ({}, "False", "Outdated", "not asked yet"),
+        ({}, "False", "Outdated", "has not been asked yet"),
         ({"justitia_shared_1": report(1)}, "True", "Programmed", "configuration 1"),
         ({"justitia_shared_1": report(0)}, "False", "Outdated", "justitia-shared-1 has 0"),
         ({"justitia_shared_1": report(10**6)}, "False", "Overridden", "justitia-shared-1 has 1000000"),
@@ -102,7 +103,7 @@ def test_a_key_that_is_taken_away_is_a_new_generation() -> None:
         ({"justitia_shared_1": report(None, problem="refused")}, "False", "NotReachable", "justitia-shared-1: refused"),
     ],
 )
-def test_programmed_says_where_the_generation_is_not_in_force(
+def test_programmed_says_where_the_generation_is_not_in_effect(
     known: dict[str, Report], status: str, reason: str, says: str
 ) -> None:
     found = condition(told(serving(), **known), "Programmed")

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from justitia_operator.app import lane_of
-from justitia_operator.objects import Kind, Ref
-from justitia_operator.queue import LAST_RETRY_SECONDS, KeyedQueue
+from justitia_operator.runtime.app import lane_of
+from justitia_operator.runtime.queue import LAST_RETRY_SECONDS, KeyedQueue
+from justitia_operator.world.objects import Kind, Ref
 
 
 class Timers:

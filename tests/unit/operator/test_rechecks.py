@@ -9,15 +9,15 @@ from typing import cast
 import pytest
 
 from justitia_api.conditions import Condition
-from justitia_operator.control import Control
-from justitia_operator.controller import Controller
-from justitia_operator.kube import Kube
-from justitia_operator.metrics import Metrics
-from justitia_operator.objects import Json, Kind, Push, Ref, StatusPatch
-from justitia_operator.queue import KeyedQueue
-from justitia_operator.rechecks import Rechecks
-from justitia_operator.snapshot import Report
-from justitia_operator.store import Store
+from justitia_operator.decide.rechecks import Rechecks
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.kube import Kube
+from justitia_operator.runtime.metrics import Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.objects import Json, Kind, Push, Ref, StatusPatch
+from justitia_operator.world.reports import Report
 from support.resources import INSTALLATION, NOW, pod, settled, small_world
 
 POD = Ref(Kind.POD, "apps", "justitia-shared-1")
@@ -71,7 +71,7 @@ def test_an_engine_that_has_it_is_asked_no_more() -> None:
         Report("containerd://one", 2, None, "it does not answer"),
         Report("containerd://one", 2, 2),
     ],
-    ids=["in force", "not connected", "failed", "silent", "no engine that orders"],
+    ids=["in effect", "not connected", "failed", "silent", "no engine that orders"],
 )
 def test_what_no_moment_mends_waits_for_the_round(answer: Report) -> None:
     rechecks = Rechecks()

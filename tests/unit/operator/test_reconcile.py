@@ -9,9 +9,10 @@ import yaml
 
 from justitia_api.config import BoostConfig, KeyTable, PoolDocuments, key_digest
 from justitia_api.resource import API_VERSION
-from justitia_operator.objects import Json, Kind, Plan, Ref
-from justitia_operator.reconcile import affected, mistakes, reconcile, reconcile_all
-from justitia_operator.snapshot import build_snapshot
+from justitia_operator.decide.affected import affected
+from justitia_operator.decide.reconcile import mistakes, reconcile, reconcile_all
+from justitia_operator.world.objects import Json, Kind, Plan, Ref
+from justitia_operator.world.snapshot import build_snapshot
 from justitia_vocabulary.policies import PolicyName
 from support.resources import (
     INSTALLATION,

@@ -1,4 +1,4 @@
-"""Which version is in force: each decision, its reason, and what must not move it."""
+"""Which version is in effect: each decision, its reason, and what must not move it."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from justitia_api.conditions import Reason
 from justitia_api.learning import Predictor, PredictorStatus, Rollout
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
-from justitia_operator.rollout import (
+from justitia_operator.learning.rollout import (
     PATIENCE,
     Learned,
     Model,
@@ -30,7 +30,7 @@ TRAINED = Outcome(NOW, 120, FIRST, "linear")
 
 
 def errors(runs: int, gain: float, seed: int = 0) -> ErrorSums:
-    """Of a model whose error is smaller by this much on average."""
+    """Errors of a model that are smaller by this much on average."""
     draw = np.random.default_rng(seed)
     own, other = draw.gamma(2, 0.2, runs) + max(0.0, -gain), draw.gamma(2, 0.2, runs) + max(0.0, gain)
     return ErrorSums(
@@ -72,7 +72,7 @@ def test_an_outcome_counts_once() -> None:
 
 
 @pytest.mark.parametrize("before", [None, FIRST])
-def test_a_candidate_that_is_shown_to_err_less_comes_in_force(before: str | None) -> None:
+def test_a_candidate_that_is_shown_to_err_less_takes_effect(before: str | None) -> None:
     status = COMPARED.model_copy(update={"version": before})
     after = step(SHADOW, status, seen(candidate=errors(4 * LEAST, 0.6)), None, NOW)
     assert (after.version, after.candidate, reason(after)) == (SECOND, None, Reason.PROMOTED)
@@ -94,7 +94,7 @@ def test_a_poisoned_candidate_is_dropped() -> None:
     after = step(SHADOW, COMPARED, seen(candidate=errors(4 * LEAST, -1.5)), None, NOW)
     assert (after.version, after.candidate, reason(after)) == (FIRST, None, Reason.REJECTED)
     assert after.last_decision is not None
-    assert "errs more than version aaaaaaaaaaaa" in after.last_decision.message
+    assert "has a larger error than version aaaaaaaaaaaa" in after.last_decision.message
 
 
 def test_a_version_that_drifts_gives_way_to_the_one_before_and_a_training_is_due() -> None:
@@ -125,7 +125,7 @@ def test_what_cannot_be_loaded_gives_way_but_not_what_is_not_loaded_yet() -> Non
     assert step(SHADOW, COMPARED, Learned(10, Model(), damaged.version), None, NOW).candidate is None
 
 
-def test_immediate_comes_in_force_at_once() -> None:
+def test_immediate_takes_effect_at_once() -> None:
     policy = Predictor(rollout=Rollout(strategy="Immediate"))
     after = step(policy, PredictorStatus(version=SECOND), NOTHING, TRAINED, NOW)
     assert (after.version, after.candidate, after.history, reason(after)) == (FIRST, None, (SECOND,), Reason.PROMOTED)
@@ -145,7 +145,7 @@ def test_what_is_paused_stands_still(status: PredictorStatus) -> None:
     assert not training_is_due(policy, PredictorStatus(samples=2000), NOW)
 
 
-def test_a_version_by_hand_is_in_force_and_stays() -> None:
+def test_a_version_by_hand_is_in_effect_and_stays() -> None:
     policy = Predictor(version=THIRD)
     after = step(policy, COMPARED, NOTHING, None, NOW)
     assert (after.version, after.candidate, after.history) == (THIRD, None, (FIRST,))
@@ -194,7 +194,7 @@ def test_figures_are_of_the_versions_that_are_recorded_and_do_not_change_with_ev
     assert (status.samples, status.compared_runs) == (1200, 200)
     assert status == step(SHADOW, COMPARED, seen(candidate=errors(200, 0.0), samples=1299), None, NOW)
     promoted = step(SHADOW, COMPARED, seen(candidate=errors(200, 0.6)), None, NOW)
-    assert promoted.version_error_percent is None, "its errors in force are not known yet"
+    assert promoted.version_error_percent is None, "its errors in effect are not known yet"
     assert promoted.candidate_error_percent is promoted.compared_runs is None
 
 

@@ -6,11 +6,11 @@ import pytest
 
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.pool import ServingPool
-from justitia_operator.engines import Engines
-from justitia_operator.objects import Kind, Ref
-from justitia_operator.serving import fairness_verdict
-from justitia_operator.snapshot import Snapshot
-from justitia_operator.status import Verdict
+from justitia_operator.decide.engines import Engines
+from justitia_operator.decide.serving import fairness_verdict
+from justitia_operator.world.objects import Kind, Ref
+from justitia_operator.world.snapshot import Snapshot
+from justitia_operator.world.verdicts import Verdict
 from support.resources import (
     application,
     condition,
@@ -70,7 +70,7 @@ def test_a_tenant_is_ready_while_one_of_its_applications_is() -> None:
     both = world(tenant(), key(), pool(), application(), application("late", poolRef={"name": "missing"}))
     warm = settled(with_ready_engines(settled(both)))
     status, _, message = condition(warm, Kind.TENANT, "alice", "Ready")
-    assert (status, message) == ("True", "1 API keys are in use; 1 of 2 applications are served")
+    assert (status, message) == ("True", "1 API keys are valid; 1 of 2 applications are served")
 
 
 def test_nothing_is_fair_while_no_engine_serves() -> None:

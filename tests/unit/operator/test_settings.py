@@ -2,7 +2,7 @@
 
 import pytest
 
-from justitia_operator.settings import Settings
+from justitia_operator.runtime.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """What is known of the cluster: the newest wins, whatever the order of news."""
 
-from justitia_operator.objects import Json, Kind, Ref
-from justitia_operator.snapshot import Rejection
-from justitia_operator.store import Store
+from justitia_operator.runtime.store import Store
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.snapshot import Rejection
 from support.resources import INSTALLATION
 
 REF = Ref(Kind.CONFIG_MAP, "apps", "x")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from justitia_operator.pods import SUPERVISE
+from justitia_operator.build.pods import SUPERVISE
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 """As vLLM is while it starts."""

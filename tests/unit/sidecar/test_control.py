@@ -16,9 +16,9 @@ import uvicorn
 
 from justitia_api.config import KeyEntry, KeyTable, PoolConfig, PoolDocuments, TenantConfig, digest_of, key_digest
 from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE, STATUS_PATH, TOKEN_FILE
-from justitia_operator.control import Control
-from justitia_operator.credentials import PERIOD, make_credentials, period_at
-from justitia_operator.objects import Kind, Push, Ref
+from justitia_operator.build.credentials import PERIOD, make_credentials, period_at
+from justitia_operator.runtime.control import Control
+from justitia_operator.world.objects import Kind, Push, Ref
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import Metrics
 from justitia_sidecar.ports.control import LONGEST_DOCUMENTS, ControlCredentials, build_control

@@ -11,7 +11,7 @@ from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.learning.prompts import past_runs
 from justitia_benchmarks.reports.learning_rollout import DRIFT, POISONED, STEADY, report_rollouts
-from justitia_operator.rollout import PATIENCE, Outcome, learned, step
+from justitia_operator.learning.rollout import PATIENCE, Outcome, learned, step
 from justitia_predictor.artifact import Artifact, digest
 from justitia_predictor.models import Linear
 from justitia_predictor.sample import Sample

@@ -1,0 +1,1 @@
+"""What to write, and what conditions say: from resources and the observed cluster to plans. Pure."""

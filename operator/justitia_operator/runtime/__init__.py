@@ -1,0 +1,1 @@
+"""The process: its Lease, what it watches, when it decides, and the requests that it sends."""

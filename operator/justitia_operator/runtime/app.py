@@ -1,0 +1,245 @@
+"""The process: it connects, watches, and works while it leads, until a signal ends it."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+import structlog
+
+from justitia_operator.runtime.clock import SystemClock
+from justitia_operator.runtime.control import Control
+from justitia_operator.runtime.controller import Controller
+from justitia_operator.runtime.health import build_health, serving
+from justitia_operator.runtime.kube import Kube, Rejected, Unavailable, connect
+from justitia_operator.runtime.lease import Lease
+from justitia_operator.runtime.metrics import Fault, Metrics
+from justitia_operator.runtime.queue import KeyedQueue
+from justitia_operator.runtime.root import ensure_root
+from justitia_operator.runtime.scope import find_namespaces, until_changed
+from justitia_operator.runtime.settings import Settings
+from justitia_operator.runtime.store import Store
+from justitia_operator.runtime.watch import SEEN_KINDS, watch
+from justitia_operator.world.installation import Installation
+from justitia_operator.world.objects import Kind, Ref
+
+LEASE = "justitia-operator"
+ASK_SECONDS = 20.0
+"""Seconds between two rounds in which all pods are asked for their status."""
+ASK_AGAIN_SECONDS = 0.25
+"""Seconds between two looks for pods that should be asked sooner."""
+KEEP_SECONDS = 3 * ASK_SECONDS
+"""How long an idle connection to a pod is kept. Sidecars keep theirs longer."""
+START_RETRY_SECONDS = 2.0
+
+CLOCK = SystemClock()
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Milestones: all resources are known, all Secrets with keys are known, this operator leads."""
+
+    resources: asyncio.Event = field(default_factory=asyncio.Event)
+    keys: asyncio.Event = field(default_factory=asyncio.Event)
+    leading: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def watching(self) -> bool:
+        return self.resources.is_set() and self.keys.is_set()
+
+
+async def run(settings: Settings) -> None:
+    """Runs until it is cancelled, as by SIGTERM or SIGINT. Raises Unavailable, Rejected or LeaseLost if it cannot go
+    on.
+    """
+    _be_cancelled_by_signals()
+    metrics, progress = Metrics(), Progress()
+    async with _health(settings, metrics, progress), connect() as kube, _session_with_pods() as session:
+        root = await _once_available(lambda: ensure_root(kube, settings.namespace))
+        identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
+        lease = Lease(kube, settings.namespace, LEASE, identity, CLOCK)
+
+        def controller_of(namespaces: Sequence[str] | None) -> Controller:
+            """A controller that knows nothing yet."""
+            return Controller(
+                kube.fenced(lease.seconds_left),
+                Control(session, root, CLOCK.now),
+                Store(_installation(settings, root)),
+                KeyedQueue(asyncio.get_running_loop().call_later, lane_of),
+                clock=CLOCK.now,
+                key_namespace=settings.namespace,
+                metrics=metrics,
+                namespaces=namespaces,
+            )
+
+        leading, working = _lead(lease, metrics, progress), _serve(kube, settings, controller_of, metrics, progress)
+        try:
+            await _all_until_one_ends([leading, working])
+        finally:
+            await lease.release()
+            log.info("stopped")
+
+
+def _be_cancelled_by_signals() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+async def _lead(lease: Lease, metrics: Metrics, progress: Progress) -> None:
+    """Acquires the Lease, and renews it from then on, however long the first listing takes."""
+    await lease.acquire()
+    metrics.leading.set(1)
+    progress.leading.set()
+    log.info("leading")
+    await lease.keep()
+
+
+async def _serve(
+    kube: Kube,
+    settings: Settings,
+    controller_of: Callable[[Sequence[str] | None], Controller],
+    metrics: Metrics,
+    progress: Progress,
+) -> None:
+    """Serves the namespaces that may be read, and starts over when these change."""
+    while True:
+        namespaces = await _once_available(lambda: find_namespaces(kube, settings.watch_namespaces))
+        controller = controller_of(namespaces)
+        progress.resources.clear()
+        progress.keys.clear()
+        await _all_until_one_ends(
+            [
+                watch(controller, SEEN_KINDS, namespaces, progress.resources),
+                watch(controller, (Kind.SECRET,), [settings.namespace], progress.keys),
+                _work(controller, settings, metrics, progress),
+                until_changed(kube, settings.watch_namespaces, namespaces, CLOCK),
+            ]
+        )
+
+
+async def _work(controller: Controller, settings: Settings, metrics: Metrics, progress: Progress) -> None:
+    """Works once everything is known and this operator leads. A standby watches too, so that it knows the cluster when
+    it takes over.
+    """
+    await progress.resources.wait()
+    await progress.keys.wait()
+    log.info("watching")
+    await progress.leading.wait()
+    await controller.begin()
+    await _all_until_one_ends(
+        [
+            _every(settings.resync_seconds, lambda: _resync(controller, metrics)),
+            _every(ASK_SECONDS, controller.ask_pods),
+            _every(ASK_AGAIN_SECONDS, controller.ask_again),
+            *(controller.work() for _ in range(settings.workers)),
+        ]
+    )
+
+
+def lane_of(ref: Ref) -> tuple[Kind, str]:
+    """The lane of a resource in the queue: pools do not wait for applications, nor one namespace for another."""
+    return ref.kind, ref.namespace
+
+
+def _installation(settings: Settings, root: str) -> Installation:
+    return Installation(
+        settings.namespace,
+        settings.sidecar_image,
+        root,
+        settings.node_cache_path,
+        settings.metrics_namespace,
+        settings.sidecar_rollout,
+        settings.inline,
+    )
+
+
+def _health(settings: Settings, metrics: Metrics, progress: Progress) -> AbstractAsyncContextManager[None]:
+    """Serves health checks from the start: an operator that waits for the API server is alive."""
+    if settings.http_port is None:
+        return nullcontext()
+    return serving(build_health(progress.watching, metrics.registry), settings.http_port)
+
+
+def _session_with_pods() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(keepalive_timeout=KEEP_SECONDS))
+
+
+async def _once_available(step: Callable[[], Awaitable[T]]) -> T:
+    """Retries while the API server does not answer. A process that ended instead would be restarted ever later."""
+    while True:
+        try:
+            return await step()
+        except Unavailable as error:
+            log.warning("waiting for the API server", error=str(error), retry_seconds=START_RETRY_SECONDS)
+        await CLOCK.sleep(START_RETRY_SECONDS)
+
+
+async def _all_until_one_ends(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Runs until one of them ends, and cancels the others. Raises the error that it ended with."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await CLOCK.sleep(seconds)
+        await step()
+
+
+async def _resync(controller: Controller, metrics: Metrics) -> None:
+    try:
+        await controller.resync()
+    except (Unavailable, Rejected) as error:
+        log.warning("not resynchronised", error=str(error))
+    except Exception:
+        # The operator still decides by what it watches.
+        metrics.faults.labels("List", Fault.FAILED).inc()
+        log.exception("not resynchronised")
+
+
+def configure_logging(level: str) -> None:
+    """Logs one JSON object a line, from our modules and from the libraries."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    # It warns that it does not handle signals. We do.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)

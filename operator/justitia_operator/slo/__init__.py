@@ -1,0 +1,1 @@
+"""What status and conditions say of objectives and gamma, from the counts of all pods. Pure."""

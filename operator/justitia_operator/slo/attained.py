@@ -1,0 +1,159 @@
+"""How an application's objectives stand over all pods: the record in status.slo, and the condition SLOMet.
+
+The worst objective decides: the one in the worst state, and of several the one with the least error budget.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from justitia_api.application import LLMApplication
+from justitia_api.conditions import ConditionType, Reason
+from justitia_api.config import BoostMode
+from justitia_api.pool import ServingPool
+from justitia_api.slo import ObservedObjective, ServiceLevelObjective
+from justitia_operator.world.verdicts import Verdict
+from justitia_scheduling.objectives.tally import Tally, objective_name
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.policies import PolicyName
+
+_STREAMED = {MetricName.TIME_TO_FIRST_TOKEN, MetricName.TIME_PER_OUTPUT_TOKEN}
+_SPANS = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+_WORST_FIRST = (ObjectiveState.UNATTAINABLE, ObjectiveState.MISSED, ObjectiveState.AT_RISK, ObjectiveState.MET)
+_HOLDS = {ObjectiveState.MET, ObjectiveState.AT_RISK}
+_WEIGHTED = {PolicyName.VTC, PolicyName.TIERED_JUSTITIA}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """An objective, and what all pods counted of it over its window."""
+
+    objective: ServiceLevelObjective
+    tally: Tally
+
+    @property
+    def name(self) -> str:
+        return objective_name(self.objective.metric, self.objective.percentile)
+
+    @property
+    def state(self) -> ObjectiveState | None:
+        return self.tally.state
+
+
+def as_recorded(observed: Observed) -> ObservedObjective:
+    """The rounded record for status.slo. Without values there are no figures."""
+    objective, seen = observed.objective, observed.tally.attainment
+    known = seen.count > 0
+    return ObservedObjective(
+        metric=objective.metric,
+        percentile=objective.percentile,
+        state=observed.state,
+        values=seen.count,
+        observed_milliseconds=None if seen.value is None else round(seen.value * 1000),
+        attained_percent=f"{100 * seen.share:.1f}" if known else None,
+        error_budget_percent=round(100 * seen.budget) if known else None,
+        fast_burn=f"{seen.fast_burn:.1f}" if known else None,
+        slow_burn=f"{seen.slow_burn:.1f}" if known else None,
+    )
+
+
+def slo_verdict(
+    observed: Sequence[Observed], replicas: int | None, application: LLMApplication, pool: ServingPool
+) -> Verdict:
+    """The condition SLOMet. `replicas` is how many engines would hold what is Unattainable, if known."""
+    known = [(each, state) for each in observed if (state := each.state) is not None]
+    if not known:
+        message = _nothing_observed(observed, application, pool)
+        return Verdict(ConditionType.SLO_MET, None, Reason.NOTHING_OBSERVED, message)
+    worst, state = min(known, key=lambda each: (_WORST_FIRST.index(each[1]), each[0].tally.attainment.budget))
+    budget = worst.tally.attainment.budget
+    match state:
+        case ObjectiveState.MET:
+            said = f"{_percent(100 * budget)} of its error budget is left"
+        case ObjectiveState.AT_RISK:
+            said = f"{_percent(100 * budget)} of its error budget is left, {_burns(worst)}. {_advice(pool)}"
+        case ObjectiveState.MISSED:
+            said = f"its error budget is overspent by {_percent(-100 * budget)}. {_advice(pool)}"
+        case ObjectiveState.UNATTAINABLE:
+            said = f"no allowed gamma meets it. {_way_out(worst, observed, replicas, pool)}"
+    others = [each.name for each in observed if each is not worst and each.state not in _HOLDS | {None}]
+    beside = f". Also not met, see status.slo: {', '.join(others)}" if others else ""
+    return Verdict(ConditionType.SLO_MET, state in _HOLDS, Reason(state.value), f"{_figures(worst)}; {said}{beside}")
+
+
+def _nothing_observed(observed: Sequence[Observed], application: LLMApplication, pool: ServingPool) -> str:
+    window = _span(max(each.objective.window_seconds for each in observed))
+    streamed = "streamed " if all(each.objective.metric in _STREAMED for each in observed) else ""
+    message = f"no {streamed}request of the application was observed in the last {window}"
+    if application.spec.paused:
+        return f"{message}: spec.paused is set, so changed objectives are not measured until it is unset"
+    if pool.spec.paused:
+        return f"{message}: {_called(pool)} is paused, so changed objectives are not measured until it is resumed"
+    return message
+
+
+def _figures(observed: Observed) -> str:
+    of, seen = observed.objective, observed.tally.attainment
+    things = "run" if of.metric is MetricName.RUN_COMPLETION else "request"
+    window, bound = _span(of.window_seconds), f"the bound is {of.bound_milliseconds / 1000:,.10g} s"
+    if seen.value is None:
+        return f"{observed.name}: {bound}, and no {things} was observed in the last {window}"
+    return (
+        f"{observed.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
+        f"{_percent(100 * (1 - seen.share))} of {seen.count:,} {things}{'s' * (seen.count > 1)} missed it, "
+        f"{100 - of.percentile} % may"
+    )
+
+
+def _burns(observed: Observed) -> str:
+    window, seen = observed.objective.window_seconds, observed.tally.attainment
+    return (
+        f"which burned {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
+        f"{seen.slow_burn:.1f} times over the last {_span(window / 2)}"
+    )
+
+
+def _advice(pool: ServingPool) -> str:
+    """What to do, depending on whether gamma follows objectives."""
+    scheduling = pool.spec.scheduling
+    if scheduling.policy is not PolicyName.UNIBOOST:
+        weight = ", or raise the Tenant's weight" if scheduling.policy in _WEIGHTED else ""
+        return (
+            f"{_called(pool)} has policy {scheduling.policy.value}, where gamma does not follow objectives: add "
+            f"engines{weight}; or set policy UniBoost, enforcement Engine and boost.mode SLO, which ignores tenants"
+        )
+    if scheduling.boost is None or scheduling.boost.mode is not BoostMode.SLO:
+        return f"In {_called(pool)} gamma does not follow objectives: set scheduling.boost.mode to SLO, or add engines"
+    return f"{_called(pool)} adjusts gamma until the objective is met; add engines if that is too slow"
+
+
+def _way_out(worst: Observed, observed: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
+    field = "replicas" if pool.spec.autoscaling is None else "autoscaling.maximumReplicas"
+    engines = f"about {replicas} would meet it ({field} of {_called(pool)})"
+    if worst.tally.opposed:
+        others = [each.name for each in observed if each.tally.opposed and each is not worst]
+        opposing = ", ".join(others) or f"an objective of another application in {_called(pool)}"
+        way = f"It asks for the opposite of {opposing}: raise boundMilliseconds of one of them"
+        return way if replicas is None else f"{way}, or add engines: {engines}"
+    if replicas is None:
+        return "The load is not the cause, so more engines may not help: raise boundMilliseconds"
+    return f"Add engines: {engines}; or raise boundMilliseconds"
+
+
+def _called(pool: ServingPool) -> str:
+    return f"ServingPool {pool.metadata.name}"
+
+
+def _percent(percent: float) -> str:
+    return f"{_rounded(percent, 3)} %"
+
+
+def _rounded(number: float, digits: int) -> str:
+    return f"{float(f'{number:.{digits}g}'):,.10g}"
+
+
+def _span(seconds: float) -> str:
+    """Writes a time in the largest unit of which it is a whole number: `hour` for one, `5 minutes` for several."""
+    for unit, name in _SPANS:
+        if seconds % unit == 0:
+            return name if seconds == unit else f"{seconds / unit:,.0f} {name}s"
+    return f"{seconds:,.10g} s"

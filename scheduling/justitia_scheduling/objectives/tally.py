@@ -1,0 +1,85 @@
+"""Adds up what replicas counted of an objective, as if there were one replica. Pure, over plain data.
+
+Each replica tells how many values it saw over each of `PARTS` of the window, how many of them missed the bound, and
+the buckets of the values of the whole window. Counts and buckets add up; shares, percentiles and states do not, so
+they follow from the sums. A state that one replica alone can know adds up too: what no gamma that is allowed holds in
+one of them is Unattainable.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from justitia_scheduling.objectives.attainment import PARTS, Attainment, attainment
+from justitia_scheduling.objectives.cohorts import Cohort
+from justitia_scheduling.objectives.sketch import Sketch
+from justitia_vocabulary.objectives import MetricName, ObjectiveState
+
+_METRICS = {
+    MetricName.TIME_TO_FIRST_TOKEN: "time to first token",
+    MetricName.TIME_PER_OUTPUT_TOKEN: "time per output token",
+    MetricName.REQUEST_COMPLETION: "request completion",
+    MetricName.RUN_COMPLETION: "run completion",
+}
+
+
+class Part(Protocol):
+    """Values in a part of the window."""
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def missed(self) -> int: ...
+
+
+class Counts(Protocol):
+    """What one replica tells: `counted` is over each of `PARTS`, `values` are buckets of a `Sketch`."""
+
+    @property
+    def counted(self) -> Sequence[Part]: ...
+
+    @property
+    def values(self) -> Iterable[tuple[int, int]]: ...
+
+    @property
+    def unattainable(self) -> bool: ...
+
+    @property
+    def opposed(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """An objective over all replicas. `opposed`: it is Unattainable because another objective asks for the opposite."""
+
+    attainment: Attainment
+    unattainable: bool
+    opposed: bool
+
+    @property
+    def state(self) -> ObjectiveState | None:
+        """None before anything is known."""
+        return ObjectiveState.UNATTAINABLE if self.unattainable else self.attainment.state
+
+
+def tally(percentile: float, told: Iterable[Counts]) -> Tally:
+    """The sum of what adds up. `percentile` is a share."""
+    cohorts, unattainable, opposed = [Cohort() for _ in PARTS], False, False
+    for each in told:
+        for cohort, part in zip(cohorts, each.counted, strict=True):
+            cohort.count(Cohort(part.total, part.total - part.missed))
+        cohorts[0].values.merge(Sketch(each.values))
+        unattainable |= each.unattainable
+        opposed |= each.unattainable and each.opposed
+    return Tally(attainment(percentile, cohorts), unattainable, opposed)
+
+
+def adds_up(told: Counts) -> bool:
+    """Whether it was counted over the same parts of the window: another release's need not be."""
+    return len(told.counted) == len(PARTS)
+
+
+def objective_name(metric: MetricName, percent: int) -> str:
+    """For people: `P90 of time to first token`."""
+    return f"P{percent} of {_METRICS[metric]}"
