@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.counters import TenantCounters
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId
 
 

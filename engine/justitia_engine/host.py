@@ -15,7 +15,8 @@ from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Snap
 from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.model import Request, Run, Step
-from justitia_scheduling.core.policy import Policy, Status
+from justitia_scheduling.core.opened import Status
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.tailslope import HIGHEST, LOWEST

@@ -21,7 +21,8 @@ from hypothesis.stateful import (
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import EventOrderError, Policy, UnknownIdError
+from justitia_scheduling.core.opened import EventOrderError, UnknownIdError
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 TENANTS = [TenantId(f"t{i}") for i in range(4)]

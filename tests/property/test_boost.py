@@ -17,7 +17,8 @@ from justitia_scheduling.baselines.distboost import DistBoost
 from justitia_scheduling.baselines.mlfq import MLFQ
 from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.boost import Boosted, boost
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_scheduling.policies.srpt import SRPT

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.model import kv_token_time
-from justitia_scheduling.core.policy import OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, TenantId

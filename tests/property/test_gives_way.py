@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies import tiered
 from justitia_scheduling.policies.tiered import LEAST_RUN, TieredJustitia
 from justitia_vocabulary.units import RequestId, TenantId

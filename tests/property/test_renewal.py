@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.policies import runcost
 from justitia_scheduling.policies.runcost import LOOKED_AT, RENEWED_BEYOND
 from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
-from justitia_scheduling.core.policy import OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
 from justitia_scheduling.policies.vtc import VTC

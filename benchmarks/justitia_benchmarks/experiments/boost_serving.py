@@ -16,7 +16,8 @@ from msgspec import structs
 from justitia_benchmarks.statistics import quantile
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import CostModel, WeightedTokens
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.uniboost import DELTA, QUANTUM, UniBoost
 from justitia_simulator.arrivals import conversation_arrivals
 from justitia_simulator.engine import Engine

@@ -9,7 +9,7 @@ KV runs out the last to enter decode is preempted. Prompts are processed in the 
 last admitted. A preempted request is to be prefilled again, and boosted by gamma as it is then.
 """
 
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.units import RequestId, Seconds
 

@@ -19,7 +19,8 @@ from itertools import chain
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, Policy, Status
+from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.requestqueue import RequestQueue
 from justitia_vocabulary.units import RequestId, Seconds
 

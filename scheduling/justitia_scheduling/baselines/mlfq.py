@@ -12,7 +12,7 @@ It starves: among endless short requests one that has received a quantum may nev
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.core.requestorder import RequestOrder
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 

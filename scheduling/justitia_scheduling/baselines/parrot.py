@@ -6,7 +6,7 @@ earlier run goes before all requests of later runs.
 
 from typing import ClassVar
 
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.runorder import RunOrder
 
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 REQUESTS_PER_MINUTE = 20

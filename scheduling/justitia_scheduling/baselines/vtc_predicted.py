@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 

@@ -29,85 +29,14 @@ got another key than the one it began with.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.model import Request, Run, Step
+from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, Status, UnknownIdError
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
-
-
-class Status(Enum):
-    """Where a request is. Finished and aborted requests are forgotten."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-
-
-class UnknownIdError(KeyError):
-    """The host named a run or request that it has not announced, or that is over."""
-
-
-class EventOrderError(ValueError):
-    """The host told events in an order that cannot happen, such as admitting a running request."""
-
-
-@dataclass(slots=True, eq=False)
-class OpenRun:
-    """A run that has arrived and not ended.
-
-    What has been delivered to it: `kv_token_time`, and `attained` in the unit in which the policy counts a run's cost.
-    `aborted` tells that one of its requests was.
-    """
-
-    run: Run
-    sequence: int
-    arrival: Seconds
-    kv_token_time: KVTokenTime = 0.0
-    attained: float = 0.0
-    aborted: bool = False
-    requests: set[RequestId] = field(default_factory=set)
-    id: RunId = field(init=False)
-    tenant: TenantId = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.id, self.tenant = self.run.id, self.run.tenant
-
-
-@dataclass(slots=True, eq=False)
-class OpenRequest:
-    """A request that has arrived and is neither finished nor aborted.
-
-    It was `charged` so much, in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was
-    first admitted: they cost it nothing. `prefilled` prompt tokens have been processed for it and `produced` output
-    tokens made, each counted once in its life. It has `begun` once it was admitted, and waits, or waited, since the
-    event of number `waits_since`: its arrival or a preemption.
-    """
-
-    request: Request
-    run: OpenRun
-    sequence: int
-    arrival: Seconds
-    status: Status = Status.WAITING
-    prefilled: Tokens = 0
-    produced: Tokens = 0
-    preemptions: int = 0
-    cached: Tokens = 0
-    charged: float = 0.0
-    begun: bool = False
-    waits_since: int = field(init=False)
-    id: RequestId = field(init=False)
-    tenant: TenantId = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.waits_since = self.sequence
-        self.id, self.tenant = self.request.id, self.run.tenant
-
-    @property
-    def processed(self) -> Tokens:
-        return self.prefilled + self.produced
 
 
 class Policy(ABC):

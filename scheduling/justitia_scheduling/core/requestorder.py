@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.requestqueue import RequestQueue
 from justitia_vocabulary.units import RequestId, Seconds
 

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Iterator
 
 from justitia_scheduling.core.heapwalk import ascending
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_vocabulary.units import RequestId
 
 _Entry = tuple[float, int, RequestId]

@@ -12,7 +12,8 @@ from itertools import chain
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.runqueue import RunQueue
 from justitia_vocabulary.units import RequestId, Seconds
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from justitia_scheduling.core.heapwalk import ascending
-from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_vocabulary.units import RequestId, RunId
 
 RunKey = tuple[float, int]

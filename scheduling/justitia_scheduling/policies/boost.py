@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, EngineTime, StepTime
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.requestorder import RequestOrder
 from justitia_scheduling.core.tailslope import TailSlope
 from justitia_vocabulary.units import Seconds, Tokens

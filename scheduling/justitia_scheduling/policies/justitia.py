@@ -14,7 +14,7 @@ from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE, CensoredMean
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import Run
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.runorder import RunOrder
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
 

@@ -12,7 +12,8 @@ from itertools import chain
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.requestqueue import RequestQueue
 from justitia_vocabulary.units import RequestId, Seconds
 

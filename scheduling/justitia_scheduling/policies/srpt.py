@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.requestorder import RequestOrder
 from justitia_vocabulary.units import RequestId, Seconds
 

@@ -39,7 +39,8 @@ from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
 from justitia_scheduling.core.runqueue import RunKey, RunQueue
 from justitia_scheduling.policies.gate import TenantGate

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.counters import TenantCounters
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 

@@ -23,7 +23,7 @@ from justitia_api.status import GateStatus
 from justitia_channel import messages as channel
 from justitia_scheduling.core.cost import KVTokenTimeCost, StepTime
 from justitia_scheduling.core.model import kv_token_time
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_sidecar.admission.accounts import Account, Accounts, Estimate
 from justitia_sidecar.admission.admission import Admission

@@ -3,7 +3,7 @@
 import random
 
 from justitia_scheduling.core.model import Request, Run
-from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.requestqueue import RequestQueue
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
