@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from justitia_scheduling.core.cost import CostModel, EngineTime, StepTime
+from justitia_scheduling.core.cost import CostModel, StepTime
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.requestorder import RequestOrder
@@ -88,7 +88,7 @@ class Boosted(RequestOrder):
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self.tail = TailSlope()
-        self.token_time = TokenTime(cost_model.step_time if isinstance(cost_model, EngineTime) else UNSEEN)
+        self.token_time = TokenTime(cost_model.step_time or UNSEEN)
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         self.token_time.observe(step)
