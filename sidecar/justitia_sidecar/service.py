@@ -22,6 +22,7 @@ from justitia_scheduling.core.step_time import PRIOR
 from justitia_scheduling.policies.registry import build_cost_model, build_policy
 from justitia_sidecar.admission.admission import Admission, EngineView
 from justitia_sidecar.admission.engine_admission import EngineAdmission
+from justitia_sidecar.admission.knobs import configured_knobs
 from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.admission.ticket import Ticket
 from justitia_sidecar.engine.channel import EngineChannel
@@ -68,9 +69,7 @@ def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) 
         scheduling.policy,
         scheduling.cost_model,
         {tenant.name: tenant.weight for tenant in config.tenants},
-        None if gamma is None else list(gamma),
-        None if scheduling.boost is None else scheduling.boost.hysteresis,
-        scheduling.burst_seconds,
+        {knob.value: value for knob, value in configured_knobs(scheduling, gamma).items()},
     )
 
 

@@ -22,6 +22,7 @@ QUANTUM: Tokens = 256
 class MLFQ(RequestOrder):
     """Order key: (attained service, arrival). Asking who gives way looks at each running request once."""
 
+    takes_back: ClassVar[bool] = True
     key_name: ClassVar[str] = "attainedTokens"
 
     def __init__(self, cost_model: CostModel) -> None:

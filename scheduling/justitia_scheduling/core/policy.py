@@ -28,7 +28,7 @@ got another key than the one it began with.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import ClassVar
@@ -36,16 +36,22 @@ from typing import ClassVar
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.model import Request, Run, Step
 from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, Status, UnknownIdError
+from justitia_scheduling.core.report import PolicyReport
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 
 class Policy(ABC):
     """An order of service. Subclasses decide; this class keeps the books.
 
-    `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host.
+    `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host. `takes_back`
+    tells that `gives_way` may name a request. `knobs` are what `tune` sets.
     """
 
     oracle: ClassVar[bool] = False
+    takes_back: ClassVar[bool] = False
+    knobs: ClassVar[frozenset[Knob]] = frozenset()
 
     def __init__(self, cost_model: CostModel) -> None:
         self.cost_model = cost_model
@@ -95,7 +101,7 @@ class Policy(ABC):
         """The running request to preempt for the head, which does not fit; None: the head waits.
 
         Each answer that the host follows makes the next one different, so asking again and again comes to an end.
-        Most policies never take back what they admitted.
+        Most policies never take back what they admitted: only one that does says so with `takes_back`.
         """
         return None
 
@@ -106,6 +112,25 @@ class Policy(ABC):
     def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
         """The running request with the largest key is preempted first."""
         return (request.sequence,)
+
+    def why_waits(self, request: OpenRequest) -> WaitingReason:
+        """Why a waiting request that is not the head waits. For people."""
+        return WaitingReason.BEHIND_OTHERS
+
+    def report(self) -> PolicyReport:
+        """What the policy says of itself. For people, and for who sets its knobs."""
+        return PolicyReport()
+
+    # What a host sets.
+
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        """Set the knobs that are named, and every other one back to its default.
+
+        Raises ValueError, and changes nothing, where a knob is not the policy's or a value cannot be.
+        """
+        for knob, value in values.items():
+            if knob not in self.knobs:
+                raise ValueError(f"policy {type(self).__name__} has no {knob.value}, which is set to {value:g}")
 
     # What a host tells.
 

@@ -15,6 +15,7 @@ from justitia_scheduling.core.estimate import FIRST_ESTIMATE, CensoredMean
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runorder import RunOrder
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
 
@@ -32,6 +33,9 @@ class Justitia(RunOrder):
 
     def key(self, run: OpenRun) -> float:
         return self.virtual_time.finish(run.id)
+
+    def report(self) -> PolicyReport:
+        return PolicyReport(virtual_time=self.virtual_time.now)
 
     def predicted(self, run: Run) -> float | None:
         """What the host told of the run's cost."""

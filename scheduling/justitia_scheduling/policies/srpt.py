@@ -25,6 +25,7 @@ LATE = 0.6
 class SRPT(RequestOrder):
     """Order key: (remaining work, arrival). Asking who gives way looks at each running request once."""
 
+    takes_back: ClassVar[bool] = True
     key_name: ClassVar[str] = "remainingTokens"
 
     def __init__(self, cost_model: CostModel) -> None:

@@ -34,6 +34,7 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
@@ -42,10 +43,13 @@ from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runqueue import RunKey, RunQueue
 from justitia_scheduling.policies.gate import TenantGate
 from justitia_scheduling.policies.runcost import RunCosts
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 KAPPA = 5.0
 THETA = 2.0
@@ -62,10 +66,13 @@ class TieredJustitia(Policy):
     """Order key: (gate, stretched tag K, arrival of the run).
 
     `burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
-    the KV space the host tells (0, which is strict sharing, until it has told it); `bound_burst` sets another ceiling.
+    the KV space the host tells (0, which is strict sharing, until it has told it); the knob sets another ceiling.
     `theta` fixes one theta for all runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is
     its application's mean.
     """
+
+    takes_back: ClassVar[bool] = True
+    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST})
 
     def __init__(
         self,
@@ -97,8 +104,11 @@ class TieredJustitia(Policy):
         """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
         return self._burst
 
-    def bound_burst(self, ceiling: float | None) -> None:
-        """Derive B with this ceiling, in units of the cost model, instead of the model's own; None: with that again."""
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        super().tune(values)
+        ceiling = values.get(Knob.BURST)
+        if ceiling is not None and not ceiling >= 0:
+            raise ValueError(f"policy {type(self).__name__} takes no burst of {ceiling:g}: it must not be negative")
         self._ceiling = ceiling
         self._derive_burst()
 
@@ -122,6 +132,12 @@ class TieredJustitia(Policy):
     def order_key(self, request: OpenRequest) -> dict[str, float]:
         """Whether the tenant is gated, and K in KV token-time per weight."""
         return {"gated": int(self.gated(request.tenant)), "stretchedTag": self.key(request.run.id)}
+
+    def why_waits(self, request: OpenRequest) -> WaitingReason:
+        return WaitingReason.TENANT_GATED if self.gated(request.tenant) else super().why_waits(request)
+
+    def report(self) -> PolicyReport:
+        return PolicyReport(virtual_time=self.virtual_time.now, burst=self.burst, in_engine=self.in_engine)
 
     def gated(self, tenant: TenantId) -> bool:
         """Whether the gate holds the tenant back until others have caught up."""

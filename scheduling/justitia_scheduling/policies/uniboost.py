@@ -22,16 +22,18 @@ paper's delta is .1; ours is 2, because each preemption is paid for by all (`doc
 b_max after another never overtakes it, under fixed gamma and token times.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.policies.boost import Boosted
+from justitia_vocabulary.policies import HYSTERESIS, Knob
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 QUANTUM: Tokens = 256
-DELTA = 2.0
 
 
 def quantised(tokens: Tokens, quantum: Tokens = QUANTUM) -> Tokens:
@@ -52,12 +54,22 @@ class Priority:
 class UniBoost(Boosted):
     """Order key: Phi. `delta` is without unit. Asking who gives way looks at each running request once."""
 
-    def __init__(self, cost_model: CostModel, *, quantum: Tokens = QUANTUM, delta: float = DELTA) -> None:
+    takes_back: ClassVar[bool] = True
+    knobs: ClassVar[frozenset[Knob]] = Boosted.knobs | {Knob.HYSTERESIS}
+
+    def __init__(self, cost_model: CostModel, *, quantum: Tokens = QUANTUM, delta: float = HYSTERESIS) -> None:
         if quantum < 1 or delta < 0:
             raise ValueError(f"quantum={quantum}, delta={delta}: need quantum >= 1, delta >= 0")
         super().__init__(cost_model)
         self.quantum, self.delta = quantum, delta
         self._priority: dict[RequestId, Priority] = {}
+
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        delta = values.get(Knob.HYSTERESIS, HYSTERESIS)
+        if not delta >= 0:
+            raise ValueError(f"policy {type(self).__name__} takes no hysteresis of {delta:g}: it must not be negative")
+        super().tune(values)
+        self.delta = delta
 
     def gives_way(self) -> RequestId | None:
         first = self._queue.first()

@@ -26,15 +26,14 @@ from dataclasses import dataclass, field
 
 from justitia_api.config import PoolConfig, TenantLimits
 from justitia_api.status import GateStatus
-from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.model import Progress, Request, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.takeover import carry_over
-from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_sidecar.admission.beginnings import UNSTARTED, Beginnings
 from justitia_sidecar.admission.bounds import Queue, check_fits, check_room, queue_full
 from justitia_sidecar.admission.estimate import presumed
+from justitia_sidecar.admission.knobs import configured_knobs
 from justitia_sidecar.admission.outputs import OutputMeans
 from justitia_sidecar.admission.runs import RunTable
 from justitia_sidecar.admission.ticket import Stage, Ticket
@@ -115,10 +114,10 @@ class Admission:
 
     @property
     def gate(self) -> GateStatus | None:
-        policy = self.policy
-        if not isinstance(policy, TieredJustitia):
+        report = self.policy.report()
+        if report.burst is None or report.in_engine is None:
             return None
-        return GateStatus(burst=policy.burst, in_engine=policy.in_engine)
+        return GateStatus(burst=report.burst, in_engine=report.in_engine)
 
     # What a request goes through.
 
@@ -255,8 +254,7 @@ class Admission:
 
     def tick(self, now: Seconds) -> None:
         """Housekeeping, about once a second: runs expire, time is charged by the latest fit."""
-        if isinstance(self.policy.cost_model, EngineTime):
-            self.policy.cost_model.step_time = self.fit.step_time
+        self.policy.cost_model.learn_step_time(self.fit.step_time)
         self.runs.expire(now)
         self.pump(now)
 
@@ -292,8 +290,8 @@ class Admission:
         if policy is not self.policy:
             carry_over(self.policy, policy, now, keep_service=keep_service)
             self.policy = self.runs.policy = policy
-        if isinstance(policy, TieredJustitia):
-            policy.bound_burst(config.scheduling.burst_seconds)
+        knobs = configured_knobs(config.scheduling)
+        policy.tune({knob: value for knob, value in knobs.items() if knob in policy.knobs})
         self._config = config
         self._limits = {TenantId(t.name): t.limits for t in config.tenants}
         self._bound_queue()
@@ -316,10 +314,8 @@ class Admission:
                 yield ticket, obstacle
             elif request == order[0]:
                 yield ticket, obstacle or WaitingReason.BEHIND_OTHERS
-            elif isinstance(self.policy, TieredJustitia) and self.policy.gated(ticket.tenant):
-                yield ticket, WaitingReason.TENANT_GATED
             else:
-                yield ticket, WaitingReason.BEHIND_OTHERS
+                yield ticket, self.policy.why_waits(self.policy.requests[request])
         for tenant, load in self.load.items():
             reason = self._held_up_by if self._held_up(tenant) else WaitingReason.TENANT_LIMIT
             for ticket in load.held:

@@ -18,7 +18,6 @@ import structlog
 from justitia_api.config import BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
 from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.objective import Objective
@@ -28,6 +27,7 @@ from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.admission.ticket import Ticket
 from justitia_sidecar.request.recognition import application_id
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import ApplicationId, Seconds, TenantId
 
 _WATCHED = "watched "
@@ -198,7 +198,7 @@ class Objectives:
         """None where the engine tells of no gamma."""
         if engine.gamma is None or engine.gamma_estimate is None:
             return None
-        floor, ceiling = self.bounds or (LOWEST, HIGHEST)
+        floor, ceiling = self.bounds or (LOWEST_GAMMA, HIGHEST_GAMMA)
         return BoostStatus(
             mode=BoostMode.ADAPTIVE if self._boost is None else self._boost.mode,
             gamma=engine.gamma,
