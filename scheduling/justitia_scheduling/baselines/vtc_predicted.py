@@ -43,7 +43,7 @@ class _Advance:
 
 
 class PredictedVTC(VTC):
-    """Order key: (tenant's counter with predicted charges, arrival)."""
+    """A tenant's counter has the predicted charges of its open requests."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

@@ -76,3 +76,13 @@ class OpenRequest:
     @property
     def processed(self) -> Tokens:
         return self.prefilled + self.produced
+
+    @property
+    def waits_again(self) -> bool:
+        """Whether it waits since a preemption."""
+        return self.preemptions > 0 and self.status is Status.WAITING
+
+    @property
+    def place_in_line(self) -> int:
+        """Its number in a line by arrival, to whose front what was preempted goes back."""
+        return -self.waits_since if self.waits_again else self.sequence

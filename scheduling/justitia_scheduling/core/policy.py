@@ -31,9 +31,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.model import Request, Run, Step
 from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, Status, UnknownIdError
 from justitia_scheduling.core.report import PolicyReport
@@ -46,12 +48,16 @@ class Policy(ABC):
     """An order of service. Subclasses decide; this class keeps the books.
 
     `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host. `takes_back`
-    tells that `gives_way` may name a request. `knobs` are what `tune` sets.
+    tells that `gives_way` may name a request. `knobs` are what `tune` sets. `parts` names the parts of `key`.
+
+    A policy states its order once, with `key`, from which this class makes the queue and the victim. A policy that
+    finds its head faster than by a heap of all that waits has a queue of its own, which answers as `key` does.
     """
 
     oracle: ClassVar[bool] = False
     takes_back: ClassVar[bool] = False
     knobs: ClassVar[frozenset[Knob]] = frozenset()
+    parts: ClassVar[tuple[str, ...]]
 
     def __init__(self, cost_model: CostModel) -> None:
         self.cost_model = cost_model
@@ -63,39 +69,59 @@ class Policy(ABC):
         self.runs: dict[RunId, OpenRun] = {}
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
+        self._queue: LazyHeap[RequestId] = LazyHeap()
         self._sequence = 0
+
+    # The order.
+
+    @abstractmethod
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """The request's place in the policy's order, waiting or running.
+
+        Of those that wait the smallest is served first; of those that run the largest is preempted first. Keys of
+        requests that wait, and of those that run, are never equal: the last part is the number of an event, the
+        request's arrival or its preemption. `parts` names those before it, or the first of them.
+
+        What waits in the queue of this class keeps its key while it waits, unless the policy puts it there again.
+        """
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """The parts of the key that have names, most significant first. For people.
+
+        Where several policies have a part in common: `fresh` is 0 for a request that waits since a preemption, which
+        then goes before all that do not and has no other part; `arrival` and `runArrival` are numbers in the order of
+        arrival.
+        """
+        return dict(zip(self.parts, self.key(request)[:-1], strict=False))
 
     # What a host asks.
 
-    @abstractmethod
     def head(self) -> RequestId | None:
         """The waiting request to admit next, None when none waits. Asking changes no decision."""
+        return self._queue.first()
 
-    @abstractmethod
     def in_order(self) -> Iterator[RequestId]:
         """The waiting requests in the order they would be admitted if nothing else happened. For people.
 
         Nothing may happen while it is read. The first k of n cost O(k log k), and what tenants cost, not O(n).
         """
+        return self._queue.in_order()
 
     def order(self, limit: int | None = None) -> list[RequestId]:
         """All of them, or the first `limit`."""
         return list(islice(self.in_order(), limit))
 
-    @abstractmethod
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """What decides a waiting request's place, most significant part first; the smaller goes first. For people.
-
-        Where several policies have a part in common: `fresh` is 0 for a preempted request, which then goes before all
-        that are not and has no other part; `arrival` and `runArrival` are numbers in the order of arrival. What has
-        equal keys goes in the order of arrival, or as the policy says.
-        """
-
     def victim(self) -> RequestId | None:
-        """The running request to preempt: the last in order, never the only one."""
+        """The running request to preempt, never the only one: the last in order, unless the policy says otherwise."""
         if len(self.running) < 2:
             return None
-        return max(self.running.values(), key=self.eviction_key).id
+        return max(self.running.values(), key=self.key).id
+
+    def latest_to_arrive(self) -> RequestId | None:
+        """The victim of policies whose order says nothing of what running requests are worth, as in vLLM itself."""
+        if len(self.running) < 2:
+            return None
+        return max(self.running.values(), key=attrgetter("sequence")).id
 
     def gives_way(self) -> RequestId | None:
         """The running request to preempt for the head, which does not fit; None: the head waits.
@@ -108,10 +134,6 @@ class Policy(ABC):
     def held_until(self) -> Seconds | None:
         """When a request that is held back may be offered though nothing happens before; None if none is."""
         return None
-
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        """The running request with the largest key is preempted first."""
-        return (request.sequence,)
 
     def why_waits(self, request: OpenRequest) -> WaitingReason:
         """Why a waiting request that is not the head waits. For people."""
@@ -290,13 +312,13 @@ class Policy(ABC):
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
 
-    @abstractmethod
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         """A request arrived, or was preempted (`request.preemptions` > 0): queue it."""
+        self._queue.put(request.id, self.key(request))
 
-    @abstractmethod
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         """A waiting request was admitted or aborted: take it out of the queue."""
+        self._queue.remove(request.id)
 
     def on_charged(self, request: OpenRequest, charge: float) -> None: ...  # noqa: B027
 

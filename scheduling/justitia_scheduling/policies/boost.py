@@ -24,8 +24,8 @@ from typing import ClassVar
 from justitia_scheduling.core.cost import CostModel, StepTime
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.core.requestorder import RequestOrder
 from justitia_scheduling.core.tailslope import TailSlope
 from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA, Knob
 from justitia_vocabulary.units import Seconds, Tokens
@@ -83,10 +83,10 @@ class TokenTime:
         return self.unseen.per_token + self.unseen.per_step / max(running, 1)
 
 
-class Boosted(RequestOrder):
+class Boosted(Policy):
     """A policy whose order is arrival - b_gamma(work). `tail` holds gamma, whose bounds are knobs."""
 
-    key_name: ClassVar[str] = "boostedArrival"
+    parts: ClassVar[tuple[str, ...]] = ("boostedArrival",)
     knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING})
 
     def __init__(self, cost_model: CostModel) -> None:

@@ -21,9 +21,9 @@ from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
 
 
 class Justitia(RunOrder):
-    """Order key: (preempted first, virtual finish time F, arrival of the run)."""
+    """The key of a run is its virtual finish time F."""
 
-    key_name: ClassVar[str] = "virtualFinish"
+    parts: ClassVar[tuple[str, ...]] = ("fresh", "virtualFinish")
     first_estimate: ClassVar[float] = FIRST_ESTIMATE
 
     def __init__(self, cost_model: CostModel) -> None:
@@ -31,7 +31,7 @@ class Justitia(RunOrder):
         self.virtual_time = VirtualTime()
         self._estimates = CensoredMean(self.first_estimate)
 
-    def key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> float:
         return self.virtual_time.finish(run.id)
 
     def report(self) -> PolicyReport:

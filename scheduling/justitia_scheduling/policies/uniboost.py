@@ -52,7 +52,7 @@ class Priority:
 
 
 class UniBoost(Boosted):
-    """Order key: Phi. `delta` is without unit. Asking who gives way looks at each running request once."""
+    """`delta` is without unit. Asking who gives way looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     knobs: ClassVar[frozenset[Knob]] = Boosted.knobs | {Knob.HYSTERESIS}
@@ -71,22 +71,23 @@ class UniBoost(Boosted):
         super().tune(values)
         self.delta = delta
 
-    def gives_way(self) -> RequestId | None:
-        first = self._queue.first()
-        if first is None:
-            return None
-        limit = first[0] + self.delta / self.tail.gamma
-        losers = [r for r in self.running.values() if self._priority[r.id].evictable]
-        worst = max(losers, key=self.eviction_key, default=None)
-        return worst.id if worst is not None and self._priority[worst.id].phi > limit else None
-
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(Phi, arrival)."""
         return (self._priority[request.id].phi, request.sequence)
+
+    def gives_way(self) -> RequestId | None:
+        head = self.head()
+        if head is None:
+            return None
+        limit = self._priority[head].phi + self.delta / self.tail.gamma
+        losers = [r for r in self.running.values() if self._priority[r.id].evictable]
+        worst = max(losers, key=self.key, default=None)
+        return worst.id if worst is not None and self._priority[worst.id].phi > limit else None
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if request.id not in self._priority:
             self._priority[request.id] = self.prioritise(request, 0.0)
-        self._queue.push(request, self._priority[request.id].phi)
+        super().on_waiting(request, now)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         super().on_left_queue(request, now)
