@@ -8,21 +8,28 @@ simulations only.
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.counters import TenantCounters
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId
 
 
 class TwoLevelVTC(Policy):
-    """Order key: (tenant's counter, run's counter, arrival)."""
+    parts: ClassVar[tuple[str, ...]] = ("tenantCounter", "tenant", "runCounter")
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._tenants = TenantCounters()
         self._runs: defaultdict[TenantId, TenantCounters] = defaultdict(TenantCounters)
         self._queues: dict[TenantId, OrderedDict[RequestId, None]] = {}
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(tenant's counter, when it was first seen, run's counter, when that was first seen, arrival)."""
+        runs = self._runs[request.tenant]
+        return (*self._tenants.place(request.tenant), *runs.place(_client(request.run.id)), request.place_in_line)
 
     def head(self) -> RequestId | None:
         tenant = self._tenants.smallest()
@@ -37,9 +44,8 @@ class TwoLevelVTC(Policy):
             for request in self._queues[run]
         )
 
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        run = _client(request.run.id)
-        return {"tenantCounter": self._tenants[request.tenant], "runCounter": self._runs[request.tenant][run]}
+    def victim(self) -> RequestId | None:
+        return self.latest_to_arrive()
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._queues[_client(run.id)] = OrderedDict()

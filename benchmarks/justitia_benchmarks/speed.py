@@ -49,7 +49,8 @@ from justitia_cli.console import errors, mistakes, output
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import EngineTime, StepTime
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.files import write_bytes
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 

@@ -50,17 +50,15 @@ class Hello(_Message, frozen=True):
 
 
 class Configure(_Message, frozen=True):
-    """How to order from this moment on: policy and cost model by name, weights by tenant, bounds of gamma in 1/s,
-    hysteresis in 1/gamma, ceiling of the burst in the cost model's unit.
+    """How to order from this moment on: policy and cost model by name, weights by tenant, the policy's knobs by the
+    values of `Knob`. A knob that is not named has its default.
     """
 
     generation: int
     policy: str
     cost_model: str
     weights: dict[str, NotNegative]
-    gamma: list[NotNegative] | None = None
-    hysteresis: NotNegative | None = None
-    burst: NotNegative | None = None
+    knobs: dict[str, NotNegative] = {}
 
 
 class Ticket(_Message, frozen=True):

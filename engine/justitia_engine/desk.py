@@ -19,11 +19,10 @@ from msgspec.structs import replace
 
 from justitia_channel.messages import Admitted, Arrived, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
 from justitia_engine.explain import QueueView, explain
-from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName
+from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName, knobs_of
 from justitia_engine.link import Link
 from justitia_engine.untold import StepDone
 from justitia_scheduling.core.cost import EngineTime
-from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import PRIOR
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
@@ -67,6 +66,7 @@ class Desk:
         self._heard = 0.0
         self._generation = -1
         self._sidecar = ""
+        self._unknown_knobs: frozenset[str] = frozenset()
         self._next_snapshot = 0.0
         self._decisions = 0
         self._decision_seconds = 0.0
@@ -96,7 +96,7 @@ class Desk:
     @property
     def evicts(self) -> bool:
         """Whether the policy ever takes back what it admitted."""
-        return self.host is not None and type(self.host.policy).gives_way is not Policy.gives_way
+        return self.host is not None and self.host.policy.takes_back
 
     def gives_way(self) -> RequestId | None:
         return self._guarded(lambda host: host.gives_way(self.now()))
@@ -217,6 +217,7 @@ class Desk:
     def _configure(self, told: Configure, now: Seconds) -> None:
         """A configuration that is not valid leaves the one in force."""
         before = None if self.host is None else self.host.policy
+        self._log_unknown(told)
         try:
             host = self.host or self._fresh(now)
             host.configure(told, now)
@@ -234,6 +235,13 @@ class Desk:
                     told.generation,
                     host.policy.cost_model.unit,
                 )
+
+    def _log_unknown(self, told: Configure) -> None:
+        """Knobs of a later release are passed over, each logged once."""
+        _, unknown = knobs_of(told)
+        if new := unknown - self._unknown_knobs:
+            self._unknown_knobs |= new
+            self._log.warning("no policy has these knobs, which are passed over: %s", ", ".join(sorted(new)))
 
     def _by_arrival(self, kv_tokens: Tokens, now: Seconds) -> EngineHost:
         """A host before any configuration."""

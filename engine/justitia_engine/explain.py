@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from justitia_channel.messages import Queue, WaitingRequest
 from justitia_engine.host import EngineHost, OpenSequence
-from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import Seconds
 from justitia_vocabulary.waiting import WaitingReason
 
@@ -48,11 +47,9 @@ def _in_policys_order(host: EngineHost, view: QueueView, limit: int, now: Second
     head = policy.head()
     for sequence in policy.order(limit * SEQUENCES_PER_ROW):
         request = policy.requests[sequence]
-        gated = isinstance(policy, TieredJustitia) and policy.gated(request.tenant)
-        behind = WaitingReason.TENANT_GATED if gated else WaitingReason.BEHIND_OTHERS
         yield WaitingRequest(
             host.name(sequence).key,
-            view.obstacle if sequence == head else behind,
+            view.obstacle if sequence == head else policy.why_waits(request),
             request.request.prompt_tokens,
             tenant=request.tenant,
             application=request.run.run.application,

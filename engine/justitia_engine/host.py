@@ -9,22 +9,17 @@ Nothing here knows vLLM, sockets or clocks; `now` is in seconds. What the policy
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Snapshot, Ticket
 from justitia_engine.untold import StepDone, Untold
-from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.model import Request, Run, Step
-from justitia_scheduling.core.policy import Policy, Status
-from justitia_scheduling.core.report import PolicyReport
+from justitia_scheduling.core.opened import Status
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import StepTimeFit
-from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.core.takeover import carry_over
-from justitia_scheduling.policies.boost import Boosted
-from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.registry import build_cost_model, build_policy
-from justitia_scheduling.policies.tiered import TieredJustitia
-from justitia_scheduling.policies.uniboost import DELTA, UniBoost
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId, Tokens
 
 UNTICKETED = TenantId("")
@@ -99,25 +94,11 @@ Produced = Callable[[RequestId], Tokens]
 """Output tokens of a sequence that the engine has, in all."""
 
 
-def _ceiling_of_burst(named: Policy, told: Configure) -> float | None:
-    """What is told. Raises ValueError where that cannot be."""
-    if told.burst is not None and not isinstance(named, TieredJustitia):
-        raise ValueError(f"policy {told.policy} has no burst, and a ceiling of it is told: {told.burst}")
-    if told.burst is not None and told.burst < 0:
-        raise ValueError(f"the ceiling of the burst must not be negative: {told.burst}")
-    return told.burst
-
-
-def _bounds_of_gamma(named: Policy, told: Configure) -> tuple[float, float]:
-    """What is told, else what the estimate has by itself. Raises ValueError."""
-    if told.gamma is None:
-        return LOWEST, HIGHEST
-    if not isinstance(named, Boosted):
-        raise ValueError(f"policy {told.policy} has no gamma, and bounds of it are told: {told.gamma}")
-    if len(told.gamma) != 2:
-        raise ValueError(f"bounds of gamma must be two, lowest and highest, and they are {told.gamma}")
-    named.tail.bound(*told.gamma)
-    return told.gamma[0], told.gamma[1]
+def knobs_of(told: Configure) -> tuple[dict[Knob, float], frozenset[str]]:
+    """What is set, and names of knobs that no policy of this release has: a later release's sidecar may send them."""
+    by_name = {knob.value: knob for knob in Knob}
+    known = {by_name[name]: value for name, value in told.knobs.items() if name in by_name}
+    return known, frozenset(told.knobs) - by_name.keys()
 
 
 class EngineHost:
@@ -144,18 +125,14 @@ class EngineHost:
         named = build_policy(told.policy, build_cost_model(told.cost_model, self.fit.step_time))
         if any(weight <= 0 for weight in told.weights.values()):
             raise ValueError(f"weights must be positive: {told.weights}")
-        lowest, highest = _bounds_of_gamma(named, told)
-        burst = _ceiling_of_burst(named, told)
+        knobs, _ = knobs_of(told)
+        named.tune(knobs)
         self.tell(now)
         if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
             carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
             policy = self.policy = named
-        if isinstance(policy, Boosted):
-            policy.tail.bound(lowest, highest)
-        if isinstance(policy, UniBoost):
-            policy.delta = DELTA if told.hysteresis is None else told.hysteresis
-        if isinstance(policy, TieredJustitia):
-            policy.bound_burst(burst)
+        else:
+            policy.tune(knobs)
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
             if policy.weight(TenantId(tenant)) != weight:
                 policy.set_weight(TenantId(tenant), weight, now)
@@ -249,9 +226,8 @@ class EngineHost:
         """Tell the policy all that has been done for what runs."""
         if not self._untold.steps:
             return
-        cost_model, policy = self.policy.cost_model, self.policy
-        if isinstance(cost_model, EngineTime):
-            cost_model.step_time = self.fit.step_time
+        policy = self.policy
+        policy.cost_model.learn_step_time(self.fit.step_time)
         progress = [p for s in policy.running if (p := self._untold.progress(s, self._new(s))) is not None]
         if progress:
             policy.stepped(Step(progress, self._untold.told()), now)
@@ -385,23 +361,5 @@ class EngineHost:
             ticket_lag=counters.lag,
             longest_ticket_lag=longest_lag,
             step_time=self.fit.step_time,
-            policy=_report(policy),
+            policy=policy.report(),
         )
-
-
-def _report(policy: Policy) -> PolicyReport:
-    report = PolicyReport()
-    if isinstance(policy, Justitia | TieredJustitia):
-        report = replace(report, virtual_time=policy.virtual_time.now)
-    if isinstance(policy, TieredJustitia):
-        report = replace(report, burst=policy.burst, in_engine=policy.in_engine)
-    if isinstance(policy, Boosted):
-        times, tail = policy.token_time, policy.tail
-        report = replace(
-            report,
-            gamma=tail.gamma,
-            gamma_estimate=tail.estimate,
-            prefill_time=times.prefill(),
-            decode_time=times.decode(len(policy.running)),
-        )
-    return report

@@ -15,6 +15,7 @@ from justitia_scheduling.policies.boost import Boosted
 from justitia_simulator.replica import Inference
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.objectives import MetricName
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import RequestId, Seconds
 
 
@@ -87,7 +88,7 @@ class SloControl:
         estimate = math.exp(sum(math.log(p.tail.estimate) for p in self._policies) / len(self._policies))
         decision = self._controller.step(now, self.seen, estimate, len(self._policies))
         for policy in self._policies:
-            policy.tail.bound(decision.floor, decision.ceiling)
+            policy.tune({Knob.GAMMA_FLOOR: decision.floor, Knob.GAMMA_CEILING: decision.ceiling})
         self.looks.append(Look(now, self._policies[0].tail.gamma, decision))
 
     def _observe(self, metric: MetricName, application: str, value: Seconds, now: Seconds) -> None:

@@ -2,9 +2,13 @@
 
 One state machine tells random but possible events to a policy and checks it against books of its own. A policy
 joins by being in the registry.
+
+The order is checked in every state against a sort by :meth:`Policy.key`: whatever index a policy keeps, its queue, its
+head and its victim are those of its key. A policy that has another rule for its victim is named with it below.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
@@ -18,10 +22,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from justitia_benchmarks.baselines import TwoLevelVTC
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import EventOrderError, Policy, UnknownIdError
+from justitia_scheduling.core.opened import EventOrderError, OpenRequest, UnknownIdError
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.registry import BuildPolicy
+from justitia_scheduling.policies.srpt import SRPT
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 TENANTS = [TenantId(f"t{i}") for i in range(4)]
@@ -31,6 +41,46 @@ COSTS: dict[str, CostModel] = {
     "weighted-tokens": WeightedTokens(),
     "engine-time": EngineTime(StepTime(0.01, 0.001, 0.00001)),
 }
+
+
+ALL: dict[str, BuildPolicy] = POLICIES | {"TwoLevelVTC": TwoLevelVTC}
+
+
+def latest_to_arrive(policy: Policy) -> OpenRequest:
+    """A tenant's counter says who is served next, not whose KV is worth least."""
+    return max(policy.running.values(), key=lambda r: r.sequence)
+
+
+def last_to_decode(policy: Policy) -> OpenRequest:
+    """The key orders prompts only."""
+    return list(policy.running.values())[-1]
+
+
+def not_late_if_any(policy: Policy) -> OpenRequest:
+    """What is nearly done holds KV that is worth more than its place in the order."""
+    assert isinstance(policy, SRPT)
+    running = policy.running.values()
+    return max([r for r in running if not policy.late(r)] or running, key=policy.key)
+
+
+def of_who_holds_most(policy: Policy) -> OpenRequest:
+    """Nobody's growth takes the place of who holds less KV for its weight."""
+    assert isinstance(policy, TieredJustitia)
+    held: defaultdict[TenantId, float] = defaultdict(float)
+    for r in policy.running.values():
+        held[r.tenant] += (r.request.prompt_tokens + r.produced) / policy.weight(r.tenant)
+    most = max(held.values())
+    of_it = [r for r in policy.running.values() if held[r.tenant] == most]
+    return max(of_it, key=lambda r: (policy.stretched_tag(r.run.id), r.sequence))
+
+
+VICTIMS: dict[str, Callable[[Policy], OpenRequest]] = {
+    **dict.fromkeys(("VTC", "LCF", "DRR", "VTC-Predicted", "VTC-Oracle", "TwoLevelVTC"), latest_to_arrive),
+    "DistBoost": last_to_decode,
+    "SRPT": not_late_if_any,
+    "TieredJustitia": of_who_holds_most,
+}
+"""Rules of policies whose victim is not the last of their order."""
 
 
 class Books:
@@ -52,7 +102,7 @@ class PolicyMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.policy: Policy = build_policy(self.policy_name, self.cost_model)
+        self.policy: Policy = ALL[self.policy_name](self.cost_model)
         self.books = Books()
         self.now = 0.0
         self.ids = 0
@@ -199,11 +249,32 @@ class PolicyMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_or_invented(self) -> None:
-        order = self.policy.order()
-        assert sorted(order) == sorted(self.books.waiting)
-        if self.policy.held_until() is None:
-            assert (order[0] if order else None) == self.policy.head()
+        assert sorted(self.policy.order()) == sorted(self.books.waiting)
         assert set(self.policy.running) == set(self.books.running)
+
+    @invariant()
+    def the_queue_is_in_the_order_of_the_keys(self) -> None:
+        policy = self.policy
+        order = [r.id for r in sorted(policy.waiting(), key=policy.key)]
+        assert policy.order() == order
+        head = policy.head()
+        assert head == (order[0] if order else None) or (head is None and policy.held_until() is not None)
+
+    @invariant()
+    def the_victim_is_the_last_of_the_order_or_by_the_policys_own_rule(self) -> None:
+        policy = self.policy
+        if len(policy.running) > 1:
+            rule = VICTIMS.get(self.policy_name, lambda p: max(p.running.values(), key=p.key))
+            assert policy.victim() == rule(policy).id
+
+    @invariant()
+    def no_two_keys_are_equal(self) -> None:
+        for requests in (list(self.policy.waiting()), list(self.policy.running.values())):
+            assert len({self.policy.key(request) for request in requests}) == len(requests)
+
+    @invariant()
+    def only_a_policy_that_says_so_takes_back(self) -> None:
+        assert self.policy.takes_back or self.policy.gives_way() is None
 
     @invariant()
     def the_first_in_order_are_those_of_the_whole_order(self) -> None:
@@ -214,7 +285,9 @@ class PolicyMachine(RuleBasedStateMachine):
     @invariant()
     def who_comes_first_has_no_larger_key(self) -> None:
         waiting = [self.policy.requests[request] for request in self.policy.order()]
-        keys = [tuple(self.policy.order_key(request).values()) for request in waiting]
+        shown = [self.policy.order_key(request) for request in waiting]
+        assert all(tuple(parts) == self.policy.parts[: len(parts)] != () for parts in shown)
+        keys = [tuple(parts.values()) for parts in shown]
         assert keys == sorted(keys)
         assert all(type(part) in (int, float) for key in keys for part in key)
 
@@ -266,10 +339,43 @@ class PolicyMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", ALL)
 def test_policy_conforms(name: str, cost: str) -> None:
     machine = type(f"{name} {cost}", (PolicyMachine,), {"policy_name": name, "cost_model": COSTS[cost]})
     run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40))
+
+
+def test_who_has_a_rule_of_its_own_for_its_victim() -> None:
+    made = {name: build_policy(name, WeightedTokens()) for name in POLICIES}
+    own = {name for name, policy in made.items() if type(policy).victim is not Policy.victim}
+    assert own == VICTIMS.keys() - {"TwoLevelVTC"}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_that_says_it_takes_back_may_do_so(name: str) -> None:
+    policy = build_policy(name, WeightedTokens())
+    assert policy.takes_back == (type(policy).gives_way is not Policy.gives_way)
+
+
+class Backwards(FCFS):
+    """Its queue is not in the order of its keys."""
+
+    def head(self) -> RequestId | None:
+        return next(reversed(self.order()), None)
+
+
+def test_a_queue_that_is_not_in_the_order_of_the_keys_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Machine(PolicyMachine):
+        policy_name = "Backwards"
+        cost_model = WeightedTokens()
+
+    monkeypatch.setitem(ALL, "Backwards", Backwards)
+    machine = Machine()
+    machine.run_arrives(TENANTS[0], APPLICATIONS[0], None, [1])
+    machine.the_queue_is_in_the_order_of_the_keys()
+    machine.run_arrives(TENANTS[0], APPLICATIONS[0], None, [1])
+    with pytest.raises(AssertionError):
+        machine.the_queue_is_in_the_order_of_the_keys()
 
 
 def policy_with_one_request(name: str) -> Policy:

@@ -12,10 +12,8 @@ import pytest
 from justitia_channel.messages import Queue, RunEnded
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_scheduling.baselines.registry import build_policy
-from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.policy import Policy
-from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.units import RunId
 from support.plugged_engine import Call, PluggedEngine, plugged_engine
 from support.serving import eventually, running_vllm
@@ -46,12 +44,7 @@ def replay(engine: PluggedEngine) -> dict[str, int]:
             continue
         policy = policies[number]
         if event == "step_time":
-            assert isinstance(policy.cost_model, EngineTime)
-            policy.cost_model.step_time = arguments[0]
-            continue
-        if event == "bound":
-            assert isinstance(policy, Boosted)
-            policy.tail.bound(*arguments)
+            policy.cost_model.learn_step_time(*arguments)
             continue
         if event == "admitted":
             assert policy.head() == arguments[0]
@@ -262,7 +255,7 @@ def test_weights_change_between_two_steps(engine: PluggedEngine) -> None:
 def test_an_idle_engine_takes_a_policy_and_bounds_of_gamma_answers_and_says_so(engine: PluggedEngine) -> None:
     """No request is made."""
     eventually("it is idle", lambda: engine.state().running == 0)
-    for bounds in ([0.5, 0.5], [2.0, 3.0]):
+    for bounds in ((0.5, 0.5), (2.0, 3.0)):
         engine.configure("uniboost", gamma=bounds, gold=1.0)
         state = engine.state()
         assert (state.generation, state.policy.gamma) == (engine.generation, bounds[0])

@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import CostModel, EngineTime, StepTime, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.takeover import carry_over
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 

@@ -17,11 +17,13 @@ from justitia_scheduling.baselines.distboost import DistBoost
 from justitia_scheduling.baselines.mlfq import MLFQ
 from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.boost import Boosted, boost
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_scheduling.policies.srpt import SRPT
-from justitia_scheduling.policies.uniboost import DELTA, Priority, UniBoost, quantised, signal
+from justitia_scheduling.policies.uniboost import Priority, UniBoost, quantised, signal
+from justitia_vocabulary.policies import HYSTERESIS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
 from support.displacing_engine import Call, DisplacingEngine
 
@@ -114,7 +116,7 @@ def overtakings(policy: Policy, workload: list[Call], by_more_than: Seconds) -> 
     return count
 
 
-@given(workload=calls, gamma=st.sampled_from([2.0, 5.0, 20.0]), delta=st.sampled_from([0.0, 0.1, DELTA]))
+@given(workload=calls, gamma=st.sampled_from([2.0, 5.0, 20.0]), delta=st.sampled_from([0.0, 0.1, HYSTERESIS]))
 @settings(max_examples=60)
 def test_who_arrives_a_largest_boost_later_never_overtakes(workload: list[Call], gamma: float, delta: float) -> None:
     policy = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM, delta=delta), gamma)

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.model import kv_token_time
-from justitia_scheduling.core.policy import OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, TenantId
@@ -133,7 +134,7 @@ class NeverLifted(TieredJustitia):
         super()._key_again(run)
         self.virtual_time._tags[run.id].start = start
         self.virtual_time.retag(run.id, self._costs[run.id])
-        self._queues[run.tenant].rekey(run.id, self.key(run.id))
+        self._queues[run.tenant].rekey(run, self.stretched_tag(run.id))
 
 
 def kept_open(age: int) -> tuple[list[UnitRun], list[UnitRun]]:

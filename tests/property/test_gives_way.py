@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies import tiered
 from justitia_scheduling.policies.tiered import LEAST_RUN, TieredJustitia
 from justitia_vocabulary.units import RequestId, TenantId
@@ -194,4 +195,4 @@ def test_of_those_that_grow_the_tenant_that_holds_most_for_its_weight_loses_its_
         chosen = policy.running[victim]
         assert held[chosen.tenant] == max(held.values())
         own = [r for r in policy.running.values() if r.tenant == chosen.tenant]
-        assert chosen is max(own, key=lambda r: (policy.key(r.run.id), r.sequence))
+        assert chosen is max(own, key=lambda r: (policy.stretched_tag(r.run.id), r.sequence))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.policies import runcost
 from justitia_scheduling.policies.runcost import LOOKED_AT, RENEWED_BEYOND
 from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
@@ -33,13 +33,13 @@ class Watched(TieredJustitia):
     def _renew(self, application: ApplicationId) -> None:
         if self.probing:
             return
-        before = {run: (self.key(run), self.virtual_time.start(run)) for run in self.runs}
+        before = {run: (self.stretched_tag(run), self.virtual_time.start(run)) for run in self.runs}
         super()._renew(application)
-        changed = [run for run in self.runs if self.key(run) != before[run][0]]
+        changed = [run for run in self.runs if self.stretched_tag(run) != before[run][0]]
         self.most_at_once = max(self.most_at_once, len(changed))
         for run in changed:
             self.renewals[run] += 1
-            key, start = self.key(run), self.virtual_time.start(run)
+            key, start = self.stretched_tag(run), self.virtual_time.start(run)
             assert key < before[run][0]
             assert start == before[run][1]
             assert key - start == pytest.approx(self.kappa * self._of_a_newcomer(self.runs[run]))
@@ -51,7 +51,7 @@ class Watched(TieredJustitia):
         self.probing = True
         name = RunId("newcomer")
         self.run_arrived(Run(name, TENANT, APPLICATION, run.run.predicted_cost), 0)
-        estimate = (self.key(name) - self.virtual_time.start(name)) / self.kappa
+        estimate = (self.stretched_tag(name) - self.virtual_time.start(name)) / self.kappa
         self.run_ended(name, 0)
         self.probing = False
         return estimate

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
-from justitia_scheduling.core.policy import OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
 from justitia_scheduling.policies.vtc import VTC
@@ -45,7 +46,7 @@ def test_one_tenant_with_kappa_1_is_served_as_by_justitia(jobs: list[Job]) -> No
 class StretchedJustitia(Justitia):
     """The paper's policy with every run's cost multiplied by kappa in its tag, and true in the fluid server."""
 
-    def key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> float:
         start, finish = self.virtual_time.start(run.id), self.virtual_time.finish(run.id)
         return start + KAPPA * (finish - start)
 

@@ -16,7 +16,8 @@ from justitia_scheduling.baselines.drr import DRR
 from justitia_scheduling.baselines.lcf import LCF
 from justitia_scheduling.baselines.vtc_predicted import OracleVTC, PredictedVTC
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import TenantId
 from support import backlog

@@ -2,6 +2,7 @@
 
 from justitia_channel.messages import Configure, Message, Ticket
 from justitia_sidecar.engine.channel import EngineChannel
+from justitia_vocabulary.policies import Knob
 
 
 class Listening(EngineChannel):
@@ -23,6 +24,7 @@ class Listening(EngineChannel):
     def tickets(self) -> list[Ticket]:
         return [message for message in self.told if isinstance(message, Ticket)]
 
-    def bounds(self) -> list[list[float] | None]:
-        """Of gamma, by each configuration."""
-        return [message.gamma for message in self.told if isinstance(message, Configure)]
+    def bounds(self) -> list[list[float | None]]:
+        """Floor and ceiling of gamma in each configuration."""
+        configured = [message.knobs for message in self.told if isinstance(message, Configure)]
+        return [[knobs.get(Knob.GAMMA_FLOOR), knobs.get(Knob.GAMMA_CEILING)] for knobs in configured]

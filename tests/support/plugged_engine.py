@@ -136,10 +136,11 @@ class PluggedEngine:
         return self.vllm.url
 
     def configure(
-        self, policy: str, cost_model: str = "kv-token-time", gamma: list[float] | None = None, **weights: float
+        self, policy: str, cost_model: str = "kv-token-time", gamma: tuple[float, float] | None = None, **weights: float
     ) -> None:
         self.generation += 1
-        self.peer.send(Configure(self.generation, policy, cost_model, weights, gamma))
+        knobs = {} if gamma is None else {"gammaFloor": gamma[0], "gammaCeiling": gamma[1]}
+        self.peer.send(Configure(self.generation, policy, cost_model, weights, knobs))
 
     def ticket(self, call: Call) -> None:
         run = RunId(call.run or call.key)

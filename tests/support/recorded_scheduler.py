@@ -2,7 +2,7 @@
 
 Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`. `JUSTITIA_TEST_LOG` names the file, pickled
 tuples (number of the policy, event, arguments, answer). Each policy begins with "made", its name and cost model; what
-the engine's step time is taken to be comes as "step_time" before each step, bounds of gamma as "bound".
+the engine's step time is taken to be comes as "step_time" before each step.
 """
 
 import os
@@ -11,16 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from justitia_scheduling.core.cost import CostModel, EngineTime
+from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies import registry
-from justitia_scheduling.policies.boost import Boosted
 from support.braked_scheduler import JustitiaScheduler
 from support.raising_policy import RaisesAtTheThirdStep
 
 __all__ = ["JustitiaScheduler"]
 
 TOLD = (
+    "tune",
     "set_weight",
     "set_capacity",
     "time_passed",
@@ -61,7 +61,7 @@ def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostM
             nonlocal depth
             if depth:
                 return original(self, *arguments)
-            if event == "stepped" and isinstance(self.cost_model, EngineTime):
+            if event == "stepped" and self.cost_model.step_time is not None:
                 _write(self.number, "step_time", (self.cost_model.step_time,))
             depth += 1
             try:
@@ -80,15 +80,7 @@ def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostM
         _made += 1
         _write(_made, "made", (name, cost_model))
         policy: Policy = recorder(cost_model)
-        policy.number = number = _made  # type: ignore[attr-defined]
-        if isinstance(policy, Boosted):
-            bound = policy.tail.bound
-
-            def recorded_bound(lowest: float, highest: float) -> None:
-                bound(lowest, highest)
-                _write(number, "bound", (lowest, highest))
-
-            policy.tail.bound = recorded_bound  # type: ignore[method-assign]
+        policy.number = _made  # type: ignore[attr-defined]
         return policy
 
     return make

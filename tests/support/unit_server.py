@@ -96,14 +96,14 @@ class UnitServer:
 
     def _estimate(self, i: int) -> float:
         clock, run = self.policy.virtual_time, run_id(i)
-        return (self.policy.key(run) - clock.start(run)) * clock.weight(run) / self.policy.kappa
+        return (self.policy.stretched_tag(run) - clock.start(run)) * clock.weight(run) / self.policy.kappa
 
     def _serve(self, request: RequestId) -> None:
         i = self._run_of.pop(request)
         log = self.logs[i]
         for k, waiting in self.logs.items():
             if self._left[k]:
-                waiting.key = max(waiting.key, self.policy.key(run_id(k)))
+                waiting.key = max(waiting.key, self.policy.stretched_tag(run_id(k)))
         self.policy.admitted(request, self.time)
         self.time += 1
         self.policy.stepped(Step([Progress(request, produced=1)]), self.time)

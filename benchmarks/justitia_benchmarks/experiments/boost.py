@@ -35,8 +35,8 @@ from justitia_benchmarks.experiments.boost_serving import (
     serve,
 )
 from justitia_benchmarks.reports import boost as reports
-from justitia_scheduling.policies.uniboost import DELTA
 from justitia_simulator.summary import ttlt
+from justitia_vocabulary.policies import HYSTERESIS
 
 SEEDS = 10
 HIGH = 0.99
@@ -156,7 +156,7 @@ class Sensitivity:
         found: dict[str, object] = {PAPER: figures(results), "sarathi": figures(serve("sarathi", runs, profile))}
         if chunk == CHUNK:
             settings = [f"quantum={k},delta={PAPER_DELTA}" for k in (64, 512, 1024)]
-            settings += [f"delta={delta:g}" for delta in (0, 0.3, 0.5, DELTA)]
+            settings += [f"delta={delta:g}" for delta in (0, 0.3, 0.5, HYSTERESIS)]
             found |= {setting: figures(serve(f"uniboost:{setting}", runs, profile)) for setting in settings}
             end = max(r.finished or 0.0 for r in results.requests)
             edges = np.linspace(0.0, end, 41)

@@ -16,8 +16,9 @@ from msgspec import structs
 from justitia_benchmarks.statistics import quantile
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import CostModel, WeightedTokens
-from justitia_scheduling.core.policy import OpenRequest, Policy
-from justitia_scheduling.policies.uniboost import DELTA, QUANTUM, UniBoost
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.uniboost import QUANTUM, UniBoost
 from justitia_simulator.arrivals import conversation_arrivals
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import CONVERSATION, LIGHT_REASONING, REASONING, Kind, reasoning_mix, starvation_mix
@@ -26,6 +27,7 @@ from justitia_simulator.profiles import EngineProfile, Preemption, find_profile
 from justitia_simulator.records import PolicyResults, RequestResult
 from justitia_simulator.summary import largest_decile, throughput, tpot, ttft, ttlt
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
+from justitia_vocabulary.policies import HYSTERESIS, Knob
 from justitia_vocabulary.units import Seconds, Tokens
 
 COST = WeightedTokens()
@@ -118,9 +120,11 @@ def contender(name: str) -> Policy:
     if not settings:
         return build_policy(name, COST)
     given = {key: float(value) for key, value in (setting.split("=") for setting in settings.split(","))}
-    policy = UniBoost(COST, quantum=int(given.get("quantum", QUANTUM)), delta=given.get("delta", DELTA))
+    policy = UniBoost(COST, quantum=int(given.get("quantum", QUANTUM)))
+    knobs = {Knob.HYSTERESIS: given.get("delta", HYSTERESIS)}
     if "gamma" in given:
-        policy.tail.bound(given["gamma"], given["gamma"])
+        knobs |= {Knob.GAMMA_FLOOR: given["gamma"], Knob.GAMMA_CEILING: given["gamma"]}
+    policy.tune(knobs)
     return policy
 
 

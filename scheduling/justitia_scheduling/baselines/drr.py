@@ -24,9 +24,11 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Policy, Status
+from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 QUANTUM = 1.0
@@ -47,7 +49,9 @@ class _Account:
 
 
 class DRR(Policy):
-    """Order key: (round and place of the visit at which the tenant may be served, arrival)."""
+    """O(log tenants) for each tenant charged since the last answer."""
+
+    parts: ClassVar[tuple[str, ...]] = ("round", "place")
 
     def __init__(self, cost_model: CostModel, *, quantum: float = QUANTUM) -> None:
         if not 0 < quantum < math.inf:
@@ -57,6 +61,10 @@ class DRR(Policy):
         self._accounts: dict[TenantId, _Account] = {}
         self._visit: _Visit = (0, -1)
         self._heap: list[tuple[_Visit, TenantId]] = []
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(round and place of the visit at which the tenant may be served, arrival)."""
+        return (*self._next_visit(request.tenant), request.place_in_line)
 
     def head(self) -> RequestId | None:
         while self._heap:
@@ -78,10 +86,8 @@ class DRR(Policy):
         waiting = [tenant for tenant, account in self._accounts.items() if account.queue]
         return (request for tenant in sorted(waiting, key=self._next_visit) for request in self._accounts[tenant].queue)
 
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """The tenant's visit: number of the round, and place in it."""
-        number, place = self._next_visit(request.tenant)
-        return {"round": number, "place": place}
+    def victim(self) -> RequestId | None:
+        return self.latest_to_arrive()
 
     def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
         account = self._accounts.get(tenant)

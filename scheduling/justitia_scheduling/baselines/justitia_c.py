@@ -17,7 +17,7 @@ OUTPUT_WEIGHT = 2.0
 
 
 class JustitiaC(Justitia):
-    """Order key: (preempted first, virtual finish time in p + 2d, arrival of the run)."""
+    """The key of a run is its virtual finish time in p + 2d."""
 
     first_estimate: ClassVar[float] = 2_000.0
     """p + 2d of a short agent run, 4 calls with 400 prompt and 50 output tokens each."""

@@ -11,7 +11,7 @@ from justitia_scheduling.policies.vtc import VTC
 
 
 class LCF(VTC):
-    """Order key: (tenant's counter, arrival)."""
+    """Its counters are never lifted."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

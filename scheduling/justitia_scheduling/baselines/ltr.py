@@ -12,15 +12,14 @@ save one that lost its KV in those 10 steps. A step in which only a part of the 
 as that part of a step, so hosts may tell of each request by itself.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator
-from itertools import chain
+from collections import deque
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, Policy, Status
-from justitia_scheduling.core.requestqueue import RequestQueue
+from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
 PATIENCE = 200.0
@@ -28,50 +27,48 @@ QUANTUM = 10.0
 
 
 class LTR(Policy):
-    """Order key: (order of promotion, predicted output, arrival). `patience` and `quantum` are in steps."""
+    """`patience` and `quantum` are in steps. O(log requests) for each event."""
+
+    parts: ClassVar[tuple[str, ...]] = ("promoted", "predictedOutput")
 
     def __init__(self, cost_model: CostModel, *, patience: float = PATIENCE, quantum: float = QUANTUM) -> None:
         super().__init__(cost_model)
         self.patience, self.quantum = patience, quantum
         self._lengths = OutputLengths()
         self._steps = 0.0
-        self._queue = RequestQueue()
-        self._promoted: OrderedDict[RequestId, None] = OrderedDict()
+        self._promotions = 0
+        self._promoted: dict[RequestId, int] = {}
+        self._expected: dict[RequestId, float] = {}
         self._since: dict[RequestId, float] = {}
         self._by_wait: deque[tuple[float, RequestId]] = deque()
         self._favoured_until: dict[RequestId, float] = {}
 
-    def head(self) -> RequestId | None:
-        return next(iter(self._promoted)) if self._promoted else self._queue.head()
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(-1 for what goes before all others, predicted output in tokens, arrival).
 
-    def in_order(self) -> Iterator[RequestId]:
-        return chain(self._promoted, self._queue.in_order())
-
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """`promoted` is -1 for what goes before all others; output in tokens."""
-        if request.id in self._promoted:
-            return {"promoted": -1}
-        return {"promoted": 0, "predictedOutput": self._queue.key(request)}
-
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        return (not self._favoured(request), self._lengths.predicted(request), request.sequence)
+        What waits there does so by promotion, before it what has lost its KV; others by the output that was predicted
+        when they began to wait.
+        """
+        if request.status is Status.RUNNING:
+            return (-1 if self._favoured(request) else 0, self._lengths.predicted(request), request.sequence)
+        if (place := self._promoted.get(request.id)) is not None:
+            return (-1, place)
+        return (0, self._expected[request.id], request.sequence)
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if self._favoured(request):
-            self._promoted[request.id] = None
-            self._promoted.move_to_end(request.id, last=False)
-            return
-        self._queue.push(request, self._lengths.predicted(request))
-        self._since[request.id] = self._steps
-        self._by_wait.append((self._steps, request.id))
+            self._promoted[request.id] = request.place_in_line
+        else:
+            self._expected[request.id] = self._lengths.predicted(request)
+            self._since[request.id] = self._steps
+            self._by_wait.append((self._steps, request.id))
+        super().on_waiting(request, now)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        if request.id not in self._promoted:
-            self._queue.remove(request)
-            del self._since[request.id]
-            return
-        del self._promoted[request.id]
-        if request.status is Status.RUNNING:
+        super().on_left_queue(request, now)
+        if self._promoted.pop(request.id, None) is None:
+            del self._since[request.id], self._expected[request.id]
+        elif request.status is Status.RUNNING:
             self._favoured_until[request.id] = self._steps + self.quantum
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
@@ -87,9 +84,10 @@ class LTR(Policy):
             self._lengths.finished(request)
 
     def _promote(self, request: OpenRequest) -> None:
-        self._queue.remove(request)
-        del self._since[request.id]
-        self._promoted[request.id] = None
+        del self._since[request.id], self._expected[request.id]
+        self._promotions += 1
+        self._promoted[request.id] = self._promotions
+        self._queue.put(request.id, self.key(request))
 
     def _favoured(self, request: OpenRequest) -> bool:
         return self._steps < self._favoured_until.get(request.id, 0.0)

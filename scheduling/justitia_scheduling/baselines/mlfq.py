@@ -12,35 +12,34 @@ It starves: among endless short requests one that has received a quantum may nev
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Status
-from justitia_scheduling.core.requestorder import RequestOrder
+from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 QUANTUM: Tokens = 256
 
 
-class MLFQ(RequestOrder):
-    """Order key: (attained service, arrival). Asking who gives way looks at each running request once."""
+class MLFQ(Policy):
+    """Asking who gives way looks at each running request once."""
 
-    key_name: ClassVar[str] = "attainedTokens"
+    takes_back: ClassVar[bool] = True
+    parts: ClassVar[tuple[str, ...]] = ("attainedTokens",)
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._at_admission: dict[RequestId, Tokens] = {}
 
-    def gives_way(self) -> RequestId | None:
-        first = self._queue.first()
-        losers = [r for r in self.running.values() if r.processed >= self._at_admission[r.id] + QUANTUM]
-        worst = max(losers, key=self.eviction_key, default=None)
-        if first is None or worst is None or worst.processed < first[0] + QUANTUM:
-            return None
-        return worst.id
-
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(attained service, arrival)."""
         return (request.processed, request.sequence)
 
-    def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        self._queue.push(request, request.processed)
+    def gives_way(self) -> RequestId | None:
+        head = self.head()
+        losers = [r for r in self.running.values() if r.processed >= self._at_admission[r.id] + QUANTUM]
+        worst = max(losers, key=self.key, default=None)
+        if head is None or worst is None or worst.processed < self.requests[head].processed + QUANTUM:
+            return None
+        return worst.id
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         super().on_left_queue(request, now)

@@ -6,14 +6,14 @@ earlier run goes before all requests of later runs.
 
 from typing import ClassVar
 
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.runorder import RunOrder
 
 
 class Parrot(RunOrder):
-    """Order key: (preempted first, arrival of the run)."""
+    """The key of a run is its number in the order of arrival."""
 
-    key_name: ClassVar[str] = "runArrival"
+    parts: ClassVar[tuple[str, ...]] = ("fresh", "runArrival")
 
-    def key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> float:
         return float(run.sequence)

@@ -14,9 +14,11 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import chain, islice
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 REQUESTS_PER_MINUTE = 20
@@ -26,7 +28,9 @@ MINUTE: Seconds = 60.0
 
 
 class RPM(Policy):
-    """Order key: (minute in which the request enters, arrival). O(log tenants) for each request that was held."""
+    """O(log tenants) for each request that was held."""
+
+    parts: ClassVar[tuple[str, ...]] = ("held",)
 
     def __init__(self, cost_model: CostModel, *, limit: int = REQUESTS_PER_MINUTE) -> None:
         if limit < 1:
@@ -35,19 +39,25 @@ class RPM(Policy):
         self.limit = limit
         self._minute = 0
         self._entered: dict[TenantId, int] = {}
-        self._queue: OrderedDict[RequestId, None] = OrderedDict()
+        self._entries = 0
+        self._line: OrderedDict[RequestId, int] = OrderedDict()
         self._held: dict[TenantId, OrderedDict[RequestId, int]] = {}
 
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(whether it waits for another minute, after how many it enters, arrival or entry). O(requests held back)."""
+        if request.status is Status.RUNNING:
+            return (0, request.sequence)
+        if (entry := self._line.get(request.id)) is not None:
+            return (0, entry)
+        minutes, sequence = next(m[:2] for m in self._minutes(self._held[request.tenant]) if m[2] == request.id)
+        return (1, minutes, sequence)
+
     def head(self) -> RequestId | None:
-        return next(iter(self._queue), None)
+        return next(iter(self._line), None)
 
     def in_order(self) -> Iterator[RequestId]:
         held = heapq.merge(*(self._minutes(requests) for requests in self._held.values()))
-        return chain(self._queue, (request for *_, request in held))
-
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """Whether it waits for another minute."""
-        return {"held": int(request.id not in self._queue)}
+        return chain(self._line, (request for *_, request in held))
 
     def held_until(self) -> Seconds | None:
         return (self._minute + 1) * MINUTE if self._held else None
@@ -62,17 +72,17 @@ class RPM(Policy):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self.time_passed(now)
         if request.preemptions:
-            self._queue[request.id] = None
-            self._queue.move_to_end(request.id, last=False)
+            self._line[request.id] = request.place_in_line
+            self._line.move_to_end(request.id, last=False)
         elif (entered := self._entered.get(request.tenant, 0)) < self.limit:
             self._entered[request.tenant] = entered + 1
-            self._queue[request.id] = None
+            self._enter(request.id)
         else:
             self._held.setdefault(request.tenant, OrderedDict())[request.id] = request.sequence
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        if request.id in self._queue:
-            del self._queue[request.id]
+        if request.id in self._line:
+            del self._line[request.id]
         else:
             self._release(request.tenant, request.id)
 
@@ -88,7 +98,12 @@ class RPM(Policy):
         ]
         for _, tenant, request in heapq.merge(*first):
             self._release(tenant, request)
-            self._queue[request] = None
+            self._enter(request)
+
+    def _enter(self, request: RequestId) -> None:
+        """The request goes to the end of the line."""
+        self._entries += 1
+        self._line[request] = self._entries
 
     def _release(self, tenant: TenantId, request: RequestId) -> None:
         held = self._held[tenant]

@@ -9,22 +9,22 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.estimate import CensoredMean
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.runorder import RunOrder
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
 
 
 class SRJF(RunOrder):
-    """Order key: (preempted first, remaining cost, arrival of the run)."""
+    """The key of a run is its remaining cost."""
 
-    key_name: ClassVar[str] = "remainingCost"
+    parts: ClassVar[tuple[str, ...]] = ("fresh", "remainingCost")
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._estimates = CensoredMean()
         self._cost: dict[RunId, KVTokenTime] = {}
 
-    def key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> float:
         return max(1.0, self._cost[run.id] - run.attained)
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 
@@ -43,7 +43,7 @@ class _Advance:
 
 
 class PredictedVTC(VTC):
-    """Order key: (tenant's counter with predicted charges, arrival)."""
+    """A tenant's counter has the predicted charges of its open requests."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)

@@ -13,9 +13,10 @@ A cost model turns a step into one charge per request. Runs are always keyed in 
   `h(p, q) = 2.1 p + q + 0.04 p q + 0.032 q^2 + 11.46`, fitted to measured times (VTC, section 4.2 and appendix B.2).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from justitia_scheduling.core.model import Progress, kv_token_time
 from justitia_scheduling.core.recent import RecentMaximum
@@ -45,56 +46,63 @@ class Work(NamedTuple):
         return n * (self.prompt_tokens + self.produced_before - self.cached) + n * (n + 1) // 2
 
 
-class CostModel(Protocol):
-    """How a tenant's service is measured. `unit` is for people; charges of one model are comparable."""
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Coefficients of a step's duration: seconds per step, per token processed, per KV token read."""
 
-    @property
-    def unit(self) -> str: ...
+    per_step: Seconds
+    per_token: Seconds
+    per_kv_token: Seconds
 
+
+class CostModel(ABC):
+    """How a tenant's service is measured. `unit` is for people; charges of one model are comparable.
+
+    `largest_burst` is the ceiling of the tenant gate's B where that is derived from U (section 4.1 of the algorithm
+    notes). `step_time` are the coefficients by which the model charges, None where it charges by none.
+    """
+
+    __slots__ = ()
+
+    unit: str
+    largest_burst: float = float("inf")
+    step_time: StepTime | None = None
+
+    def learn_step_time(self, fitted: StepTime) -> None:  # noqa: B027
+        """Take the engine's step time as its host has fitted it. A model that charges no time passes it over."""
+
+    @abstractmethod
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         """U: the most that all requests in the engine at one moment can still be charged together.
 
         `capacity` is the KV space M, `longest_output` the iterations T_max of the longest request.
         """
-        ...
-
-    @property
-    def largest_burst(self) -> float:
-        """Ceiling of the tenant gate's B where it is derived from U (section 4.1 of the algorithm notes)."""
-        ...
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
         """KV token-time that a full engine does not deliver while it reads a prompt token; 0 where that is unknown."""
-        ...
+        return 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
         """Charge at the moment of admission."""
-        ...
+        return 0.0
 
+    @abstractmethod
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         """Charges for a step, one per entry of `work`; `running` requests shared the engine meanwhile."""
-        ...
 
+    @abstractmethod
     def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
         """Charge of a whole request, admission included; an estimate where it depends on those `running` beside it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class KVTokenTimeCost:
+class KVTokenTimeCost(CostModel):
     """Charges p + i for the i-th output token, so a request ends up charged its cost C."""
 
-    unit: str = "KV token-time"
-    largest_burst: float = float("inf")
+    unit = "KV token-time"
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         return float(capacity * longest_output)
-
-    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
-        return 0.0
-
-    def admission(self, prompt_tokens: Tokens) -> float:
-        return 0.0
 
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         return [float(w.kv_token_time) for w in work]
@@ -104,19 +112,16 @@ class KVTokenTimeCost:
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedTokens:
+class WeightedTokens(CostModel):
     """Charges prompt tokens at admission and output tokens as they come, so a request ends up charged w_p*p + w_q*d."""
+
+    unit = "weighted tokens"
 
     prompt_weight: float = 1.0
     output_weight: float = 2.0
-    unit: str = "weighted tokens"
-    largest_burst: float = float("inf")
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         return max(self.prompt_weight, self.output_weight) * capacity
-
-    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
-        return 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return self.prompt_weight * prompt_tokens
@@ -129,19 +134,20 @@ class WeightedTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfiledCost:
+class ProfiledCost(CostModel):
     """Charges the increments of a quadratic h(p, q), so a request ends up charged h(p, d) however it is chunked.
 
     The times behind it are of Llama-2-7B on an A10G with a batch that fills its KV space, per request.
     """
+
+    unit = "0.1 ms of a full A10G"
+    largest_burst = 200_000.0
 
     prompt: float = 2.1
     output: float = 1.0
     product: float = 0.04
     square: float = 0.032
     constant: float = 11.46
-    unit: str = "0.1 ms of a full A10G"
-    largest_burst: float = 200_000.0
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         """Admission of the last request and all output of all, their p + d being at most M and each d at most T_max.
@@ -151,9 +157,6 @@ class ProfiledCost:
         """
         per_token = max(self.prompt, self.output) + longest_output * max(self.product, self.square)
         return self.constant + per_token * capacity
-
-    def prompt_work(self, capacity: Tokens) -> KVTokenTime:
-        return 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
         return self.prompt * prompt_tokens + self.constant
@@ -173,16 +176,7 @@ class ProfiledCost:
         return output_tokens * (self.output + self.product * prompt_tokens + self.square * output_tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """Coefficients of a step's duration: seconds per step, per token processed, per KV token read."""
-
-    per_step: Seconds
-    per_token: Seconds
-    per_kv_token: Seconds
-
-
-class EngineTime:
+class EngineTime(CostModel):
     """Charges engine seconds: observed durations split, or estimated ones where steps are not seen.
 
     Tokens processed again after a preemption weigh in the split and are charged to nobody. A step yields one token, so
@@ -195,8 +189,11 @@ class EngineTime:
     largest_burst = 20.0
 
     def __init__(self, step_time: StepTime) -> None:
-        self.step_time = step_time
+        self.step_time: StepTime = step_time
         self._longest_step = RecentMaximum(RECENT_STEPS, 0.0)
+
+    def learn_step_time(self, fitted: StepTime) -> None:
+        self.step_time = fitted
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         t = self.step_time
@@ -207,9 +204,6 @@ class EngineTime:
         """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
         per_kv_token_time = self.step_time.per_step / capacity + self.step_time.per_kv_token
         return self.step_time.per_token / per_kv_token_time if per_kv_token_time else 0.0
-
-    def admission(self, prompt_tokens: Tokens) -> float:
-        return 0.0
 
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         n = len(work) if duration is not None else max(running, len(work))

@@ -95,9 +95,13 @@ class TenantCounters:
                 return tenant
         return None
 
+    def place(self, tenant: TenantId) -> tuple[float, int]:
+        """Its counter, and its number in the order in which tenants were first seen. No two tenants' are equal."""
+        return self._counter[tenant], self._seen[tenant]
+
     def in_order(self) -> list[TenantId]:
         """Waiting tenants, smallest counter first, the first seen among equals."""
-        return sorted(self._waiting, key=lambda tenant: (self._counter[tenant], self._seen[tenant]))
+        return sorted(self._waiting, key=self.place)
 
     def _lift(self, tenant: TenantId) -> None:
         own = self._counter[tenant]

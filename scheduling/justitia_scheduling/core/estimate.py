@@ -22,7 +22,7 @@ import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_vocabulary.units import ApplicationId, KVTokenTime
 
 FIRST_ESTIMATE: KVTokenTime = 1e5

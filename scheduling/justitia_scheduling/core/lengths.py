@@ -7,7 +7,7 @@ The mean is over the application's finished requests, before the first of them o
 from collections import defaultdict
 from dataclasses import dataclass
 
-from justitia_scheduling.core.policy import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest
 from justitia_vocabulary.units import ApplicationId, Tokens
 
 FIRST_OUTPUT = 100.0

@@ -28,95 +28,36 @@ got another key than the one it began with.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.model import Request, Run, Step
+from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, Status, UnknownIdError
+from justitia_scheduling.core.report import PolicyReport
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
-
-
-class Status(Enum):
-    """Where a request is. Finished and aborted requests are forgotten."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-
-
-class UnknownIdError(KeyError):
-    """The host named a run or request that it has not announced, or that is over."""
-
-
-class EventOrderError(ValueError):
-    """The host told events in an order that cannot happen, such as admitting a running request."""
-
-
-@dataclass(slots=True, eq=False)
-class OpenRun:
-    """A run that has arrived and not ended.
-
-    What has been delivered to it: `kv_token_time`, and `attained` in the unit in which the policy counts a run's cost.
-    `aborted` tells that one of its requests was.
-    """
-
-    run: Run
-    sequence: int
-    arrival: Seconds
-    kv_token_time: KVTokenTime = 0.0
-    attained: float = 0.0
-    aborted: bool = False
-    requests: set[RequestId] = field(default_factory=set)
-    id: RunId = field(init=False)
-    tenant: TenantId = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.id, self.tenant = self.run.id, self.run.tenant
-
-
-@dataclass(slots=True, eq=False)
-class OpenRequest:
-    """A request that has arrived and is neither finished nor aborted.
-
-    It was `charged` so much, in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was
-    first admitted: they cost it nothing. `prefilled` prompt tokens have been processed for it and `produced` output
-    tokens made, each counted once in its life. It has `begun` once it was admitted, and waits, or waited, since the
-    event of number `waits_since`: its arrival or a preemption.
-    """
-
-    request: Request
-    run: OpenRun
-    sequence: int
-    arrival: Seconds
-    status: Status = Status.WAITING
-    prefilled: Tokens = 0
-    produced: Tokens = 0
-    preemptions: int = 0
-    cached: Tokens = 0
-    charged: float = 0.0
-    begun: bool = False
-    waits_since: int = field(init=False)
-    id: RequestId = field(init=False)
-    tenant: TenantId = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.waits_since = self.sequence
-        self.id, self.tenant = self.request.id, self.run.tenant
-
-    @property
-    def processed(self) -> Tokens:
-        return self.prefilled + self.produced
+from justitia_vocabulary.waiting import WaitingReason
 
 
 class Policy(ABC):
     """An order of service. Subclasses decide; this class keeps the books.
 
-    `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host.
+    `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host. `takes_back`
+    tells that `gives_way` may name a request. `knobs` are what `tune` sets. `parts` names the parts of `key`.
+
+    A policy states its order once, with `key`, from which this class makes the queue and the victim. A policy that
+    finds its head faster than by a heap of all that waits has a queue of its own, which answers as `key` does.
     """
 
     oracle: ClassVar[bool] = False
+    takes_back: ClassVar[bool] = False
+    knobs: ClassVar[frozenset[Knob]] = frozenset()
+    parts: ClassVar[tuple[str, ...]]
 
     def __init__(self, cost_model: CostModel) -> None:
         self.cost_model = cost_model
@@ -128,45 +69,65 @@ class Policy(ABC):
         self.runs: dict[RunId, OpenRun] = {}
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
+        self._queue: LazyHeap[RequestId] = LazyHeap()
         self._sequence = 0
+
+    # The order.
+
+    @abstractmethod
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """The request's place in the policy's order, waiting or running.
+
+        Of those that wait the smallest is served first; of those that run the largest is preempted first. Keys of
+        requests that wait, and of those that run, are never equal: the last part is the number of an event, the
+        request's arrival or its preemption. `parts` names those before it, or the first of them.
+
+        What waits in the queue of this class keeps its key while it waits, unless the policy puts it there again.
+        """
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        """The parts of the key that have names, most significant first. For people.
+
+        Where several policies have a part in common: `fresh` is 0 for a request that waits since a preemption, which
+        then goes before all that do not and has no other part; `arrival` and `runArrival` are numbers in the order of
+        arrival.
+        """
+        return dict(zip(self.parts, self.key(request)[:-1], strict=False))
 
     # What a host asks.
 
-    @abstractmethod
     def head(self) -> RequestId | None:
         """The waiting request to admit next, None when none waits. Asking changes no decision."""
+        return self._queue.first()
 
-    @abstractmethod
     def in_order(self) -> Iterator[RequestId]:
         """The waiting requests in the order they would be admitted if nothing else happened. For people.
 
         Nothing may happen while it is read. The first k of n cost O(k log k), and what tenants cost, not O(n).
         """
+        return self._queue.in_order()
 
     def order(self, limit: int | None = None) -> list[RequestId]:
         """All of them, or the first `limit`."""
         return list(islice(self.in_order(), limit))
 
-    @abstractmethod
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """What decides a waiting request's place, most significant part first; the smaller goes first. For people.
-
-        Where several policies have a part in common: `fresh` is 0 for a preempted request, which then goes before all
-        that are not and has no other part; `arrival` and `runArrival` are numbers in the order of arrival. What has
-        equal keys goes in the order of arrival, or as the policy says.
-        """
-
     def victim(self) -> RequestId | None:
-        """The running request to preempt: the last in order, never the only one."""
+        """The running request to preempt, never the only one: the last in order, unless the policy says otherwise."""
         if len(self.running) < 2:
             return None
-        return max(self.running.values(), key=self.eviction_key).id
+        return max(self.running.values(), key=self.key).id
+
+    def latest_to_arrive(self) -> RequestId | None:
+        """The victim of policies whose order says nothing of what running requests are worth, as in vLLM itself."""
+        if len(self.running) < 2:
+            return None
+        return max(self.running.values(), key=attrgetter("sequence")).id
 
     def gives_way(self) -> RequestId | None:
         """The running request to preempt for the head, which does not fit; None: the head waits.
 
         Each answer that the host follows makes the next one different, so asking again and again comes to an end.
-        Most policies never take back what they admitted.
+        Most policies never take back what they admitted: only one that does says so with `takes_back`.
         """
         return None
 
@@ -174,9 +135,24 @@ class Policy(ABC):
         """When a request that is held back may be offered though nothing happens before; None if none is."""
         return None
 
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        """The running request with the largest key is preempted first."""
-        return (request.sequence,)
+    def why_waits(self, request: OpenRequest) -> WaitingReason:
+        """Why a waiting request that is not the head waits. For people."""
+        return WaitingReason.BEHIND_OTHERS
+
+    def report(self) -> PolicyReport:
+        """What the policy says of itself. For people, and for who sets its knobs."""
+        return PolicyReport()
+
+    # What a host sets.
+
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        """Set the knobs that are named, and every other one back to its default.
+
+        Raises ValueError, and changes nothing, where a knob is not the policy's or a value cannot be.
+        """
+        for knob, value in values.items():
+            if knob not in self.knobs:
+                raise ValueError(f"policy {type(self).__name__} has no {knob.value}, which is set to {value:g}")
 
     # What a host tells.
 
@@ -336,13 +312,13 @@ class Policy(ABC):
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
 
-    @abstractmethod
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         """A request arrived, or was preempted (`request.preemptions` > 0): queue it."""
+        self._queue.put(request.id, self.key(request))
 
-    @abstractmethod
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         """A waiting request was admitted or aborted: take it out of the queue."""
+        self._queue.remove(request.id)
 
     def on_charged(self, request: OpenRequest, charge: float) -> None: ...  # noqa: B027
 

@@ -9,59 +9,60 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import chain
-from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.runqueue import RunQueue
 from justitia_vocabulary.units import RequestId, Seconds
 
 
 class RunOrder(Policy):
-    """Order key: (preempted first, key of the run, arrival of the run). O(log runs) for each event.
-
-    `key_name` names the run's key.
-    """
-
-    key_name: ClassVar[str]
+    """O(log runs) for each event."""
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._preempted: OrderedDict[RequestId, None] = OrderedDict()
-        self._queue = RunQueue()
+        self._runs = RunQueue()
 
     @abstractmethod
-    def key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> float:
         """Key of an open run. A policy whose keys change while requests wait calls :meth:`rekey`."""
 
     def rekey(self, run: OpenRun) -> None:
         """The key of the run may have changed."""
         self.revisions += 1
-        self._queue.rekey(run.id, self.key(run))
+        self._runs.rekey(run, self.run_key(run))
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(preempted first, key of the run, arrival of the run, arrival).
+
+        The run's arrival keeps runs of equal keys apart in the queue. Among requests that run, it does not count.
+        """
+        if request.waits_again:
+            return (0, request.waits_since)
+        run = request.run
+        if request.status is Status.RUNNING:
+            return (1, self.run_key(run), request.sequence)
+        return (1, self.run_key(run), run.sequence, request.sequence)
 
     def head(self) -> RequestId | None:
         if self._preempted:
             return next(iter(self._preempted))
-        first = self._queue.first()
+        first = self._runs.first()
         return None if first is None else first.id
 
     def in_order(self) -> Iterator[RequestId]:
-        return chain(self._preempted, (request for _, request in self._queue.in_order()))
-
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        return {"fresh": 0} if request.preemptions else {"fresh": 1, self.key_name: self.key(request.run)}
-
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        return (self.key(request.run), request.sequence)
+        return chain(self._preempted, (request for _, request in self._runs.in_order()))
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if request.preemptions:
             self._preempted[request.id] = None
         else:
-            self._queue.push(request, self.key(request.run))
+            self._runs.push(request, self.run_key(request.run))
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         if request.preemptions:
             del self._preempted[request.id]
         else:
-            self._queue.remove(request)
+            self._runs.remove(request)

@@ -15,10 +15,10 @@ import math
 from bisect import bisect_left, insort
 from collections import deque
 
+from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import Seconds
 
 GAMMA = 0.1
-LOWEST, HIGHEST = 1e-3, 10.0
 WINDOW = 1000
 SMOOTHING = 0.3
 
@@ -31,7 +31,7 @@ def tail_slope(t95: Seconds, t99: Seconds) -> float:
 class TailSlope:
     """Gamma and its bounds, in 1/s. It keeps one window; a finished request costs O(log window) comparisons."""
 
-    def __init__(self, gamma: float = GAMMA, lowest: float = LOWEST, highest: float = HIGHEST) -> None:
+    def __init__(self, gamma: float = GAMMA, lowest: float = LOWEST_GAMMA, highest: float = HIGHEST_GAMMA) -> None:
         self._average = gamma
         self._recent: deque[Seconds] = deque()
         self._sorted: list[Seconds] = []
@@ -63,7 +63,8 @@ class TailSlope:
         self._unused += 1
         if self._unused == WINDOW // 10:
             self._unused = 0
-            estimate = min(max(tail_slope(self._quantile(0.95), self._quantile(0.99)), LOWEST), HIGHEST)
+            slope = tail_slope(self._quantile(0.95), self._quantile(0.99))
+            estimate = min(max(slope, LOWEST_GAMMA), HIGHEST_GAMMA)
             self._average += SMOOTHING * (estimate - self._average)
 
     def _quantile(self, p: float) -> Seconds:

@@ -7,7 +7,8 @@ only the old policy can read it: tags, lifts and estimates; the new policy makes
 Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
 """
 
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import Seconds
 
 

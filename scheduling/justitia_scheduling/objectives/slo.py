@@ -35,13 +35,13 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from justitia_scheduling.core.tailslope import HIGHEST, LOWEST
 from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.dither import AMPLITUDE, Dither
 from justitia_scheduling.objectives.objective import Direction, Objective
 from justitia_scheduling.objectives.observations import SLICES, ObjectiveId, Observations, Watched
 from justitia_vocabulary.objectives import ObjectiveState
+from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import Seconds
 
 PERIOD: Seconds = 5.0
@@ -139,7 +139,7 @@ class Memory:
 class Controller:
     """Of one pool. Gamma stays in [lowest, highest], in 1/s. Raises ValueError."""
 
-    def __init__(self, lowest: float = LOWEST, highest: float = HIGHEST) -> None:
+    def __init__(self, lowest: float = LOWEST_GAMMA, highest: float = HIGHEST_GAMMA) -> None:
         self._dither: Dither | None = None
         self._memory = Memory(lowest, highest)
         self.limit(lowest, highest)

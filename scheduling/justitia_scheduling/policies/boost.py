@@ -17,14 +17,17 @@ Llama-7B on an A10G.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from justitia_scheduling.core.cost import CostModel, EngineTime, StepTime
+from justitia_scheduling.core.cost import CostModel, StepTime
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest
-from justitia_scheduling.core.requestorder import RequestOrder
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.tailslope import TailSlope
+from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA, Knob
 from justitia_vocabulary.units import Seconds, Tokens
 
 UNSEEN = StepTime(per_step=0.03, per_token=0.00025, per_kv_token=0.00000107)
@@ -80,15 +83,34 @@ class TokenTime:
         return self.unseen.per_token + self.unseen.per_step / max(running, 1)
 
 
-class Boosted(RequestOrder):
-    """A policy whose order is arrival - b_gamma(work). `tail` holds gamma, which may be bounded from outside."""
+class Boosted(Policy):
+    """A policy whose order is arrival - b_gamma(work). `tail` holds gamma, whose bounds are knobs."""
 
-    key_name: ClassVar[str] = "boostedArrival"
+    parts: ClassVar[tuple[str, ...]] = ("boostedArrival",)
+    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING})
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self.tail = TailSlope()
-        self.token_time = TokenTime(cost_model.step_time if isinstance(cost_model, EngineTime) else UNSEEN)
+        self.token_time = TokenTime(cost_model.step_time or UNSEEN)
+
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        super().tune(values)
+        floor, ceiling = values.get(Knob.GAMMA_FLOOR, LOWEST_GAMMA), values.get(Knob.GAMMA_CEILING, HIGHEST_GAMMA)
+        try:
+            self.tail.bound(floor, ceiling)
+        except ValueError as error:
+            raise ValueError(
+                f"policy {type(self).__name__} takes no such gammaFloor and gammaCeiling: {error}"
+            ) from None
+
+    def report(self) -> PolicyReport:
+        return PolicyReport(
+            gamma=self.tail.gamma,
+            gamma_estimate=self.tail.estimate,
+            prefill_time=self.token_time.prefill(),
+            decode_time=self.token_time.decode(len(self.running)),
+        )
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         self.token_time.observe(step)

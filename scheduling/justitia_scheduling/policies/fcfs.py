@@ -5,32 +5,39 @@ Requests are admitted in order of arrival; a preempted one goes back to the fron
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
 
 class FCFS(Policy):
-    """Order key: (preempted first, arrival)."""
+    """O(1) for each event."""
+
+    parts: ClassVar[tuple[str, ...]] = ("fresh", "arrival")
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self._queue: OrderedDict[RequestId, None] = OrderedDict()
+        self._line: OrderedDict[RequestId, None] = OrderedDict()
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(the last to be preempted first, arrival)."""
+        if request.waits_again:
+            return (0, request.place_in_line)
+        return (1, request.sequence, request.sequence)
 
     def head(self) -> RequestId | None:
-        return next(iter(self._queue), None)
+        return next(iter(self._line), None)
 
     def in_order(self) -> Iterator[RequestId]:
-        return iter(self._queue)
-
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        return {"fresh": 0} if request.preemptions else {"fresh": 1, "arrival": request.sequence}
+        return iter(self._line)
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        self._queue[request.id] = None
+        self._line[request.id] = None
         if request.preemptions:
-            self._queue.move_to_end(request.id, last=False)
+            self._line.move_to_end(request.id, last=False)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        del self._queue[request.id]
+        del self._line[request.id]

@@ -14,15 +14,16 @@ from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE, CensoredMean
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import Run
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runorder import RunOrder
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
 
 
 class Justitia(RunOrder):
-    """Order key: (preempted first, virtual finish time F, arrival of the run)."""
+    """The key of a run is its virtual finish time F."""
 
-    key_name: ClassVar[str] = "virtualFinish"
+    parts: ClassVar[tuple[str, ...]] = ("fresh", "virtualFinish")
     first_estimate: ClassVar[float] = FIRST_ESTIMATE
 
     def __init__(self, cost_model: CostModel) -> None:
@@ -30,8 +31,11 @@ class Justitia(RunOrder):
         self.virtual_time = VirtualTime()
         self._estimates = CensoredMean(self.first_estimate)
 
-    def key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> float:
         return self.virtual_time.finish(run.id)
+
+    def report(self) -> PolicyReport:
+        return PolicyReport(virtual_time=self.virtual_time.now)
 
     def predicted(self, run: Run) -> float | None:
         """What the host told of the run's cost."""

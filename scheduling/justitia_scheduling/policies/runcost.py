@@ -35,7 +35,7 @@ from itertools import islice
 
 from justitia_scheduling.core.estimate import CensoredMean, Ratio, TrackRecord
 from justitia_scheduling.core.model import Run, kv_token_time
-from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId
 
 RENEWED_BEYOND = 1.1

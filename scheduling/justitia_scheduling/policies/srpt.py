@@ -14,41 +14,55 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
-from justitia_scheduling.core.policy import OpenRequest
-from justitia_scheduling.core.requestorder import RequestOrder
+from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
 LATE = 0.6
 """The part of its predicted output after which a request is not preempted for another."""
 
 
-class SRPT(RequestOrder):
-    """Order key: (remaining work, arrival). Asking who gives way looks at each running request once."""
+class SRPT(Policy):
+    """Asking who gives way looks at each running request once."""
 
-    key_name: ClassVar[str] = "remainingTokens"
+    takes_back: ClassVar[bool] = True
+    parts: ClassVar[tuple[str, ...]] = ("remainingTokens",)
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._lengths = OutputLengths()
+        self._had_to_do: dict[RequestId, float] = {}
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(remaining work, of what waits as of the moment at which it began to, arrival)."""
+        waits = request.status is Status.WAITING
+        return (self._had_to_do[request.id] if waits else self._remaining(request), request.sequence)
+
+    def victim(self) -> RequestId | None:
+        """The last in order of those whose KV is not worth more than what it makes room for."""
+        worst = self._worst() if len(self.running) > 1 else None
+        return None if worst is None else worst.id
 
     def gives_way(self) -> RequestId | None:
-        first = self._queue.first()
-        worst = max(self.running.values(), key=self.eviction_key, default=None)
-        if first is None or worst is None or self._late(worst) or self._remaining(worst) <= first[0]:
+        head, worst = self.head(), self._worst()
+        if head is None or worst is None or self.late(worst) or self._remaining(worst) <= self._had_to_do[head]:
             return None
         return worst.id
 
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
-        return (not self._late(request), self._remaining(request), request.sequence)
-
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        self._queue.push(request, request.request.prompt_tokens + self._to_produce(request))
+        self._had_to_do[request.id] = request.request.prompt_tokens + self._to_produce(request)
+        super().on_waiting(request, now)
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        del self._had_to_do[request.id]
         if finished:
             self._lengths.finished(request)
 
-    def _late(self, request: OpenRequest) -> bool:
+    def _worst(self) -> OpenRequest | None:
+        return max(self.running.values(), key=lambda r: (not self.late(r), *self.key(r)), default=None)
+
+    def late(self, request: OpenRequest) -> bool:
+        """Whether its KV is worth more than a head's gain."""
         return request.produced > LATE * self._lengths.predicted(request)
 
     def _to_produce(self, request: OpenRequest) -> float:

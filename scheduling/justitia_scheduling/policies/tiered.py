@@ -34,17 +34,22 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, OpenRun, Policy
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
+from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runqueue import RunKey, RunQueue
 from justitia_scheduling.policies.gate import TenantGate
 from justitia_scheduling.policies.runcost import RunCosts
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.waiting import WaitingReason
 
 KAPPA = 5.0
 THETA = 2.0
@@ -58,13 +63,15 @@ LEAST_RUN: Tokens = 32
 
 
 class TieredJustitia(Policy):
-    """Order key: (gate, stretched tag K, arrival of the run).
-
-    `burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
-    the KV space the host tells (0, which is strict sharing, until it has told it); `bound_burst` sets another ceiling.
+    """`burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
+    the KV space the host tells (0, which is strict sharing, until it has told it); the knob sets another ceiling.
     `theta` fixes one theta for all runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is
     its application's mean.
     """
+
+    takes_back: ClassVar[bool] = True
+    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST})
+    parts: ClassVar[tuple[str, ...]] = ("gated", "stretchedTag")
 
     def __init__(
         self,
@@ -96,8 +103,11 @@ class TieredJustitia(Policy):
         """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
         return self._burst
 
-    def bound_burst(self, ceiling: float | None) -> None:
-        """Derive B with this ceiling, in units of the cost model, instead of the model's own; None: with that again."""
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        super().tune(values)
+        ceiling = values.get(Knob.BURST)
+        if ceiling is not None and not ceiling >= 0:
+            raise ValueError(f"policy {type(self).__name__} takes no burst of {ceiling:g}: it must not be negative")
         self._ceiling = ceiling
         self._derive_burst()
 
@@ -107,6 +117,11 @@ class TieredJustitia(Policy):
         last `RECENT_REQUESTS` to twice as many. 0 until the host has told the KV space.
         """
         return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(whether the tenant is gated, K in KV token-time per weight, arrival of the run, arrival)."""
+        run = request.run
+        return (int(self.gated(request.tenant)), self.stretched_tag(run.id), run.sequence, request.place_in_line)
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)
@@ -118,9 +133,11 @@ class TieredJustitia(Policy):
         ranked = heapq.merge(*(self._ranked(tenant, limit) for tenant in self.counters.waiting), key=lambda r: r[:2])
         return (request for *_, request in ranked)
 
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """Whether the tenant is gated, and K in KV token-time per weight."""
-        return {"gated": int(self.gated(request.tenant)), "stretchedTag": self.key(request.run.id)}
+    def why_waits(self, request: OpenRequest) -> WaitingReason:
+        return WaitingReason.TENANT_GATED if self.gated(request.tenant) else super().why_waits(request)
+
+    def report(self) -> PolicyReport:
+        return PolicyReport(virtual_time=self.virtual_time.now, burst=self.burst, in_engine=self.in_engine)
 
     def gated(self, tenant: TenantId) -> bool:
         """Whether the gate holds the tenant back until others have caught up."""
@@ -132,6 +149,7 @@ class TieredJustitia(Policy):
         return ((gated, key, request) for key, request in self._queues[tenant].in_order())
 
     def victim(self) -> RequestId | None:
+        """Of the tenant that holds most KV for its weight: nobody's growth takes the place of who holds less."""
         return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
 
     def gives_way(self) -> RequestId | None:
@@ -148,7 +166,7 @@ class TieredJustitia(Policy):
 
     def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
         """The last in the policy's order of the requests of that tenant which holds most for its weight."""
-        return max(requests, key=lambda r: (held[r.tenant], self.key(r.run.id), r.sequence)).id
+        return max(requests, key=lambda r: (held[r.tenant], self.stretched_tag(r.run.id), r.sequence)).id
 
     def _held_for_weight(self) -> Mapping[TenantId, float]:
         """KV tokens that the tenants' running requests hold, per unit of weight."""
@@ -166,7 +184,7 @@ class TieredJustitia(Policy):
         before = self._returned_with.get(request.id)
         return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
 
-    def key(self, run: RunId) -> float:
+    def stretched_tag(self, run: RunId) -> float:
         """K_j of an open run."""
         clock = self.virtual_time
         return clock.start(run) + self.kappa * self._costs[run] / clock.weight(run)
@@ -193,7 +211,7 @@ class TieredJustitia(Policy):
         if not request.preemptions and self._costs.asked(request, self._prompt_work):
             self._key_again(request.run)
         self.counters.enqueue(request.tenant)
-        self._queues[request.tenant].push(request, self.key(request.run.id))
+        self._queues[request.tenant].push(request, self.stretched_tag(request.run.id))
         self._update_gate(request.tenant)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
@@ -256,7 +274,7 @@ class TieredJustitia(Policy):
     def _retag(self, run: OpenRun) -> None:
         self.revisions += 1
         self.virtual_time.retag(run.id, self._costs[run.id])
-        self._queues[run.tenant].rekey(run.id, self.key(run.id))
+        self._queues[run.tenant].rekey(run, self.stretched_tag(run.id))
         self._update_gate(run.tenant)
 
     def _update_gate(self, tenant: TenantId) -> None:

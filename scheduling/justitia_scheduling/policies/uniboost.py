@@ -22,16 +22,18 @@ paper's delta is .1; ours is 2, because each preemption is paid for by all (`doc
 b_max after another never overtakes it, under fixed gamma and token times.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.policies.boost import Boosted
+from justitia_vocabulary.policies import HYSTERESIS, Knob
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 QUANTUM: Tokens = 256
-DELTA = 2.0
 
 
 def quantised(tokens: Tokens, quantum: Tokens = QUANTUM) -> Tokens:
@@ -50,31 +52,42 @@ class Priority:
 
 
 class UniBoost(Boosted):
-    """Order key: Phi. `delta` is without unit. Asking who gives way looks at each running request once."""
+    """`delta` is without unit. Asking who gives way looks at each running request once."""
 
-    def __init__(self, cost_model: CostModel, *, quantum: Tokens = QUANTUM, delta: float = DELTA) -> None:
+    takes_back: ClassVar[bool] = True
+    knobs: ClassVar[frozenset[Knob]] = Boosted.knobs | {Knob.HYSTERESIS}
+
+    def __init__(self, cost_model: CostModel, *, quantum: Tokens = QUANTUM, delta: float = HYSTERESIS) -> None:
         if quantum < 1 or delta < 0:
             raise ValueError(f"quantum={quantum}, delta={delta}: need quantum >= 1, delta >= 0")
         super().__init__(cost_model)
         self.quantum, self.delta = quantum, delta
         self._priority: dict[RequestId, Priority] = {}
 
-    def gives_way(self) -> RequestId | None:
-        first = self._queue.first()
-        if first is None:
-            return None
-        limit = first[0] + self.delta / self.tail.gamma
-        losers = [r for r in self.running.values() if self._priority[r.id].evictable]
-        worst = max(losers, key=self.eviction_key, default=None)
-        return worst.id if worst is not None and self._priority[worst.id].phi > limit else None
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        delta = values.get(Knob.HYSTERESIS, HYSTERESIS)
+        if not delta >= 0:
+            raise ValueError(f"policy {type(self).__name__} takes no hysteresis of {delta:g}: it must not be negative")
+        super().tune(values)
+        self.delta = delta
 
-    def eviction_key(self, request: OpenRequest) -> tuple[float, ...]:
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(Phi, arrival)."""
         return (self._priority[request.id].phi, request.sequence)
+
+    def gives_way(self) -> RequestId | None:
+        head = self.head()
+        if head is None:
+            return None
+        limit = self._priority[head].phi + self.delta / self.tail.gamma
+        losers = [r for r in self.running.values() if self._priority[r.id].evictable]
+        worst = max(losers, key=self.key, default=None)
+        return worst.id if worst is not None and self._priority[worst.id].phi > limit else None
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if request.id not in self._priority:
             self._priority[request.id] = self.prioritise(request, 0.0)
-        self._queue.push(request, self._priority[request.id].phi)
+        super().on_waiting(request, now)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         super().on_left_queue(request, now)

@@ -11,21 +11,29 @@ two tenants backlogged over an interval satisfies `|W_f/weight_f - W_g/weight_g|
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.counters import TenantCounters
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 
 class VTC(Policy):
-    """Order key: (tenant's counter, arrival)."""
+    """O(log tenants) for each tenant charged since the last answer."""
+
+    parts: ClassVar[tuple[str, ...]] = ("tenantCounter",)
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self.counters = TenantCounters()
         self._queues: dict[TenantId, OrderedDict[RequestId, None]] = {}
+
+    def key(self, request: OpenRequest) -> tuple[float, ...]:
+        """(tenant's service per weight in the cost model's unit, when it was first seen, arrival)."""
+        return (*self.counters.place(request.tenant), request.place_in_line)
 
     def head(self) -> RequestId | None:
         tenant = self.counters.smallest()
@@ -34,9 +42,8 @@ class VTC(Policy):
     def in_order(self) -> Iterator[RequestId]:
         return (request for tenant in self.counters.in_order() for request in self._queues[tenant])
 
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        """The tenant's service per weight, in the cost model's unit."""
-        return {"tenantCounter": self.counters[request.tenant]}
+    def victim(self) -> RequestId | None:
+        return self.latest_to_arrive()
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self.counters.enqueue(request.tenant)

@@ -19,12 +19,11 @@ from collections.abc import Iterator, Mapping
 
 from justitia_api.config import PoolConfig
 from justitia_api.status import GateStatus
-from justitia_scheduling.core.cost import EngineTime, StepTime
+from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.takeover import carry_over
-from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_sidecar.admission.beginnings import UNSTARTED, Beginnings
 from justitia_sidecar.admission.books import AT_A_TIME, Books
 from justitia_sidecar.admission.chunks import ChunkClock
@@ -32,6 +31,7 @@ from justitia_sidecar.admission.estimate import presumed
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
+from justitia_sidecar.engine.configuration import configured_knobs
 from justitia_sidecar.engine.view import EngineView
 from justitia_vocabulary.units import Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
@@ -60,10 +60,10 @@ class InFront:
 
     @property
     def gate(self) -> GateStatus | None:
-        policy = self.policy
-        if not isinstance(policy, TieredJustitia):
+        report = self.policy.report()
+        if report.burst is None or report.in_engine is None:
             return None
-        return GateStatus(burst=policy.burst, in_engine=policy.in_engine)
+        return GateStatus(burst=report.burst, in_engine=report.in_engine)
 
     @property
     def step_time(self) -> StepTime:
@@ -163,8 +163,7 @@ class InFront:
 
     def tick(self, now: Seconds) -> None:
         """Runs expire, time is charged by the latest fit."""
-        if isinstance(self.policy.cost_model, EngineTime):
-            self.policy.cost_model.step_time = self.fit.step_time
+        self.policy.cost_model.learn_step_time(self.fit.step_time)
         self.books.runs.expire(now)
         self.pump(now)
 
@@ -182,8 +181,8 @@ class InFront:
         if policy is not self.policy:
             carry_over(self.policy, policy, now, keep_service=keep_service)
             self.policy = policy
-        if isinstance(policy, TieredJustitia):
-            policy.bound_burst(config.scheduling.burst_seconds)
+        knobs = configured_knobs(config.scheduling)
+        policy.tune({knob: value for knob, value in knobs.items() if knob in policy.knobs})
         self.books.configure(config)
         for tenant in config.tenants:
             if policy.weights.get(TenantId(tenant.name)) != tenant.weight:
@@ -203,10 +202,8 @@ class InFront:
                 yield request, obstacle
             elif name == order[0]:
                 yield request, obstacle or WaitingReason.BEHIND_OTHERS
-            elif isinstance(self.policy, TieredJustitia) and self.policy.gated(request.tenant):
-                yield request, WaitingReason.TENANT_GATED
             else:
-                yield request, WaitingReason.BEHIND_OTHERS
+                yield request, self.policy.why_waits(self.policy.requests[name])
         for tenant, load in self.books.load.items():
             stuck = self._beginnings.stuck(tenant)
             reason = WaitingReason.TENANT_NOT_BEGUN if stuck else WaitingReason.TENANT_LIMIT

@@ -1,7 +1,20 @@
-"""What the plug-in inside the engine is told of a pool's configuration."""
+"""What a pool's configuration makes of a policy, for the plug-in inside the engine and for the order in front of it."""
 
-from justitia_api.config import PoolConfig
+from justitia_api.config import PoolConfig, SchedulingConfig
 from justitia_channel.messages import Configure
+from justitia_vocabulary.policies import Knob
+
+
+def configured_knobs(scheduling: SchedulingConfig, gamma: tuple[float, float] | None = None) -> dict[Knob, float]:
+    """The knobs that are set: by the configuration, and to the bounds of gamma, in 1/s, where there are any."""
+    knobs: dict[Knob, float] = {}
+    if scheduling.burst_seconds is not None:
+        knobs[Knob.BURST] = scheduling.burst_seconds
+    if scheduling.boost is not None:
+        knobs[Knob.HYSTERESIS] = scheduling.boost.hysteresis
+    if gamma is not None:
+        knobs[Knob.GAMMA_FLOOR], knobs[Knob.GAMMA_CEILING] = gamma
+    return knobs
 
 
 def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) -> Configure:
@@ -12,7 +25,5 @@ def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) 
         scheduling.policy,
         scheduling.cost_model,
         {tenant.name: tenant.weight for tenant in config.tenants},
-        None if gamma is None else list(gamma),
-        None if scheduling.boost is None else scheduling.boost.hysteresis,
-        scheduling.burst_seconds,
+        {knob.value: value for knob, value in configured_knobs(scheduling, gamma).items()},
     )

@@ -46,7 +46,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         names,
         names,
         st.dictionaries(names, positive, max_size=5),
-        st.none() | st.lists(positive, min_size=2, max_size=2),
+        st.dictionaries(names, positive, max_size=3),
     ),
     st.builds(
         Ticket,

@@ -88,8 +88,8 @@ def office(clock: Clock) -> Office:
     return Office()
 
 
-def configuration(policy: str = "vtc", generation: int = 1, gamma: list[float] | None = None) -> Configure:
-    return Configure(generation, policy, "kv-token-time", {"gold": 2.0}, gamma)
+def configuration(policy: str = "vtc", generation: int = 1, **knobs: float) -> Configure:
+    return Configure(generation, policy, "kv-token-time", {"gold": 2.0}, knobs)
 
 
 def ticket(key: str) -> Ticket:
@@ -101,7 +101,7 @@ def name(key: str) -> SequenceName:
 
 
 def test_an_idle_engine_is_configured_shown_and_asked(office: Office) -> None:
-    office.tell(configuration(gamma=None), ticket("a"), AskQueue(5))
+    office.tell(configuration(), ticket("a"), AskQueue(5))
     office.desk.between_steps()
     assert type(office.host.policy) is POLICIES[PolicyName.VTC]
     assert office.said(Queue) == [Queue(0, [])]
@@ -180,6 +180,18 @@ def test_a_configuration_that_is_not_valid_leaves_the_one_in_force(
     assert type(office.host.policy) is POLICIES[PolicyName.VTC]
     assert office.desk.snapshot().generation == 1
     assert "configuration 2 is not put in force: unknown policy 'lifo'" in caplog.text
+
+
+def test_a_knob_of_a_later_release_is_logged_once(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    office.tell(
+        configuration(warmth=1.0), configuration(generation=2, warmth=2.0), configuration(generation=3, haste=1.0)
+    )
+    office.desk.settle([])
+    assert office.desk.snapshot().generation == 3
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "no policy has these knobs, which are passed over: warmth",
+        "no policy has these knobs, which are passed over: haste",
+    ]
 
 
 def test_a_policy_is_logged_when_it_is_put_in_force_and_when_it_is_dismissed(

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from justitia_channel.messages import Arrived, Configure, Ticket
-from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName
+from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName, knobs_of
 from justitia_engine.untold import Reading, StepDone
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.model import kv_token_time
-from justitia_scheduling.core.tailslope import GAMMA, HIGHEST
+from justitia_scheduling.core.tailslope import GAMMA
 from justitia_scheduling.policies.boost import Boosted
 from justitia_scheduling.policies.fcfs import FCFS
-from justitia_scheduling.policies.tiered import TieredJustitia
-from justitia_scheduling.policies.uniboost import DELTA, UniBoost
+from justitia_scheduling.policies.uniboost import UniBoost
+from justitia_vocabulary.policies import HIGHEST_GAMMA, HYSTERESIS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
@@ -67,13 +67,12 @@ def preempted_after(produced: int) -> Counting:
     return on
 
 
-def gamma(of: EngineHost) -> float:
-    assert isinstance(of.policy, Boosted)
-    return of.policy.tail.gamma
+def gamma(of: EngineHost) -> float | None:
+    return of.snapshot().policy.gamma
 
 
-def bounded(*bounds: float, policy: str = "uniboost", cost_model: str = "kv-token-time") -> Configure:
-    return Configure(2, policy, cost_model, {"gold": 3.0}, list(bounds))
+def bounded(floor: float, ceiling: float, policy: str = "uniboost", cost_model: str = "kv-token-time") -> Configure:
+    return Configure(2, policy, cost_model, {"gold": 3.0}, {"gammaFloor": floor, "gammaCeiling": ceiling})
 
 
 def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_without_them() -> None:
@@ -88,33 +87,34 @@ def test_bounds_of_gamma_take_effect_without_another_policy_and_defaults_return_
     assert (report.gamma, report.gamma_estimate) == (0.05, GAMMA)
     on.configure(configuration("uniboost"), 2.0)
     assert gamma(on) == GAMMA, "what was estimated stands"
-    on.configure(bounded(HIGHEST, HIGHEST), 3.0)
-    assert gamma(on) == HIGHEST
+    on.configure(bounded(HIGHEST_GAMMA, HIGHEST_GAMMA), 3.0)
+    assert gamma(on) == HIGHEST_GAMMA
     assert on.policy is policy
 
 
 def test_hysteresis_is_what_is_told_and_else_the_policys_own() -> None:
     on = host("uniboost")
     assert isinstance(on.policy, UniBoost)
-    on.configure(replace(bounded(2.0, 3.0), hysteresis=0.5), 1.0)
+    on.configure(replace(configuration("uniboost"), knobs={"hysteresis": 0.5}), 1.0)
     assert on.policy.delta == 0.5
     on.configure(bounded(2.0, 3.0), 2.0)
-    assert on.policy.delta == DELTA
+    assert on.policy.delta == HYSTERESIS
 
 
 def bursting(burst: float | None, policy: str = "tiered-justitia") -> Configure:
-    return replace(configuration(policy), burst=burst)
+    return replace(configuration(policy), knobs={} if burst is None else {"burst": burst})
 
 
 def burst(of: EngineHost) -> float:
-    assert isinstance(of.policy, TieredJustitia)
-    return of.policy.burst
+    found = of.snapshot().policy.burst
+    assert found is not None
+    return found
 
 
 def test_the_burst_has_the_ceiling_that_is_told_and_else_the_cost_models() -> None:
     on = host("tiered-justitia")
     derived = burst(on)
-    assert derived == of_engine(on) / 4
+    assert derived == in_engine(on) / 4
     on.configure(bursting(derived / 2), 1.0)
     assert burst(on) == derived / 2
     on.configure(bursting(0.0), 2.0)
@@ -125,9 +125,10 @@ def test_the_burst_has_the_ceiling_that_is_told_and_else_the_cost_models() -> No
     assert burst(on) == derived
 
 
-def of_engine(of: EngineHost) -> float:
-    assert isinstance(of.policy, TieredJustitia)
-    return of.policy.in_engine
+def in_engine(of: EngineHost) -> float:
+    found = of.snapshot().policy.in_engine
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("told", [bursting(-1.0), bursting(1.0, "vtc"), replace(bursting(1.0), weights={"gold": 0.0})])
@@ -137,6 +138,14 @@ def test_a_burst_that_is_not_valid_changes_nothing(told: Configure) -> None:
     with pytest.raises(ValueError, match=r"burst|weights"):
         on.configure(told, 1.0)
     assert (on.policy, burst(on)) == (policy, before)
+
+
+def test_a_knob_of_a_later_release_is_passed_over_and_those_beside_it_are_set() -> None:
+    on = host("uniboost")
+    told = replace(bounded(2.0, 3.0), knobs={"gammaFloor": 2.0, "gammaCeiling": 3.0, "warmth": 1.0})
+    on.configure(told, 1.0)
+    assert gamma(on) == 2.0
+    assert knobs_of(told)[1] == {"warmth"}
 
 
 def test_what_a_token_takes_is_told_beside_gamma() -> None:
@@ -159,13 +168,10 @@ def test_bounds_hold_for_a_policy_that_comes_with_them() -> None:
     [
         bounded(3.0, 2.0),
         bounded(0.0, 2.0),
-        bounded(1.0),
-        bounded(),
-        bounded(1.0, 2.0, 3.0),
         bounded(1.0, float("inf")),
         bounded(2.0, 3.0, policy="vtc"),
         bounded(2.0, 3.0, cost_model="guess"),
-        Configure(2, "uniboost", "kv-token-time", {"gold": 0.0}, [2.0, 3.0]),
+        replace(bounded(2.0, 3.0), weights={"gold": 0.0}),
     ],
 )
 def test_bounds_that_are_not_valid_change_nothing(told: Configure) -> None:

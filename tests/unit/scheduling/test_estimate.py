@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE, REMEMBERED_RUNS, CensoredMean, TrackRecord
 from justitia_scheduling.core.model import Run
-from justitia_scheduling.core.policy import OpenRun
+from justitia_scheduling.core.opened import OpenRun
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 A, B = ApplicationId("a"), ApplicationId("b")

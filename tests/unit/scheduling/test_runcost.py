@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
 from justitia_scheduling.core.model import Request, Run, kv_token_time
-from justitia_scheduling.core.policy import OpenRequest, OpenRun
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 

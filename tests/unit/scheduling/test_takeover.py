@@ -5,7 +5,8 @@ import pytest
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.policy import Policy, Status
+from justitia_scheduling.core.opened import Status
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.takeover import carry_over
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 

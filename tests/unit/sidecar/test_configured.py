@@ -8,7 +8,7 @@ from justitia_api.config import PoolConfig
 from justitia_scheduling.policies.registry import COST_MODELS, POLICIES, build_policy
 from justitia_sidecar.admission.order import build_configured_policy
 from justitia_sidecar.engine.configuration import engine_configuration
-from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, CostModelName, PolicyName
+from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, CostModelName, Knob, PolicyName
 
 
 def pool(**scheduling: Any) -> PoolConfig:
@@ -29,9 +29,9 @@ def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyNa
     in_front = PolicyName.FCFS if policy in INSIDE_THE_ENGINE_ONLY else policy
     assert type(build_configured_policy(config)) is POLICIES[in_front]
     assert not build_policy(told.policy, build_configured_policy(config).cost_model).oracle
-    assert (told.generation, told.cost_model, told.weights, told.gamma) == (3, "EngineTime", {"gold": 4.0}, None)
+    assert (told.generation, told.cost_model, told.weights, told.knobs) == (3, "EngineTime", {"gold": 4.0}, {})
 
 
 @pytest.mark.parametrize("burst", [None, 0.0, 7.0])
 def test_the_engine_is_told_the_ceiling_of_the_burst(burst: float | None) -> None:
-    assert engine_configuration(pool(burstSeconds=burst), None).burst == burst
+    assert engine_configuration(pool(burstSeconds=burst), None).knobs == ({} if burst is None else {Knob.BURST: burst})

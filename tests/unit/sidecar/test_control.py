@@ -172,7 +172,7 @@ async def test_a_pod_with_other_credentials_is_not_trusted(tmp_path: Path, momen
     write_credentials(tmp_path, moment, uid)
     async with serving(tmp_path) as (sidecar, control, _):
         report = await control.tell(push(documents(1)))
-        assert (report.generation, report.problem) == (None, "its certificate is not the pool's")
+        assert (report.generation, report.problem) == (None, "its certificate is not that of the pool")
         assert sidecar.parts.current.in_effect is None
 
 

@@ -31,7 +31,7 @@ from justitia_sidecar.objectives.objectives import Objectives, objective_status
 from justitia_sidecar.objectives.remembered import load, save
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.objectives import MetricName
-from justitia_vocabulary.policies import PolicyName
+from justitia_vocabulary.policies import Knob, PolicyName
 from justitia_vocabulary.units import ApplicationId, RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
@@ -148,15 +148,17 @@ def test_a_new_bound_is_counted_anew_and_what_is_gone_is_forgotten() -> None:
     ("boost", "bounds"),
     [
         ({}, None),
-        ({"minimum_gamma": 0.25, "maximum_gamma": 4}, [0.25, 4.0]),
-        ({"mode": BoostMode.FIXED, "minimum_gamma": 0.3, "maximum_gamma": 0.3}, [0.3, 0.3]),
-        ({"mode": BoostMode.SLO, "minimum_gamma": 0.25, "maximum_gamma": 4}, [0.25, 4.0]),
+        ({"minimum_gamma": 0.25, "maximum_gamma": 4}, (0.25, 4.0)),
+        ({"mode": BoostMode.FIXED, "minimum_gamma": 0.3, "maximum_gamma": 0.3}, (0.3, 0.3)),
+        ({"mode": BoostMode.SLO, "minimum_gamma": 0.25, "maximum_gamma": 4}, (0.25, 4.0)),
     ],
 )
-def test_the_engine_is_told_the_bounds_of_gamma(boost: dict[str, Any], bounds: list[float] | None) -> None:
+def test_the_engine_is_told_the_bounds_of_gamma(boost: dict[str, Any], bounds: tuple[float, float] | None) -> None:
     objectives = Objectives(EPOCH)
     objectives.configure(config(**boost))
-    assert engine_configuration(config(**boost), objectives.bounds).gamma == bounds
+    knobs = engine_configuration(config(**boost), objectives.bounds).knobs
+    expected = {} if bounds is None else {Knob.GAMMA_FLOOR: bounds[0], Knob.GAMMA_CEILING: bounds[1]}
+    assert {name: value for name, value in knobs.items() if name != Knob.HYSTERESIS} == expected
 
 
 def test_gamma_is_told_whatever_it_follows() -> None:

@@ -23,6 +23,7 @@ from justitia_simulator.records import RequestResult
 from justitia_simulator.slo import Declared, Look, SloControl
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.objectives import MetricName
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import RunId, Seconds
 
 PROFILE = structs.replace(find_profile("h100-llama2-7b"), token_budget=CHUNK)
@@ -102,7 +103,7 @@ def serve(runs: Sequence[WorkloadRun], gamma: float | Scenario | None, engines: 
         changes = [(OBJECTIVE, Declared(gamma.objective(gamma.after), since=STEP))]
     elif gamma is not None:
         for policy in policies:
-            policy.tail.bound(gamma, gamma)
+            policy.tune({Knob.GAMMA_FLOOR: gamma, Knob.GAMMA_CEILING: gamma})
     control = SloControl(policies, objectives, changes if objectives else []) if not isinstance(gamma, float) else None
     engine = Engine(policies, PROFILE, label="served", sample_every=NO_SAMPLES, watcher=control)
     return Served(engine.serve(runs).requests, control.looks if control else [])

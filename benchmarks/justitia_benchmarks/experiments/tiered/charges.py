@@ -43,22 +43,15 @@ SECONDS = 600.0
 SEEDS, QUICK_SEEDS = 6, 2
 
 
-class Metered:
+class Metered(CostModel):
     """Charges as another model does and keeps what each request takes of the engine's first `seconds` of work."""
 
     def __init__(self, charged: CostModel, seconds: Seconds) -> None:
+        self.unit, self.largest_burst = charged.unit, charged.largest_burst
         self._charged = charged
         self._meter = EngineTime(PROFILE.charge)
         self._left = seconds
         self.taken: dict[RequestId, Seconds] = {}
-
-    @property
-    def unit(self) -> str:
-        return self._charged.unit
-
-    @property
-    def largest_burst(self) -> float:
-        return self._charged.largest_burst
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         return self._charged.in_engine(capacity, longest_output)

@@ -30,7 +30,8 @@ from justitia_benchmarks.experiments.agent_runs import full_iteration
 from justitia_benchmarks.experiments.justitia.serving import as_served
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime, WeightedTokens
-from justitia_scheduling.core.policy import OpenRequest, Policy
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_scheduling.policies.tiered import BETA, KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.arrivals import azure_arrivals, conversation_arrivals, full_engine_seconds, scaled_to_load

@@ -1,0 +1,101 @@
+"""A heap of items whose keys change and which leave, the smallest key first.
+
+An entry is an item's key with the item behind it, in one tuple. When an item's key changes or the item leaves, its old
+entry stays in the heap: it is dropped when it comes to the top, or with all others that are out of date once they
+outnumber those that count. So each operation is O(log items) amortised, and no entry is ever searched for.
+
+Keys are tuples. No two of them are equal, unless the items themselves can be compared.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item", bound=Hashable)
+Key = tuple[Any, ...]
+
+SLACK = 64
+"""Entries out of date that the heap may have, beyond as many as count."""
+
+
+class LazyHeap(Generic[Item]):
+    """Items by key."""
+
+    __slots__ = ("_entries", "_heap")
+
+    def __init__(self) -> None:
+        self._entries: dict[Item, Key] = {}
+        self._heap: list[Key] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._entries
+
+    def __getitem__(self, item: Item) -> Key:
+        """The item's key."""
+        return self._entries[item][:-1]
+
+    def put(self, item: Item, key: Key) -> None:
+        """The item enters, or its key changes."""
+        entry = self._entries[item] = (*key, item)
+        heappush(self._heap, entry)
+        if len(self._heap) > 2 * len(self._entries) + SLACK:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)
+
+    def remove(self, item: Item) -> None:
+        """The item leaves. Raises KeyError where it is not here."""
+        del self._entries[item]
+
+    def clear(self) -> None:
+        """Every item leaves."""
+        self._entries.clear()
+        self._heap.clear()
+
+    def first(self) -> Item | None:
+        """The item of the smallest key, None if there is none."""
+        heap, entries = self._heap, self._entries
+        while heap:
+            entry = heap[0]
+            item: Item = entry[-1]
+            if entries.get(item) is entry:
+                return item
+            heappop(heap)
+        return None
+
+    def first_by(self, present: Callable[[Item], Key | None]) -> Item | None:
+        """The same, where keys grow without being put: `present` tells an item's key, None if the item has left.
+
+        A key that was put may be too small and never too large. It is put right when its entry comes to the top.
+        """
+        heap, entries = self._heap, self._entries
+        while heap:
+            entry = heap[0]
+            item: Item = entry[-1]
+            if entries.get(item) is not entry:
+                heappop(heap)
+            elif (key := present(item)) is None:
+                heappop(heap)
+                del entries[item]
+            elif key > entry:
+                entries[item] = raised = (*key, item)
+                heapreplace(heap, raised)
+            else:
+                return item
+        return None
+
+    def in_order(self) -> Iterator[Item]:
+        """All items, the smallest key first. Nothing may change meanwhile. The first k cost O(k log k), not O(items).
+
+        An entry comes after its parent in the heap, so the next one is among the children of those that have come.
+        """
+        heap, entries = self._heap, self._entries
+        nearest = [(heap[0], 0)] if heap else []
+        while nearest:
+            entry, at = heappop(nearest)
+            if entries.get(entry[-1]) is entry:
+                yield entry[-1]
+            for child in range(2 * at + 1, min(2 * at + 3, len(heap))):
+                heappush(nearest, (heap[child], child))

@@ -1,0 +1,92 @@
+"""What tunes a policy: set, back to its default, refused."""
+
+import pytest
+
+from justitia_scheduling.baselines.registry import POLICIES, build_policy
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.tailslope import GAMMA
+from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.policies.uniboost import UniBoost
+from justitia_vocabulary.policies import HYSTERESIS, Knob
+
+CAPACITY = 1000
+
+
+def policy(name: str) -> Policy:
+    made = build_policy(name, KVTokenTimeCost())
+    made.set_capacity(CAPACITY, 0.0)
+    return made
+
+
+def uniboost() -> UniBoost:
+    made = policy("uniboost")
+    assert isinstance(made, UniBoost)
+    return made
+
+
+def test_who_has_which_knob() -> None:
+    assert {name: set(made.knobs) for name in POLICIES if (made := policy(name)).knobs} == {
+        "TieredJustitia": {Knob.BURST},
+        "UniBoost": {Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING, Knob.HYSTERESIS},
+        "DistBoost": {Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING},
+    }
+
+
+@pytest.mark.parametrize("knob", Knob)
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_takes_its_own_knobs_and_refuses_others_by_both_names(name: str, knob: Knob) -> None:
+    tuned = policy(name)
+    if knob in tuned.knobs:
+        tuned.tune({knob: 1.0})
+    else:
+        with pytest.raises(ValueError, match=rf"{type(tuned).__name__} has no {knob.value}"):
+            tuned.tune({knob: 1.0})
+
+
+def test_the_burst_has_a_ceiling_until_none_is_set() -> None:
+    tuned = policy("tiered-justitia")
+    assert isinstance(tuned, TieredJustitia)
+    derived = tuned.burst
+    tuned.tune({Knob.BURST: derived / 2})
+    assert tuned.burst == derived / 2
+    tuned.tune({})
+    assert tuned.burst == derived
+
+
+def test_what_is_not_named_goes_back_to_its_default() -> None:
+    tuned = uniboost()
+    tuned.tune({Knob.GAMMA_FLOOR: 2.0, Knob.HYSTERESIS: 0.5})
+    assert (tuned.report().gamma, tuned.delta) == (2.0, 0.5)
+    tuned.tune({Knob.GAMMA_CEILING: 0.05})
+    assert (tuned.report().gamma, tuned.delta) == (0.05, HYSTERESIS)
+    tuned.tune({})
+    assert tuned.report().gamma == GAMMA
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({Knob.GAMMA_FLOOR: 3.0, Knob.GAMMA_CEILING: 2.0, Knob.HYSTERESIS: 1.0}, "gammaFloor and gammaCeiling"),
+        ({Knob.GAMMA_FLOOR: 0.0}, "gammaFloor"),
+        ({Knob.GAMMA_CEILING: float("inf")}, "gammaCeiling"),
+        ({Knob.GAMMA_FLOOR: 1.0, Knob.HYSTERESIS: -1.0}, "hysteresis"),
+        ({Knob.GAMMA_FLOOR: 1.0, Knob.HYSTERESIS: float("nan")}, "hysteresis"),
+        ({Knob.GAMMA_FLOOR: 1.0, Knob.HYSTERESIS: 1.0, Knob.BURST: 1.0}, "burst"),
+    ],
+)
+def test_a_value_that_cannot_be_changes_nothing(values: dict[Knob, float], named: str) -> None:
+    tuned = uniboost()
+    tuned.tune({Knob.GAMMA_FLOOR: 2.0, Knob.HYSTERESIS: 0.5})
+    with pytest.raises(ValueError, match=rf"UniBoost .*{named}"):
+        tuned.tune(values)
+    assert (tuned.report().gamma, tuned.delta) == (2.0, 0.5)
+
+
+@pytest.mark.parametrize("burst", [-1.0, float("nan")])
+def test_a_burst_that_cannot_be_changes_nothing(burst: float) -> None:
+    tuned = policy("tiered-justitia")
+    before = tuned.report()
+    with pytest.raises(ValueError, match=r"TieredJustitia .*burst"):
+        tuned.tune({Knob.BURST: burst})
+    assert tuned.report() == before
