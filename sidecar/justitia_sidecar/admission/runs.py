@@ -13,7 +13,7 @@ No clock, no I/O; who keeps the order hears of each run that opens and ends.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.config import ApplicationConfig
@@ -68,6 +68,29 @@ class _Share:
     idle: OrderedDict[RunId, TrackedRun] = field(default_factory=OrderedDict)
 
 
+class _IdleRuns:
+    """Idle runs in the order in which they expire, by timeout: runs of one timeout expire as they became idle."""
+
+    def __init__(self) -> None:
+        self._by_timeout: dict[Seconds, OrderedDict[RunId, TrackedRun]] = {}
+
+    def add(self, run: TrackedRun) -> None:
+        self._by_timeout.setdefault(run.application.run.idle_timeout_seconds, OrderedDict())[run.id] = run
+
+    def discard(self, run: TrackedRun) -> None:
+        timeout = run.application.run.idle_timeout_seconds
+        if (idle := self._by_timeout.get(timeout)) is not None:
+            idle.pop(run.id, None)
+            if not idle:
+                del self._by_timeout[timeout]
+
+    def expired(self, now: Seconds) -> Iterator[TrackedRun]:
+        """The runs that have been idle for their timeout. The caller discards each before it takes the next."""
+        for timeout, idle in list(self._by_timeout.items()):
+            while idle and now - (run := next(iter(idle.values()))).last_activity >= timeout:
+                yield run
+
+
 Hear = Callable[[TrackedRun, Seconds], None]
 
 
@@ -82,6 +105,7 @@ class RunTable:
         self.maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
+        self._idle = _IdleRuns()
         self._ranking = Ranking()
         self._weights = 0.0
         self._sequence = 0
@@ -151,11 +175,9 @@ class RunTable:
         return True
 
     def expire(self, now: Seconds) -> None:
-        """End the runs that have been idle for their timeout."""
-        idle = [run for share in self._shares.values() for run in share.idle.values()]
-        for run in idle:
-            if now - run.last_activity >= run.application.run.idle_timeout_seconds:
-                self._close(run, now)
+        """End the runs that have been idle for their timeout. The cost grows with these, not with the runs that stay."""
+        for run in self._idle.expired(now):
+            self._close(run, now)
 
     def _spent(self, run: TrackedRun, now: Seconds) -> bool:
         limits = run.application.run
@@ -203,8 +225,10 @@ class RunTable:
         share = self._shares[run.tenant]
         if idle:
             share.idle[run.id] = run
+            self._idle.add(run)
         else:
             share.idle.pop(run.id, None)
+            self._idle.discard(run)
         self._rank(run.tenant)
 
     def _count(self, tenant: TenantId, change: int) -> None:
