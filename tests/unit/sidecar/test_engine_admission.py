@@ -246,16 +246,16 @@ def test_whether_a_request_waits_is_not_claimed_where_it_cannot_be_known(why: st
         case "connection ended":
             engine.gaps += 1
         case "policy failed":
-            engine._receive(encode(Snapshot(failures=1)))
+            engine.receive(encode(Snapshot(failures=1)))
         case "messages dropped":
-            engine._receive(encode(Snapshot(dropped_out=3)))
+            engine.receive(encode(Snapshot(dropped_out=3)))
     assert not admission.waits(ticket)
 
 
 def test_a_first_snapshot_tells_of_no_loss() -> None:
     admission, engine = room()
     ticket = ask(admission, "a")
-    engine._receive(encode(Snapshot()))
+    engine.receive(encode(Snapshot()))
     assert admission.waits(ticket)
 
 

@@ -30,9 +30,7 @@ def inside(policy: PolicyName = PolicyName.VTC, generation: int = 1) -> PoolConf
 def hello(sidecar: Sidecar, instance: str, unsupported: str | None) -> None:
     """As the engine's process `instance` would send it."""
     assert sidecar.parts.order.engine_channel is not None
-    sidecar.parts.order.engine_channel._receive(
-        encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported)))
-    )
+    sidecar.parts.order.engine_channel.receive(encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported))))
 
 
 def condition(sidecar: Sidecar) -> tuple[str, str]:
