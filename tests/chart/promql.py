@@ -27,7 +27,7 @@ Labels = Mapping[str, set[str]]
 
 
 def exposed() -> Labels:
-    """The labels of every series that is scraped: the operator's, and those of a sidecar whose engine keeps the order."""
+    """The labels of all series that are scraped: the operator's, and a sidecar's whose engine keeps the order."""
     operator, sidecar = OperatorMetrics(), SidecarMetrics()
     channel = EngineChannel()
     sidecar.registry.register(engine_metrics.EngineMetrics(channel))

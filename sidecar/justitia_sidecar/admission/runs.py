@@ -175,7 +175,7 @@ class RunTable:
         return True
 
     def expire(self, now: Seconds) -> None:
-        """End the runs that have been idle for their timeout. The cost grows with these, not with the runs that stay."""
+        """End the runs that have been idle for their timeout. The cost grows with these, not with all idle ones."""
         for run in self._idle.expired(now):
             self._close(run, now)
 

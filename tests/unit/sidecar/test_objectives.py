@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from justitia_api.config import (
     ApplicationConfig,
@@ -21,7 +22,7 @@ from justitia_api.config import (
 )
 from justitia_channel.messages import Snapshot
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.objectives.slo import PERIOD
+from justitia_scheduling.objectives.slo import PERIOD, USUAL_LOAD
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.engine.client import EngineClient
@@ -282,13 +283,18 @@ async def test_a_new_configuration_keeps_gamma_inside_its_bounds(sidecar: Sideca
 
 
 async def test_the_demand_of_requests_is_known_by_what_the_engine_says(sidecar: Sidecar) -> None:
-    """Two requests a second of 50 tokens read and 35 produced ask for .8 of the engine's time."""
+    """Two requests a second of 50 tokens read and 35 produced ask for .8 of the engine's time. That is what one engine
+    is taken to serve within its objectives.
+    """
     for second in range(60):
         for half in (0.0, 0.5):
             request = ticket(second + half, first_token=second + half, produced=35)
             sidecar.parts.objectives.arrived(request)
             sidecar.parts.objectives.ended(request, second + 0.9, completed=True, engine=ENGINE)
-    assert sidecar.parts.objectives._seen.demand.rate(EPOCH + 60) == pytest.approx(0.8, rel=0.05)
+    sidecar.parts.objectives.look(60.0, [], ENGINE)
+    told = sidecar.parts.objectives.boost(ENGINE)
+    assert told is not None
+    assert told.needed == pytest.approx(0.8 / USUAL_LOAD, rel=0.05)
 
 
 async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_path: Path) -> None:
@@ -320,4 +326,10 @@ def test_a_spoilt_file_is_passed_over(tmp_path: Path, spoilt: bytes) -> None:
 
 
 async def test_a_disk_that_takes_nothing_costs_nothing_but_the_memory(sidecar: Sidecar, tmp_path: Path) -> None:
-    await save(tmp_path / "no such folder" / "o.json", sidecar.parts.objectives)
+    late(sidecar, 60)
+    before = sidecar.report.status().objectives
+    with capture_logs() as logged:
+        await save(tmp_path / "no such folder" / "o.json", sidecar.parts.objectives)
+    assert [each["log_level"] for each in logged] == ["warning"]
+    assert "no such folder" in logged[0]["file"]
+    assert sidecar.report.status().objectives == before
