@@ -22,7 +22,7 @@ from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.learning.attempts import Attempt
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.learning.samples import Samples, SamplesError
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.objectives.remembered import load, save, save_forever
 from justitia_sidecar.ports.admin import build_admin
@@ -32,7 +32,7 @@ from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.service import Sidecar
-from justitia_sidecar.settings import Settings
+from justitia_sidecar.settings import SidecarSettings
 
 SHUTDOWN_SECONDS = 30
 CLOSE_SECONDS = 10
@@ -46,7 +46,7 @@ log = structlog.get_logger("justitia.sidecar")
 
 def main() -> None:
     try:
-        settings = Settings()
+        settings = SidecarSettings()
     except ValidationError as error:
         for problem in error.errors(include_input=False):
             name = "JUSTITIA_" + "_".join(str(part) for part in problem["loc"]).upper()
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 async def serve(
-    settings: Settings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
+    settings: SidecarSettings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
 ) -> bool:
     """Serve until a signal has come and the started requests are over. `sockets`: public, admin, and the control port's
     where there are credentials for it. False: what was learned could not be brought to the store in time.
@@ -81,7 +81,7 @@ async def serve(
     async with EngineClient.session() as session:
         channel = None if settings.engine_socket is None else EngineChannel()
         hang_watch = HangWatch(settings.hang_seconds, settings.hang_file)
-        metrics = Metrics()
+        metrics = SidecarMetrics()
         learner = _learner(settings, metrics)
         engine = EngineClient(settings.engine_url, session)
         objectives = Objectives(time.time() - time.monotonic())
@@ -143,7 +143,7 @@ async def serve(
         return True
 
 
-def _learner(settings: Settings, metrics: Metrics) -> Learner:
+def _learner(settings: SidecarSettings, metrics: SidecarMetrics) -> Learner:
     """Requests are served whether or not anything can be learned from them."""
     samples, store = None, None
     try:

@@ -14,7 +14,7 @@ from justitia_sidecar.admission.order import Order
 from justitia_sidecar.identity.authentication import KeyRing
 from justitia_sidecar.identity.recognition import Directory
 from justitia_sidecar.identity.served_models import ServedModels
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.refusals import not_configured
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument, understood
 from justitia_vocabulary.units import TenantId
@@ -39,7 +39,7 @@ class InEffect:
 class Current:
     """`on_config` hears of each configuration that is put into effect, in order."""
 
-    def __init__(self, order: Order, metrics: Metrics) -> None:
+    def __init__(self, order: Order, metrics: SidecarMetrics) -> None:
         self.keys: KeyRing | None = None
         self.in_effect: InEffect | None = None
         self.not_understood = ""

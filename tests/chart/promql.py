@@ -13,7 +13,7 @@ from justitia_operator.runtime.metrics import Metrics as OperatorMetrics
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine import metrics as engine_metrics
 from justitia_sidecar.engine.channel import EngineChannel
-from justitia_sidecar.metrics import Metrics as SidecarMetrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import TenantId
 from support.listening_channel import SilentConnection
 

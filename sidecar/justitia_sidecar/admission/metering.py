@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from justitia_api.config import PoolConfig
 from justitia_api.wire import Refusal
 from justitia_sidecar.admission.request import TrackedRequest
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
@@ -52,7 +52,7 @@ class TokenBucket:
 class Metering:
     """Each token is counted once, however often the count of its request is looked at."""
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], Seconds]) -> None:
+    def __init__(self, metrics: SidecarMetrics, clock: Callable[[], Seconds]) -> None:
         self._metrics = metrics
         self._clock = clock
         self._buckets: dict[TenantId, TokenBucket] = {}

@@ -9,7 +9,7 @@ from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantI
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RequestShape:
     """What a request asks for: so many `sequences` of so many `prompts`, each of at most `max_tokens` of output, which
     nothing else ends where it is `fixed_output`.
     """
@@ -91,7 +91,7 @@ class TrackedRequest:
     tenant: TenantId
     application: ApplicationId
     run: TrackedRun
-    asks: Demand
+    asks: RequestShape
     account: TokenAccount
     timing: Timing
     observer: Observer

@@ -10,7 +10,7 @@ from justitia_sidecar.admission.observation import WINDOW, ShareWindow
 from justitia_sidecar.current import InEffect
 from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.learning.status import learning_status
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Standing, objective_status
 from justitia_sidecar.report.policy_condition import PolicyCondition
 from justitia_sidecar.request.parts import Parts
@@ -21,7 +21,7 @@ TENANTS_OF_A_PIECE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SidecarReport:
     parts: Parts
     shares: ShareWindow
     hangs: HangWatch
@@ -138,7 +138,7 @@ def _has_weights(in_effect: InEffect) -> bool:
     return in_effect.config.scheduling.policy not in WITHOUT_WEIGHTS
 
 
-def _set_objectives(m: Metrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
+def _set_objectives(m: SidecarMetrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
     gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
     for gauge in gauges:
         gauge.clear()

@@ -6,7 +6,7 @@ import httpx2 as httpx
 import pytest
 
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.ports.admin import build_admin
 from justitia_sidecar.service import Sidecar
 
@@ -19,7 +19,7 @@ def asked(method: str, path: str, host: str) -> int:
 
     async def ask() -> int:
         async with EngineClient.session() as session:
-            sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
+            sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), SidecarMetrics(), lambda: 0.0, None)
             transport = httpx.ASGITransport(build_admin(sidecar.report), client=(host, 50_000))
             async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
                 return (await client.request(method, path)).status_code

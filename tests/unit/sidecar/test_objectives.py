@@ -27,7 +27,7 @@ from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.engine.configuration import engine_configuration
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives, objective_status
 from justitia_sidecar.objectives.remembered import load, save
 from justitia_sidecar.service import Sidecar
@@ -178,7 +178,7 @@ async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
         clock, channel = Clock(), Listening()
         channel.state = Snapshot(policy=ENGINE)
         url = EngineClient(engine.url, session)
-        sidecar = Sidecar(url, Metrics(), clock, channel, objectives=Objectives(EPOCH))
+        sidecar = Sidecar(url, SidecarMetrics(), clock, channel, objectives=Objectives(EPOCH))
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(

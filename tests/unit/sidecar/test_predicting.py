@@ -11,7 +11,7 @@ from justitia_sidecar.learning.application_table import ApplicationTable
 from justitia_sidecar.learning.model_table import ModelTable
 from justitia_sidecar.learning.predicting import MOST_WAITING, Predicting
 from justitia_sidecar.learning.prediction import RunPrediction
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from support.executors import ByHand
 from support.failing_model import FailingModel
 from support.learning_room import FIRST, NAME, learning_pool, trained
@@ -26,7 +26,7 @@ class Rig:
     """A learner's `Predicting` with a thread that looks when the test says so, and no time to wait for it."""
 
     thread: ByHand = field(default_factory=ByHand)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: SidecarMetrics = field(default_factory=SidecarMetrics)
     applications: ApplicationTable = field(default_factory=ApplicationTable)
     models: ModelTable = field(default_factory=ModelTable)
 
