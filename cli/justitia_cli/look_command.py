@@ -15,7 +15,7 @@ from justitia_cli.console import ContextOption, KubeconfigOption, errors, fail, 
 from justitia_cli.explanation import explain, matching
 from justitia_cli.live_table import live_table, objectives_table
 from justitia_cli.printing import plain_table, print_json
-from justitia_cli.schedulers import At, OnCluster, Schedulers, SchedulersError, ask
+from justitia_cli.sidecars import At, OnCluster, Schedulers, SchedulersError, ask
 
 D = TypeVar("D", PoolStatus, QueueStatus)
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from justitia_cli.console import ContextOption, KubeconfigOption, OneLineErrors, fail, output
-from justitia_cli.schedulers import SchedulersError, kubectl_command, output_of
+from justitia_cli.sidecars import SchedulersError, kubectl_command, output_of
 from justitia_operator.world.names import SIDECAR_CONTAINER
 from justitia_operator.world.objects import POOL_LABEL
 from justitia_operator.world.sidecars import sidecar_pod

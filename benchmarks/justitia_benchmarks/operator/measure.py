@@ -18,7 +18,7 @@ from cluster.control_plane import ControlPlane
 from justitia_benchmarks.operator.cluster import simulated_cluster
 from justitia_benchmarks.operator.population import SYSTEM, Size, namespaces, resources, tenant_name
 from justitia_benchmarks.operator.process import Operator
-from justitia_benchmarks.operator.schedulers import Schedulers
+from justitia_benchmarks.operator.sidecars import Schedulers
 from justitia_operator.runtime.kube import Kube, connect
 from justitia_operator.world.objects import Json, Kind, Ref
 from justitia_vocabulary.units import Seconds
