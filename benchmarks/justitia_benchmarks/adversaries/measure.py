@@ -20,7 +20,7 @@ import psutil
 
 from justitia_benchmarks.adversaries.requests import completion
 from justitia_benchmarks.engine.servers import KEYS, documents, running_pool
-from justitia_cli.local.launch import Model
+from justitia_cli.local.launch import LocalModel
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.world.objects import Json
@@ -66,7 +66,9 @@ def attacked_pool(
     for each in resources:
         scheduling: Json = each.get("spec", {}).get("scheduling", {})
         scheduling.pop("queue", None)
-    with running_pool(resources, directory, runtime, Model(str(model), True), progress, arguments=ARGUMENTS) as running:
+    with running_pool(
+        resources, directory, runtime, LocalModel(str(model), True), progress, arguments=ARGUMENTS
+    ) as running:
         yield running.pool
 
 

@@ -20,7 +20,7 @@ from justitia_benchmarks.reports.engine import write_document
 from justitia_benchmarks.reports.engine_cost import write_cost_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
-from justitia_cli.local.launch import Model
+from justitia_cli.local.launch import LocalModel
 from justitia_cli.runtime import EngineSetupError, ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_vocabulary.units import Seconds
@@ -73,7 +73,7 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
         if not missing:
             return
         known = applications(all_at_once(max(scenario.runs for scenario in plan.scenarios), 1))
-        with running_pools(directory, runtime, Model(str(model), True), known, errors.print) as pools:
+        with running_pools(directory, runtime, LocalModel(str(model), True), known, errors.print) as pools:
             bench = Bench(pools)
             if store.read_once(FULL_STEP) is None:
                 _full_step(bench, seed=1)

@@ -76,7 +76,7 @@ class Bench:
             case "stock":
                 results = asyncio.run(replay(runs, direct(pools.stock, cell)))
             case "engine":
-                pools.plugged.pool.stop_scheduler()
+                pools.plugged.pool.stop_sidecar()
                 results, more = asyncio.run(self._tell(way, runs, cell, seed))
             case "product":
                 results = self._through(pools.plugged.pool, "Engine", way, runs, cell)
@@ -117,9 +117,9 @@ class Bench:
         self, pool: LocalPool, enforcement: str, way: Way, runs: Sequence[WorkloadRun], cell: int
     ) -> PolicyResults:
         """A sidecar that remembers nothing."""
-        pool.stop_scheduler()
+        pool.stop_sidecar()
         pool.apply(documents(enforcement, way.policy, applications(runs)))
-        pool.start_scheduler()
+        pool.start_sidecar()
         target = Target(f"{pool.base_url}/v1", model=MODEL, api_keys=KEYS, seed=cell)
         return asyncio.run(replay(runs, target))
 

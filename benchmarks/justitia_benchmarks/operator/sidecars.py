@@ -24,7 +24,7 @@ from justitia_vocabulary.units import TenantId
 LOOK_SECONDS = 0.5
 
 
-class Schedulers:
+class SimulatedSidecars:
     """`folder` takes what kubelets would have mounted."""
 
     def __init__(self, kube: Kube, session: aiohttp.ClientSession, folder: Path) -> None:
