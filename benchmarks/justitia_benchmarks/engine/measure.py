@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from justitia_benchmarks.engine.servers import KEYS, MODEL, Pools, RunningPool, Teller, documents, telling
+from justitia_benchmarks.engine.servers import KEYS, MODEL, PoolPair, RunningPool, Teller, documents, telling
 from justitia_benchmarks.engine.workload import WEIGHTS, applications
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.replay import Target, replay
@@ -64,7 +64,7 @@ WAYS = (
 class Bench:
     """Serves workloads on running pools. Prompts differ from cell to cell, so that no cache of an earlier one helps."""
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: PoolPair) -> None:
         self._pools = pools
 
     def serve(self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int) -> dict[str, object]:

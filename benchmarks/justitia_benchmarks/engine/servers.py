@@ -64,7 +64,7 @@ class RunningPool:
 
 
 @dataclass(frozen=True)
-class Pools:
+class PoolPair:
     """`stock`: vLLM as it is. `plugged`: with our scheduler inside."""
 
     stock: RunningPool
@@ -80,7 +80,7 @@ class Pools:
 @contextmanager
 def running_pools(
     directory: Path, runtime: EngineRuntime, model: LocalModel, applications: Mapping[str, str], progress: Progress
-) -> Iterator[Pools]:
+) -> Iterator[PoolPair]:
     """Both pools, ready. `applications` by name, each with its tenant."""
     with ExitStack() as stack:
         started = [
@@ -100,7 +100,7 @@ def running_pools(
                 ("Engine", (*ARGUMENTS, WITH_BASELINES), (*WINGS, ROOT / "benchmarks")),
             )
         ]
-        yield Pools(*started)
+        yield PoolPair(*started)
 
 
 @contextmanager
