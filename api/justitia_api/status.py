@@ -27,7 +27,7 @@ class Quantiles(Document):
     p99: float | None = None
 
 
-class TenantStatus(Document):
+class TenantReport(Document):
     name: str
     weight: float
     service: float = Field(description="Charged since the start or the last change of cost model, in its unit")
@@ -180,7 +180,7 @@ class PoolStatus(Document):
     conditions: tuple[Condition, ...] = Field(
         default=(), description="Observed generations are those of the configuration"
     )
-    tenants: tuple[TenantStatus, ...]
+    tenants: tuple[TenantReport, ...]
     learning: tuple[LearningStatus, ...] = Field(default=(), description="Of applications that are learned from")
     objectives: tuple[ObjectiveStatus, ...] = Field(default=(), description="Of applications that declare any")
     boost: BoostStatus | None = Field(default=None, description="None until the engine reports a policy with gamma")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from justitia_api.conditions import Condition
-from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
+from justitia_api.status import BoostStatus, PoolStatus, TenantReport
 from justitia_sidecar.admission.books import TenantLoad
 from justitia_sidecar.admission.observation import WINDOW, ShareWindow
 from justitia_sidecar.current import InEffect
@@ -86,7 +86,7 @@ class SidecarReport:
         for name in _tenants(in_effect):
             load = books.load.get(name, TenantLoad())
             tenants.append(
-                TenantStatus(
+                TenantReport(
                     name=name,
                     weight=books.weight(name),
                     service=service.get(name, 0.0),

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from justitia_api.status import ObjectiveStatus, TenantStatus
+from justitia_api.status import ObjectiveStatus, TenantReport
 from justitia_cli.live_table import live_table, objectives_table
 from justitia_vocabulary.policies import PolicyName
 from support.objectives import FIRST_TOKEN, pool_status, some, told
@@ -50,7 +50,7 @@ def test_before_anything_is_known_there_are_no_figures() -> None:
 
 
 def test_a_weight_is_shown_where_the_policy_knows_weights() -> None:
-    tenant = TenantStatus(name="gold", weight=4, service=1, share=0.5, entitled_share=None, queued=0, running=0)
+    tenant = TenantReport(name="gold", weight=4, service=1, share=0.5, entitled_share=None, queued=0, running=0)
 
     def row(policy: PolicyName) -> list[str]:
         page = io.StringIO()
