@@ -1,17 +1,16 @@
 """What a sidecar says of itself: status, and gauges for a scrape."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from justitia_api.conditions import Condition
-from justitia_api.status import BoostStatus, PoolStatus, TenantReport
+from justitia_api.status import PoolStatus, TenantReport
 from justitia_sidecar.admission.books import TenantLoad
 from justitia_sidecar.admission.observation import WINDOW, ShareWindow
 from justitia_sidecar.current import InEffect
 from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.learning.status import learning_status
-from justitia_sidecar.metrics import SidecarMetrics
-from justitia_sidecar.objectives.objectives import Standing, objective_status
+from justitia_sidecar.objectives.gauges import set_objective_gauges
 from justitia_sidecar.report.policy_condition import PolicyCondition
 from justitia_sidecar.request.parts import Parts
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
@@ -29,54 +28,6 @@ class SidecarReport:
 
     def status(self) -> PoolStatus:
         """Raises a refusal with 503 while nothing is configured."""
-        return self._status(self.parts.objectives.standings(self.parts.clock()))
-
-    def conditions(self) -> tuple[Condition, ...]:
-        """Those of the configuration in effect."""
-        channel, in_effect = self.parts.order.engine_channel, self.parts.current.in_effect
-        if channel is None or in_effect is None:
-            return ()
-        generation = in_effect.config.generation
-        return (self.policy_condition.observe(channel.status, generation, channel.unsupported),)
-
-    def set_gauges(self) -> Iterator[None]:
-        """Bring the gauges up to date for a scrape. Others may work at each pause."""
-        in_effect, m = self.parts.current.in_effect, self.parts.metrics
-        if in_effect is None:
-            return
-        admission = in_effect.admission
-        shares = self.shares.shares()
-        yield
-        entitled, weighted = self._entitled(in_effect), _has_weights(in_effect)
-        if not weighted:
-            m.entitled.clear()
-        yield
-        service, loads = admission.service, admission.books.load
-        for number, name in enumerate(_tenants(in_effect)):
-            load = loads.get(name, TenantLoad())
-            m.service.labels(name).set(service.get(name, 0.0))
-            m.share.labels(name).set(shares.get(name, 0.0))
-            if weighted:
-                m.entitled.labels(name).set(entitled.get(name, 0.0))
-            m.queued.labels(name).set(load.queued)
-            m.running.labels(name).set(load.running)
-            if number % TENANTS_OF_A_PIECE == 0:
-                yield
-        m.kv_capacity.set(admission.engine.kv_tokens or 0)
-        m.kv_reserved.set(admission.reserved)
-        m.open_runs.set(len(admission.books.runs))
-        m.engine_ready.set(admission.engine.ready)
-        m.engine_hangs.set(self.hangs.hangs)
-        objectives = self.parts.objectives
-        boost = objectives.boost(self.parts.order.policy_in_engine)
-        _set_objectives(m, objectives.standings(self.parts.clock()), boost)
-        m.step_seconds.clear()
-        if (t := admission.step_time) is not None:
-            m.step_seconds.labels("step").set(t.per_step)
-            m.step_seconds.labels("token").set(t.per_token)
-            m.step_seconds.labels("kv_token").set(t.per_kv_token)
-
-    def _status(self, standings: Iterable[Standing]) -> PoolStatus:
         parts = self.parts
         in_effect = parts.current.configured()
         config, admission = in_effect.config, in_effect.admission
@@ -118,9 +69,54 @@ class SidecarReport:
             conditions=self.conditions(),
             tenants=tuple(tenants),
             learning=learning_status(config, learner.applications, learner.models),
-            objectives=tuple(map(objective_status, standings)),
+            objectives=tuple(parts.objectives.counts(parts.clock())),
             boost=parts.objectives.boost(parts.order.policy_in_engine),
         )
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Those of the configuration in effect."""
+        channel, in_effect = self.parts.order.engine_channel, self.parts.current.in_effect
+        if channel is None or in_effect is None:
+            return ()
+        generation = in_effect.config.generation
+        return (self.policy_condition.observe(channel.status, generation, channel.unsupported),)
+
+    def set_gauges(self) -> Iterator[None]:
+        """Bring the gauges up to date for a scrape. Others may work at each pause."""
+        in_effect, m = self.parts.current.in_effect, self.parts.metrics
+        if in_effect is None:
+            return
+        admission = in_effect.admission
+        shares = self.shares.shares()
+        yield
+        entitled, weighted = self._entitled(in_effect), _has_weights(in_effect)
+        if not weighted:
+            m.entitled.clear()
+        yield
+        service, loads = admission.service, admission.books.load
+        for number, name in enumerate(_tenants(in_effect)):
+            load = loads.get(name, TenantLoad())
+            m.service.labels(name).set(service.get(name, 0.0))
+            m.share.labels(name).set(shares.get(name, 0.0))
+            if weighted:
+                m.entitled.labels(name).set(entitled.get(name, 0.0))
+            m.queued.labels(name).set(load.queued)
+            m.running.labels(name).set(load.running)
+            if number % TENANTS_OF_A_PIECE == 0:
+                yield
+        m.kv_capacity.set(admission.engine.kv_tokens or 0)
+        m.kv_reserved.set(admission.reserved)
+        m.open_runs.set(len(admission.books.runs))
+        m.engine_ready.set(admission.engine.ready)
+        m.engine_hangs.set(self.hangs.hangs)
+        objectives = self.parts.objectives
+        boost = objectives.boost(self.parts.order.policy_in_engine)
+        set_objective_gauges(m, objectives.tallies(self.parts.clock()), boost)
+        m.step_seconds.clear()
+        if (t := admission.step_time) is not None:
+            m.step_seconds.labels("step").set(t.per_step)
+            m.step_seconds.labels("token").set(t.per_token)
+            m.step_seconds.labels("kv_token").set(t.per_kv_token)
 
     def _entitled(self, in_effect: InEffect) -> dict[TenantId, float]:
         """What each tenant is entitled to; nobody to anything under a policy that knows no weights."""
@@ -136,26 +132,3 @@ def _tenants(in_effect: InEffect) -> list[TenantId]:
 
 def _has_weights(in_effect: InEffect) -> bool:
     return in_effect.config.scheduling.policy not in WITHOUT_WEIGHTS
-
-
-def _set_objectives(m: SidecarMetrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
-    gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
-    for gauge in gauges:
-        gauge.clear()
-    for standing in standings:
-        of, attained = standing.declared, standing.attainment
-        labels = (of.tenant, of.application, of.config.metric.value, str(of.config.percentile))
-        found = (
-            attained.share,
-            attained.budget,
-            attained.fast_burn,
-            attained.slow_burn,
-            attained.alerted,
-            standing.unattainable,
-        )
-        for gauge, value in zip(gauges, found, strict=True):
-            gauge.labels(*labels).set(value)
-    if boost is not None:
-        m.gamma_floor.set(boost.floor)
-        m.gamma_ceiling.set(boost.ceiling)
-        m.slo_replicas.set(boost.needed or 0)

@@ -4,18 +4,18 @@ import io
 
 from rich.console import Console
 
-from justitia_api.status import ObjectiveStatus, TenantReport
+from justitia_api.status import ObjectiveCounts, TenantReport
 from justitia_cli.live_table import live_table, objectives_table
 from justitia_vocabulary.policies import PolicyName
 from support.objectives import FIRST_TOKEN, pool_status, some, told
 
 
-def objective(total: int, missed: int, **more: bool) -> ObjectiveStatus:
+def objective(total: int, missed: int, **more: bool) -> ObjectiveCounts:
     """Of values that have just come."""
     return told(FIRST_TOKEN, some(total - missed, missed, age=0.0), **more)
 
 
-def shown(seen: ObjectiveStatus) -> str:
+def shown(seen: ObjectiveCounts) -> str:
     """The last row."""
     page = io.StringIO()
     Console(file=page, width=160).print(objectives_table(pool_status((seen,))))

@@ -23,12 +23,13 @@ from justitia_api.config import (
 from justitia_channel.messages import Snapshot
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.slo import PERIOD, USUAL_LOAD
+from justitia_scheduling.objectives.tally import tally
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.engine.configuration import engine_configuration
 from justitia_sidecar.metrics import SidecarMetrics
-from justitia_sidecar.objectives.objectives import Objectives, objective_status
+from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.objectives.remembered import load, save
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.objectives import MetricName
@@ -77,10 +78,7 @@ def ticket(arrival: float = 0.0, **changes: Any) -> TrackedRequest:
 
 def seen(objectives: Objectives, now: float = 100.0) -> dict[MetricName, tuple[int, int]]:
     """Values and misses, by metric."""
-    return {
-        each.objective.metric: (each.counted[0].total, each.counted[0].missed)
-        for each in map(objective_status, objectives.standings(now))
-    }
+    return {each.objective.metric: (each.counted[0].total, each.counted[0].missed) for each in objectives.counts(now)}
 
 
 def test_a_request_gives_each_of_its_values_once() -> None:
@@ -89,8 +87,8 @@ def test_a_request_gives_each_of_its_values_once() -> None:
     objectives.first_token(streamed, 0.5)
     objectives.ended(streamed, 2.5, completed=True, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (1, 0), PACE: (1, 0), REQUEST: (1, 1), RUN: (0, 0)}
-    [pace] = [each for each in objectives.standings(100.0) if each.declared.config.metric is PACE]
-    assert pace.attainment.value == pytest.approx(0.2, rel=0.01)
+    [pace] = [each for each in objectives.counts(100.0) if each.objective.metric is PACE]
+    assert tally(0.9, [pace]).attainment.value == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_whole_answer_shows_no_first_token_and_no_pace() -> None:
@@ -304,10 +302,9 @@ async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_pat
     load(tmp_path / "o.json", again)
     again.configure(sidecar.parts.current.configured().config)
     assert again.bounds == sidecar.parts.objectives.bounds
-    told = [
-        list(map(objective_status, each.standings(sidecar.parts.clock()))) for each in (again, sidecar.parts.objectives)
-    ]
-    assert told[0] == told[1]
+    now = sidecar.parts.clock()
+    assert list(again.counts(now)) == list(sidecar.parts.objectives.counts(now))
+    assert list(again.tallies(now)) == list(sidecar.parts.objectives.tallies(now))
     assert json.loads((tmp_path / "o.json").read_bytes())
     assert not (tmp_path / "o.new").exists()
 
