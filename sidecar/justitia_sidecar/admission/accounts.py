@@ -18,7 +18,7 @@ MOST_WAITING = 10_000
 
 @dataclass(slots=True)
 class PresumedWork:
-    """What a request without a visible answer is presumed to have used. It counts unless the engine reports by `due`."""
+    """What a request without a visible answer presumably used. It counts unless the engine reports by `due`."""
 
     prompt_tokens: Tokens
     produced: Tokens
