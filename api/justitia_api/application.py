@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from justitia_api.config import Document
-from justitia_api.learning import Predictor, PredictorStatus
+from justitia_api.learning import PredictorSpec, PredictorStatus
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.resource import (
     AGE,
@@ -14,7 +14,7 @@ from justitia_api.resource import (
     LocalReference,
     PoolReference,
     Resource,
-    Status,
+    ResourceStatus,
     condition_column,
     reason_column,
     rules,
@@ -22,7 +22,7 @@ from justitia_api.resource import (
 from justitia_api.slo import MOST_OBJECTIVES, OBJECTIVE_RULES, OBJECTIVES, ServiceLevelObjective, SLOStatus
 
 
-class Run(Document):
+class RunSpec(Document):
     """When a run of the application ends without the client saying so; a later request begins a new run."""
 
     idle_timeout_seconds: Annotated[
@@ -60,9 +60,9 @@ class LLMApplicationSpec(Document):
             "with poolRef."
         ),
     ] = None
-    run: Annotated[Run, Field(description="When runs end.")] = Run()
+    run: Annotated[RunSpec, Field(description="When runs end.")] = RunSpec()
     predictor: Annotated[
-        Predictor | None,
+        PredictorSpec | None,
         Field(
             description="Learns what the application's runs cost, and predicts the cost at a run's first request. The "
             "pool must have a store (learning.store). When unset, the mean cost of finished runs is expected."
@@ -101,7 +101,7 @@ SPEC_RULES = rules(
 )
 
 
-class LLMApplicationStatus(Status):
+class LLMApplicationStatus(ResourceStatus):
     """What the operator observed of the application."""
 
     endpoint: Annotated[

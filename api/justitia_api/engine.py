@@ -71,7 +71,7 @@ class Adapter(Document):
         return _hub_name_or_path(self.uri)
 
 
-class Model(Document):
+class ModelSpec(Document):
     """The model that the pool serves."""
 
     model_config = ConfigDict(
@@ -137,7 +137,7 @@ class Model(Document):
         return self.name or self.location
 
     @model_validator(mode="after")
-    def _named(self) -> "Model":
+    def _named(self) -> "ModelSpec":
         if self.name is None and (self.claim or self.image):
             raise ValueError(NAME_NEEDED)
         if self.served_name in {adapter.name for adapter in self.adapters}:
@@ -261,7 +261,7 @@ class ModelCache(Document):
         return self
 
 
-class Engine(Document):
+class EngineSpec(Document):
     """How one engine runs. It is one pod, vLLM with the sidecar beside it, or one pod on each of several nodes."""
 
     image: Annotated[

@@ -33,7 +33,7 @@ class EndpointPicker(Document):
     port: Annotated[int, Field(ge=1, le=65535, description="Port of the Service that the gateway calls (gRPC).")]
 
 
-class Gateway(Document):
+class GatewaySpec(Document):
     """How requests reach the pool through a gateway. Several pools may share one address: the model decides."""
 
     parent_refs: Annotated[

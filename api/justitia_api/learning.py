@@ -12,7 +12,7 @@ ONE_STORE = "exactly one of claimName and bucket must be set"
 CANARY_ONLY = "percent is for strategy Canary only: remove it, or choose that strategy"
 
 
-class Bucket(Document):
+class S3Bucket(Document):
     """A bucket of any S3-compatible service."""
 
     url: Annotated[
@@ -57,7 +57,7 @@ class ArtifactStore(Document):
             "ReadWriteMany. Must not be set together with bucket."
         ),
     ] = None
-    bucket: Annotated[Bucket | None, Field(description="A bucket. Must not be set together with claimName.")] = None
+    bucket: Annotated[S3Bucket | None, Field(description="A bucket. Must not be set together with claimName.")] = None
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "ArtifactStore":
@@ -66,7 +66,7 @@ class ArtifactStore(Document):
         return self
 
 
-class Learning(Document):
+class LearningSpec(Document):
     """How a pool learns from runs of applications that have a predictor."""
 
     store: Annotated[
@@ -91,7 +91,7 @@ class Learning(Document):
 ROLLOUT_RULES = rules(("!has(self.percent) || self.strategy == 'Canary'", CANARY_ONLY))
 
 
-class Rollout(Document):
+class RolloutSpec(Document):
     """How a new version takes effect."""
 
     strategy: Annotated[
@@ -125,13 +125,13 @@ class Rollout(Document):
         return 0 if self.strategy != "Canary" else 10 if self.percent is None else self.percent
 
     @model_validator(mode="after")
-    def _canary(self) -> "Rollout":
+    def _canary(self) -> "RolloutSpec":
         if self.percent is not None and self.strategy != "Canary":
             raise ValueError(CANARY_ONLY)
         return self
 
 
-class Predictor(Document):
+class PredictorSpec(Document):
     """What predicts the cost of the application's runs, from samples of its finished runs."""
 
     text: Annotated[
@@ -148,8 +148,8 @@ class Predictor(Document):
         int, Field(ge=1, le=8760, description="Hours after which a new version is trained, if there are new samples.")
     ] = 24
     rollout: Annotated[
-        Rollout, Field(json_schema_extra=ROLLOUT_RULES, description="How a new version takes effect.")
-    ] = Rollout()
+        RolloutSpec, Field(json_schema_extra=ROLLOUT_RULES, description="How a new version takes effect.")
+    ] = RolloutSpec()
     version: Annotated[
         Digest | None,
         Field(
@@ -163,7 +163,7 @@ class Predictor(Document):
     ] = False
 
 
-class Decision(Document):
+class PredictorDecision(Document):
     """A decision about a predictor, and its reason."""
 
     time: Annotated[datetime, Field(description="When it was decided.")]
@@ -208,4 +208,4 @@ class PredictorStatus(Document):
             description="Versions that were in effect before, the latest first.",
         ),
     ] = ()
-    last_decision: Annotated[Decision | None, Field(description="The last decision, and its reason.")] = None
+    last_decision: Annotated[PredictorDecision | None, Field(description="The last decision, and its reason.")] = None

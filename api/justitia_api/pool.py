@@ -14,9 +14,9 @@ from justitia_api.config import (
     Document,
     possible,
 )
-from justitia_api.engine import Engine, Model
-from justitia_api.gateway import Gateway
-from justitia_api.learning import Learning
+from justitia_api.engine import EngineSpec, ModelSpec
+from justitia_api.gateway import GatewaySpec
+from justitia_api.learning import LearningSpec
 from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
@@ -26,7 +26,7 @@ from justitia_api.resource import (
     Definition,
     Label,
     Resource,
-    Status,
+    ResourceStatus,
     Weight,
     condition_column,
     map_by,
@@ -69,7 +69,7 @@ class Tier(Document):
         return self
 
 
-class Queue(Document):
+class QueueSpec(Document):
     """Bounds of the pool's waiting queue."""
 
     maximum_requests: Annotated[
@@ -80,7 +80,7 @@ class Queue(Document):
     ] = 300
 
 
-class Boost(Document):
+class BoostSpec(Document):
     """Gamma of policy UniBoost, in 1/s: how a request's work is weighed against its time of arrival. A small gamma
     orders requests mostly by their work, a large one mostly by their arrival.
     """
@@ -124,7 +124,7 @@ class Boost(Document):
     ] = f"{HYSTERESIS:g}"
 
     @model_validator(mode="after")
-    def _in_order(self) -> "Boost":
+    def _in_order(self) -> "BoostSpec":
         if float(self.minimum_gamma) <= 0:
             raise ValueError("minimumGamma must be greater than 0")
         if float(self.minimum_gamma) > float(self.maximum_gamma):
@@ -136,7 +136,7 @@ class Boost(Document):
         return self
 
 
-class Scheduling(Document):
+class SchedulingSpec(Document):
     """How service is shared between tenants and ordered between runs."""
 
     policy: Annotated[
@@ -173,7 +173,7 @@ class Scheduling(Document):
         ),
     ] = CostModelName.ENGINE_TIME
     boost: Annotated[
-        Boost | None,
+        BoostSpec | None,
         Field(
             json_schema_extra=rules(
                 ("double(self.minimumGamma) <= double(self.maximumGamma)", GAMMA_CROSSED),
@@ -197,7 +197,7 @@ class Scheduling(Document):
         tuple[Tier, ...],
         Field(max_length=64, json_schema_extra=map_by("name"), description="Tiers that a Tenant may name."),
     ] = ()
-    queue: Annotated[Queue, Field(description="Bounds of the waiting queue.")] = Queue()
+    queue: Annotated[QueueSpec, Field(description="Bounds of the waiting queue.")] = QueueSpec()
 
     def weight_of(self, tier: str) -> str | None:
         """The tier's weight, or None when the pool has no such tier."""
@@ -206,7 +206,7 @@ class Scheduling(Document):
     _possible = model_validator(mode="after")(possible)
 
     @model_validator(mode="after")
-    def _tiers_once(self) -> "Scheduling":
+    def _tiers_once(self) -> "SchedulingSpec":
         names = [tier.name for tier in self.tiers]
         if len(set(names)) < len(names):
             raise ValueError("tiers must have different names")
@@ -231,7 +231,7 @@ SCHEDULING_RULES = rules(
 """A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""
 
 
-class Autoscaling(Document):
+class AutoscalingSpec(Document):
     """An autoscaler that sets the number of engines by the number of waiting requests."""
 
     scaler: Annotated[
@@ -274,13 +274,13 @@ class Autoscaling(Document):
     ] = 300
 
     @model_validator(mode="after")
-    def _in_order(self) -> "Autoscaling":
+    def _in_order(self) -> "AutoscalingSpec":
         if self.minimum_replicas > self.maximum_replicas:
             raise ValueError(REPLICAS_CROSSED)
         return self
 
     @model_validator(mode="after")
-    def _measurable(self) -> "Autoscaling":
+    def _measurable(self) -> "AutoscalingSpec":
         if self.scaler == "KEDA" and self.prometheus_address is None:
             raise ValueError(PROMETHEUS_NEEDED)
         return self
@@ -289,8 +289,8 @@ class Autoscaling(Document):
 class ServingPoolSpec(Document):
     """What is served, by how many engines, in which order."""
 
-    model: Annotated[Model, Field(description="The model that the pool serves.")]
-    engine: Annotated[Engine, Field(description="How one engine runs.")] = Engine()
+    model: Annotated[ModelSpec, Field(description="The model that the pool serves.")]
+    engine: Annotated[EngineSpec, Field(description="How one engine runs.")] = EngineSpec()
     replicas: Annotated[
         int,
         Field(
@@ -301,7 +301,7 @@ class ServingPoolSpec(Document):
         ),
     ] = 1
     autoscaling: Annotated[
-        Autoscaling | None,
+        AutoscalingSpec | None,
         Field(
             json_schema_extra=rules(
                 ("self.minimumReplicas <= self.maximumReplicas", REPLICAS_CROSSED),
@@ -311,15 +311,15 @@ class ServingPoolSpec(Document):
         ),
     ] = None
     gateway: Annotated[
-        Gateway | None,
+        GatewaySpec | None,
         Field(description="Makes the pool reachable through a gateway as well, by the model that a request asks for."),
     ] = None
     scheduling: Annotated[
-        Scheduling,
+        SchedulingSpec,
         Field(json_schema_extra=SCHEDULING_RULES, description="How service is shared and ordered."),
-    ] = Scheduling()
+    ] = SchedulingSpec()
     learning: Annotated[
-        Learning | None,
+        LearningSpec | None,
         Field(
             description="Lets applications with a predictor learn from their runs. Setting it or changing it restarts "
             "the pool's pods."
@@ -348,7 +348,7 @@ class GammaRange(Document):
     highest: Annotated[str, Field(max_length=16, description="Largest gamma of all engines, in 1/s.")]
 
 
-class ServingPoolStatus(Status):
+class ServingPoolStatus(ResourceStatus):
     """What the operator observed of the pool."""
 
     replicas: Annotated[int | None, Field(ge=0, description="Engines that exist, ready or not.")] = None

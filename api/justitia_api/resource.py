@@ -85,7 +85,7 @@ class SecretKeyReference(Document):
     ] = "token"
 
 
-class Status(Document):
+class ResourceStatus(Document):
     """What the operator reports about a resource."""
 
     observed_generation: Annotated[

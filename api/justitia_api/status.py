@@ -27,7 +27,7 @@ class Quantiles(Document):
     p99: float | None = None
 
 
-class TenantStatus(Document):
+class TenantReport(Document):
     name: str
     weight: float
     service: float = Field(description="Charged since the start or the last change of cost model, in its unit")
@@ -103,26 +103,26 @@ class LearningStatus(Document):
     candidate: ModelStatus | None = None
 
 
-class Counted(Document):
+class PartCounts(Document):
     """Values of a part of an objective's window, and how many of them miss its bound."""
 
     total: Count
     missed: Count
 
     @model_validator(mode="after")
-    def _no_more_than_all(self) -> "Counted":
+    def _no_more_than_all(self) -> "PartCounts":
         if self.missed > self.total:
             raise ValueError("missed must be at most total")
         return self
 
 
-class ObjectiveStatus(Document):
+class ObjectiveCounts(Document):
     """What one sidecar saw of an objective: counts that add up over pods, and what no gamma can help."""
 
     namespace: str
     name: str
     objective: ObjectiveConfig
-    counted: tuple[Counted, ...] = Field(
+    counted: tuple[PartCounts, ...] = Field(
         description="Over the parts of the window (`attainment.PARTS`), the whole one first"
     )
     values: tuple[tuple[Bucket, Count], ...] = Field(
@@ -180,9 +180,9 @@ class PoolStatus(Document):
     conditions: tuple[Condition, ...] = Field(
         default=(), description="Observed generations are those of the configuration"
     )
-    tenants: tuple[TenantStatus, ...]
+    tenants: tuple[TenantReport, ...]
     learning: tuple[LearningStatus, ...] = Field(default=(), description="Of applications that are learned from")
-    objectives: tuple[ObjectiveStatus, ...] = Field(default=(), description="Of applications that declare any")
+    objectives: tuple[ObjectiveCounts, ...] = Field(default=(), description="Of applications that declare any")
     boost: BoostStatus | None = Field(default=None, description="None until the engine reports a policy with gamma")
 
 

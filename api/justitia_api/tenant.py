@@ -14,8 +14,8 @@ from justitia_api.resource import (
     Definition,
     Label,
     Resource,
+    ResourceStatus,
     SecretKeyReference,
-    Status,
     Weight,
     condition_column,
     map_by,
@@ -93,7 +93,7 @@ class WeightInPool(Document):
     weight: Annotated[str, Field(max_length=16, description="The weight in effect in that pool.")]
 
 
-class TenantStatus(Status):
+class TenantStatus(ResourceStatus):
     """What the operator observed of the tenant."""
 
     applications: Annotated[int | None, Field(ge=0, description="Applications that are served as the tenant.")] = None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from justitia_benchmarks.experiment import Claim, Experiment
-from justitia_benchmarks.runner import Outcome
+from justitia_benchmarks.runner import ExperimentOutcome
 from justitia_benchmarks.statistics import Estimate
 from justitia_simulator.files import write_bytes
 
@@ -36,7 +36,7 @@ by seed; −58 % means a ratio of 0.42. The verdict is
 Below, each experiment says what it varies and has its plots and tables. All of it is simulation except CPU times."""
 
 
-def write_document(outcomes: Sequence[Outcome], folder: Path, *, command: str, note: str = "") -> Path:
+def write_document(outcomes: Sequence[ExperimentOutcome], folder: Path, *, command: str, note: str = "") -> Path:
     """Write `README.md` and a folder per experiment, in place of those that were there. `note` comes first, `command`
     is what writes it again. A folder that has a `README.md` is another document, and stays.
     """
@@ -95,7 +95,7 @@ def _section(experiment: Experiment, content: str) -> str:
     return f'## {experiment.title}\n\n<a id="{experiment.name}"></a>\n\n{content}'
 
 
-def _content(folder: Path, outcome: Outcome) -> str:
+def _content(folder: Path, outcome: ExperimentOutcome) -> str:
     seeds = {cell.seed for cell, _ in outcome.rows}
     parts = [f"`{outcome.experiment.name}`: {len(outcome.rows)} cells, {len(seeds)} seeds."]
     for path in sorted(folder.iterdir()):

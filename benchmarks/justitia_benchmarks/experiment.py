@@ -35,7 +35,7 @@ class Cell:
 Row = tuple[Cell, Figures]
 
 
-class Verdict(Enum):
+class PaperVerdict(Enum):
     """How our figure stands to the paper's."""
 
     BEATEN = "beaten"
@@ -51,26 +51,26 @@ class Claim:
     claim: str
     paper: str
     ours: Estimate | str
-    verdict: Verdict
+    verdict: PaperVerdict
     why: str
 
 
-def at_most(ours: Estimate, paper: float, *, within: float = 0.0) -> Verdict:
+def at_most(ours: Estimate, paper: float, *, within: float = 0.0) -> PaperVerdict:
     """The verdict where less is better.
 
     BEATEN: the whole interval is below the paper's figure. REACHED: the mean is at most that figure times 1 + `within`,
     which is for claims that the paper makes in words. One seed has no interval, so it beats nothing.
     """
     if ours.n > 1 and ours.high < paper:
-        return Verdict.BEATEN
-    return Verdict.REACHED if ours.mean <= paper * (1 + within) else Verdict.NOT_REACHED
+        return PaperVerdict.BEATEN
+    return PaperVerdict.REACHED if ours.mean <= paper * (1 + within) else PaperVerdict.NOT_REACHED
 
 
-def at_least(ours: Estimate, paper: float) -> Verdict:
+def at_least(ours: Estimate, paper: float) -> PaperVerdict:
     """The same where more is better."""
     if ours.n > 1 and ours.low > paper:
-        return Verdict.BEATEN
-    return Verdict.REACHED if ours.mean >= paper else Verdict.NOT_REACHED
+        return PaperVerdict.BEATEN
+    return PaperVerdict.REACHED if ours.mean >= paper else PaperVerdict.NOT_REACHED
 
 
 class Experiment(Protocol):

@@ -30,7 +30,7 @@ from justitia_predictor.models import Linear, Network, Trees
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted
 from justitia_sidecar.learning.learner import build_learner
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 
 KINDS = (Linear.kind, Network.kind, Trees.kind)
 KIBIBYTES = (1, 4, 16, 256)
@@ -73,7 +73,7 @@ async def measure(kind: str, requests: int, seed: int) -> list[Waits]:
         for version, model in zip(versions, models, strict=True):
             (Path(folder) / version).write_bytes(model)
         config = LearningConfig(name=NAME, version=versions[0], candidate=versions[1])
-        learner = build_learner(None, None, Metrics(), time.monotonic, time.time, shipped=Path(folder))
+        learner = build_learner(None, None, SidecarMetrics(), time.monotonic, time.time, shipped=Path(folder))
         application = ApplicationConfig(namespace="measured", name="measured", tenant="measured", learning=config)
         learner.configure(
             PoolConfig(generation=1, namespace="measured", name="measured", model="m", applications=(application,))

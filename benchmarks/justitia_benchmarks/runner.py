@@ -42,7 +42,7 @@ class Failure:
 
 
 @dataclass
-class Outcome:
+class ExperimentOutcome:
     """All rows of one experiment in the order of its cells, or the failures that keep it from a report."""
 
     experiment: Experiment
@@ -65,10 +65,10 @@ def run_experiments(
     on_done: OnDone = lambda experiment, done, total: None,
     on_failure: OnFailure = lambda failure: None,
     on_stale: OnStale = lambda experiment, results: None,
-) -> list[Outcome]:
+) -> list[ExperimentOutcome]:
     """Compute what `folder` does not hold yet, `jobs` cells at a time; one outcome per experiment, in order."""
     paths = {e: [folder / e.name / f"{cell_digest(cell)}.json" for cell in cells] for e, cells in plan.items()}
-    outcomes = {e: Outcome(e) for e in plan}
+    outcomes = {e: ExperimentOutcome(e) for e in plan}
     missing: list[Task] = []
     for e, cells in plan.items():
         source = source_digest(e)

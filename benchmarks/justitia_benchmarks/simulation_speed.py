@@ -38,7 +38,7 @@ WORKLOADS: dict[str, tuple[EngineProfile, Callable[[], list[WorkloadRun]]]] = {
 
 
 @dataclass(frozen=True)
-class Pace:
+class SimulationPace:
     """Requests a minute of CPU time in one turn."""
 
     workload: str
@@ -47,17 +47,17 @@ class Pace:
     per_minute: float
 
 
-def measure(workload: str, runs: Sequence[WorkloadRun], policy: str) -> Pace:
+def measure(workload: str, runs: Sequence[WorkloadRun], policy: str) -> SimulationPace:
     profile, _ = WORKLOADS[workload]
     engine = Engine(build_policy(policy, EngineTime(profile.charge)), profile, label=policy)
     start = time.process_time()
     engine.serve(runs)
     seconds = time.process_time() - start
     requests = sum(len(run.requests) for run in runs)
-    return Pace(workload, policy, requests, 60 * requests / seconds)
+    return SimulationPace(workload, policy, requests, 60 * requests / seconds)
 
 
-def document(paces: Sequence[Pace]) -> str:
+def document(paces: Sequence[SimulationPace]) -> str:
     """The table, in Markdown."""
     sizes = {pace.workload: pace.requests for pace in paces}
     rows = []

@@ -82,7 +82,7 @@ class Operation(Enum):
 
 
 @dataclass(frozen=True)
-class Timing:
+class OperationTiming:
     """Microseconds of one operation of one policy at one length of the queue, in the traffic of one seed."""
 
     policy: str
@@ -174,7 +174,7 @@ class Traffic:
         self._time(Operation.ARRIVAL, lambda: self.policy.request_arrived(request, self._now))
 
 
-def measure(name: str, lengths: Sequence[int], turns: int, seed: int) -> list[Timing]:
+def measure(name: str, lengths: Sequence[int], turns: int, seed: int) -> list[OperationTiming]:
     """The operations of one policy, after a tenth of the turns as warm-up, with queues of these lengths in rotation."""
     gc.disable()
     try:
@@ -199,7 +199,7 @@ def measure(name: str, lengths: Sequence[int], turns: int, seed: int) -> list[Ti
                 continue
             middle, p99 = (np.percentile(times, (50, 99)) - cost) / 1000
             share = RUNNING if operation is Operation.STEP else 1
-            timings.append(Timing(name, queued, operation, seed, float(middle) / share, float(p99) / share))
+            timings.append(OperationTiming(name, queued, operation, seed, float(middle) / share, float(p99) / share))
     return timings
 
 
@@ -210,14 +210,14 @@ def timed(call: Callable[[], object]) -> int:
     return time.thread_time_ns() - start
 
 
-def growth(timings: Sequence[Timing]) -> float:
+def growth(timings: Sequence[OperationTiming]) -> float:
     """Factor of the median per tenfold queue: a line through log(time) against log(queued)."""
     medians = [max(t.median, LEAST_MEDIAN) for t in timings]
     slope = np.polyfit(np.log10([t.queued for t in timings]), np.log10(medians), 1)[0]
     return float(10**slope)
 
 
-def rows(timings: Sequence[Timing]) -> list[list[str]]:
+def rows(timings: Sequence[OperationTiming]) -> list[list[str]]:
     """Of one operation, per policy: median (P99) at each length of the queue, and the growth (least-most of seeds)."""
     lengths = sorted({t.queued for t in timings})
     found = []
@@ -231,14 +231,14 @@ def rows(timings: Sequence[Timing]) -> list[list[str]]:
     return found
 
 
-def _cell(timings: Sequence[Timing]) -> str:
+def _cell(timings: Sequence[OperationTiming]) -> str:
     """Of one policy and length of queue; a dash where the operation never came to pass."""
     if not timings:
         return "-"
     return f"{median(t.median for t in timings):.1f} ({median(t.p99 for t in timings):.1f})"
 
 
-def document(timings: Sequence[Timing], turns: int, machine: str) -> str:
+def document(timings: Sequence[OperationTiming], turns: int, machine: str) -> str:
     """The tables, one for each operation, in Markdown."""
     lengths = sorted({t.queued for t in timings})
     columns = ["policy", *(f"{n:,} queued" for n in lengths), "per tenfold"]

@@ -13,7 +13,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from justitia_cli.calibrate_engine import KVSpace, LiveEngine
-from justitia_cli.calibrate_measure import Limits, Measurements, Plan, measure, plan_measurements
+from justitia_cli.calibrate_measure import CalibrationPlan, Limits, Measurements, measure, plan_measurements
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.printing import plain_table, print_json
 from justitia_scheduling.baselines.registry import build_policy
@@ -97,7 +97,7 @@ class _Measured:
     """An engine's KV space, what was to be measured of it, and what was."""
 
     space: KVSpace
-    plan: Plan
+    plan: CalibrationPlan
     measurements: Measurements
 
 
@@ -130,7 +130,7 @@ async def _measure(  # noqa: PLR0917
             return _Measured(space, plan, await measure(engine, plan, show))
 
 
-def check_profile(profile: EngineProfile, plan: Plan, measurements: Measurements) -> Check:
+def check_profile(profile: EngineProfile, plan: CalibrationPlan, measurements: Measurements) -> Check:
     """The mixed load simulated beside what was measured of it. All of it fits at once, so that no policy matters."""
     policy = build_policy("fcfs", EngineTime(profile.charge))
     simulated = Engine(policy, profile, label="check").serve(plan.mixed)

@@ -76,7 +76,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CalibrationPlan:
     """The points to measure, each `rounds` times, and the mixed load."""
 
     prompts: tuple[Tokens, ...]
@@ -99,9 +99,11 @@ class Measurements:
     """Mean duration of the mixed load's clients, of each round."""
 
 
-def plan_measurements(limits: Limits, rounds: int) -> Plan:
+def plan_measurements(limits: Limits, rounds: int) -> CalibrationPlan:
     """Points that fit the engine, from a single short request to as many as it takes."""
-    return Plan(tuple(_prompts(limits)), tuple(_batches(limits)), tuple(_arrivals(limits)), _mixed(limits), rounds)
+    return CalibrationPlan(
+        tuple(_prompts(limits)), tuple(_batches(limits)), tuple(_arrivals(limits)), _mixed(limits), rounds
+    )
 
 
 def _prompts(limits: Limits) -> Iterator[Tokens]:
@@ -168,7 +170,7 @@ def _mixed(limits: Limits) -> tuple[WorkloadRun, ...]:
     )
 
 
-async def measure(engine: LiveEngine, plan: Plan, report: Report) -> Measurements:
+async def measure(engine: LiveEngine, plan: CalibrationPlan, report: Report) -> Measurements:
     """Carry the plan out. `report` hears how many steps are done and what comes next. Raises CalibrationError."""
     decode: list[DecodeSample] = []
     prefill: list[PrefillSample] = []

@@ -2,7 +2,7 @@
 
 from rich.table import Table
 
-from justitia_api.status import ObjectiveStatus, PoolStatus
+from justitia_api.status import ObjectiveCounts, PoolStatus
 from justitia_cli.printing import plain_table
 from justitia_scheduling.objectives.tally import objective_name, tally
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
@@ -43,7 +43,7 @@ def objectives_table(status: PoolStatus) -> Table:
     return table
 
 
-def _objective_row(told: ObjectiveStatus) -> tuple[str, ...]:
+def _objective_row(told: ObjectiveCounts) -> tuple[str, ...]:
     declared = told.objective
     found = tally(declared.percentile / 100, [told])
     seen, state = found.attainment, found.state

@@ -16,7 +16,7 @@ from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, outpu
 from justitia_cli.local.conditions import ConditionTeller
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.errors import LocalError
-from justitia_cli.local.launch import Model, Ports
+from justitia_cli.local.launch import LocalModel, Ports
 from justitia_cli.local.manifest import load_manifest
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.local.processes import tail
@@ -53,11 +53,11 @@ def say(message: str) -> None:
     output.print(message, highlight=False, soft_wrap=True)
 
 
-def find_model(name: str) -> Model:
+def find_model(name: str) -> LocalModel:
     """The model to serve. Random ones are made in the cache."""
     if name in RANDOM_MODELS:
-        return Model(str(make_tiny_model(cache_directory() / f"{name}-model", RANDOM_MODELS[name])), tiny=True)
-    return Model(str(Path(name).resolve()) if Path(name).is_dir() else name, tiny=False)
+        return LocalModel(str(make_tiny_model(cache_directory() / f"{name}-model", RANDOM_MODELS[name])), tiny=True)
+    return LocalModel(str(Path(name).resolve()) if Path(name).is_dir() else name, tiny=False)
 
 
 def interrupt_on_terminate() -> None:
@@ -112,7 +112,7 @@ def down_command() -> None:
         progress("ended" if Session(state_directory()).end() else "nothing was up")
 
 
-def _serve(pool: LocalPool, session: Session, files: list[Path], model: Model) -> None:
+def _serve(pool: LocalPool, session: Session, files: list[Path], model: LocalModel) -> None:
     progress(f"starting {pool.config.model} ({'a tiny random model' if model.tiny else model.location})")
     pool.start(lambda pids: session.write(pids, ready=False))
     session.write(pool.pids, ready=True)

@@ -15,7 +15,7 @@ from justitia_cli.console import ContextOption, KubeconfigOption, errors, fail, 
 from justitia_cli.explanation import explain, matching
 from justitia_cli.live_table import live_table, objectives_table
 from justitia_cli.printing import plain_table, print_json
-from justitia_cli.schedulers import At, OnCluster, Schedulers, SchedulersError, ask
+from justitia_cli.sidecars import At, OnCluster, Sidecars, SidecarsError, ask
 
 D = TypeVar("D", PoolStatus, QueueStatus)
 
@@ -47,16 +47,16 @@ def top_command(  # noqa: PLR0917
 
     Needs the right to list pods and to forward their ports. Exit code 1 if no sidecar answers.
     """
-    with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
+    with _asking(pool, namespace, kubeconfig, context, url) as sidecars:
         if json:
-            print_json({name: _dumped(status) for name, status in _look(schedulers, "/internal/status", PoolStatus)})
+            print_json({name: _dumped(status) for name, status in _look(sidecars, "/internal/status", PoolStatus)})
         elif once or not output.is_terminal:
-            output.print(_tables(schedulers))
+            output.print(_tables(sidecars))
         else:
-            with Live(_tables(schedulers), console=output, auto_refresh=False) as live:
+            with Live(_tables(sidecars), console=output, auto_refresh=False) as live:
                 while True:
                     time.sleep(every)
-                    live.update(_tables_or_why_not(schedulers), refresh=True)
+                    live.update(_tables_or_why_not(sidecars), refresh=True)
 
 
 def explain_command(  # noqa: PLR0917
@@ -76,8 +76,8 @@ def explain_command(  # noqa: PLR0917
     Needs the right to list pods and to forward their ports. Exit code 1 if no sidecar answers, or if the given request
     or run does not wait.
     """
-    with _asking(pool, namespace, kubeconfig, context, url) as schedulers:
-        queues = dict(_look(schedulers, "/internal/queue", QueueStatus))
+    with _asking(pool, namespace, kubeconfig, context, url) as sidecars:
+        queues = dict(_look(sidecars, "/internal/queue", QueueStatus))
     rows = {
         name: queue.requests if request is None else matching(queue.requests, request) for name, queue in queues.items()
     }
@@ -98,39 +98,39 @@ def explain_command(  # noqa: PLR0917
 @contextmanager
 def _asking(
     pool: str | None, namespace: str | None, kubeconfig: str | None, context: str | None, url: str | None
-) -> Iterator[Schedulers]:
+) -> Iterator[Sidecars]:
     """Errors become one line; Ctrl-C is how a look ends."""
     try:
         if url is not None:
             yield At(url)
             return
-        with OnCluster(pool, namespace, kubeconfig, context) as schedulers:
-            yield schedulers
-    except SchedulersError as error:
+        with OnCluster(pool, namespace, kubeconfig, context) as sidecars:
+            yield sidecars
+    except SidecarsError as error:
         fail(str(error))
     except KeyboardInterrupt:
         return
 
 
-def _look(schedulers: Schedulers, path: str, kind: type[D]) -> list[tuple[str, D]]:
-    """What those say that answer. Raises SchedulersError where none does."""
+def _look(sidecars: Sidecars, path: str, kind: type[D]) -> list[tuple[str, D]]:
+    """What those say that answer. Raises SidecarsError where none does."""
     said, problems = [], []
-    for name, address in schedulers.addresses().items():
+    for name, address in sidecars.addresses().items():
         try:
             said.append((name, ask(address, path, kind)))
-        except SchedulersError as error:
+        except SidecarsError as error:
             problems.append(f"{name}: {error}")
-            schedulers.forget(name)
+            sidecars.forget(name)
     if not said:
         none = "no pod runs a sidecar there: see `kubectl get spool`, or name another --namespace"
-        raise SchedulersError("; ".join(problems) or none)
+        raise SidecarsError("; ".join(problems) or none)
     for problem in problems:
         errors.print(problem, highlight=False, soft_wrap=True)
     return said
 
 
-def _tables(schedulers: Schedulers) -> RenderableType:
-    said = _look(schedulers, "/internal/status", PoolStatus)
+def _tables(sidecars: Sidecars) -> RenderableType:
+    said = _look(sidecars, "/internal/status", PoolStatus)
     tables: list[RenderableType] = []
     for name, status in said:
         tables.append(live_table(_title(name, status), status))
@@ -139,11 +139,11 @@ def _tables(schedulers: Schedulers) -> RenderableType:
     return Group(*tables)
 
 
-def _tables_or_why_not(schedulers: Schedulers) -> RenderableType:
+def _tables_or_why_not(sidecars: Sidecars) -> RenderableType:
     """Engines come and go while somebody looks."""
     try:
-        return _tables(schedulers)
-    except SchedulersError as error:
+        return _tables(sidecars)
+    except SidecarsError as error:
         return str(error)
 
 

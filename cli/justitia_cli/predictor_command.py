@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from justitia_cli.console import ContextOption, KubeconfigOption, OneLineErrors, fail, output
-from justitia_cli.schedulers import SchedulersError, kubectl_command, output_of
+from justitia_cli.sidecars import SidecarsError, kubectl_command, output_of
 from justitia_operator.world.names import SIDECAR_CONTAINER
 from justitia_operator.world.objects import POOL_LABEL
 from justitia_operator.world.sidecars import sidecar_pod
@@ -116,13 +116,13 @@ class Found:
         return output_of([*self.command, *arguments])
 
     def pods(self) -> list[str]:
-        """Those of its pool that run a scheduler. Raises SchedulersError where there is none."""
+        """Those of its pool that run a scheduler. Raises SidecarsError where there is none."""
         namespace, name = self.pool
         selector = f"--selector={POOL_LABEL}={name}"
         items = json.loads(self.kubectl("get", "pods", f"--namespace={namespace}", selector, "--output=json"))["items"]
         running = [pod["metadata"]["name"] for pod in items if sidecar_pod(pod)]
         if not running:
-            raise SchedulersError(f"no pod of ServingPool {namespace}/{name} runs a sidecar: see `kubectl get spool`")
+            raise SidecarsError(f"no pod of ServingPool {namespace}/{name} runs a sidecar: see `kubectl get spool`")
         return running
 
     def inside(self, pod: str, module: str, *arguments: str) -> list[str]:
@@ -141,5 +141,5 @@ def _reaching(application: str, namespace: str | None, kubeconfig: str | None, c
         pool = (reference.get("namespace") or obj["metadata"]["namespace"], reference["name"])
         record = (obj.get("status") or {}).get("predictor") or {}
         yield Found(command, obj["metadata"]["uid"], record, pool)
-    except SchedulersError as error:
+    except SidecarsError as error:
         fail(str(error))

@@ -46,7 +46,7 @@ DAEMONS = (
 
 
 @dataclass(frozen=True)
-class Part:
+class ClusterPart:
     """Something that the cluster consists of, and whether it works."""
 
     name: str
@@ -123,19 +123,19 @@ def take_down(state: State, progress: Progress) -> None:
     shutil.rmtree(state.root)
 
 
-def look(state: State) -> list[Part]:
+def look(state: State) -> list[ClusterPart]:
     """Every part of the cluster. Changes nothing."""
     running = Daemons(state).running()
-    parts = [Part(n, n in running, f"process {running[n]}" if n in running else "not running") for n in DAEMONS]
+    parts = [ClusterPart(n, n in running, f"process {running[n]}" if n in running else "not running") for n in DAEMONS]
     if "kube-apiserver" not in running:
         return parts
     kubectl = kubectl_of(state)
     ready = node_is_ready(kubectl)
-    parts.append(Part("node", ready, "Ready" if ready else "not Ready"))
+    parts.append(ClusterPart("node", ready, "Ready" if ready else "not Ready"))
     path = "{.items[*].status.availableReplicas}"
     found = kubectl.run("-n", NAMESPACE, "get", "deployments", PATIENCE, f"--output=jsonpath={path}")
     available = found.stdout.strip()
-    parts.append(Part("operator", bool(available), f"{available or 'none'} available"))
+    parts.append(ClusterPart("operator", bool(available), f"{available or 'none'} available"))
     return parts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from justitia_cli import schedulers
+from justitia_cli import sidecars
 from justitia_e2e.example import EXAMPLE, NAMESPACE, POOL
 from justitia_e2e.install import NAMESPACE as SYSTEM
 from justitia_e2e.machine import ClusterError
@@ -57,4 +57,4 @@ def names(example: Path) -> set[tuple[str, str]]:
 def forwarded(kubectl: Kubectl) -> AbstractContextManager[str]:
     """A local address that leads to the pool's Service, or to one of its pods as long as that lives."""
     command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", f"--namespace={NAMESPACE}"]
-    return schedulers.forwarded(command, f"service/justitia-{POOL}", SERVICE_PORT)
+    return sidecars.forwarded(command, f"service/justitia-{POOL}", SERVICE_PORT)

@@ -27,7 +27,7 @@ app = typer.Typer(
 def up() -> None:
     """Bring the node up, install the operator, and say how to talk to it. Harmless if it is up."""
     _check()
-    state, progress = State(), Progress()
+    state, progress = State(), ProgressLines()
     try:
         with exclusive(LOCK, progress):
             kubectl = bring_up(state, progress)
@@ -41,7 +41,7 @@ def up() -> None:
 def down() -> None:
     """End everything that `up` started and remove what it made; packages and the cache stay."""
     _check()
-    progress = Progress()
+    progress = ProgressLines()
     try:
         with exclusive(LOCK, progress):
             take_down(State(), progress)
@@ -65,7 +65,7 @@ def status() -> None:
     raise typer.Exit(0 if all(part.works for part in parts) else EXIT_FAILED)
 
 
-class Progress:
+class ProgressLines:
     """Lines with the seconds since the command began."""
 
     def __init__(self) -> None:

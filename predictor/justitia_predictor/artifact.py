@@ -41,7 +41,7 @@ class Errors(msgspec.Struct, frozen=True, rename="camel"):
     log: float
 
 
-class About(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Provenance(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Where a model comes from. `errors` are those of all kinds that were tried, by kind; ln C of the training runs was
     from `lowest` to `highest`.
     """
@@ -59,7 +59,7 @@ class About(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 class Artifact:
     """A trained model and what is to be known of it."""
 
-    def __init__(self, model: Model, about: About) -> None:
+    def __init__(self, model: Model, about: Provenance) -> None:
         self.model = model
         self.about = about
 
@@ -80,7 +80,7 @@ class Artifact:
         if len(content) > MOST_BYTES:
             raise ArtifactError(f"the artifact has {len(content)} bytes: {MOST_BYTES} is the most")
         try:
-            about = msgspec.json.decode(_about(content), type=About)
+            about = msgspec.json.decode(_about(content), type=Provenance)
             if about.features != FEATURES_VERSION:
                 raise ArtifactError(f"the artifact is for features of version {about.features}: train it anew")
             if about.kind not in MODELS:

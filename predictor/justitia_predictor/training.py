@@ -18,7 +18,7 @@ from sklearn.model_selection import KFold
 from sklearn.neural_network import MLPRegressor
 from threadpoolctl import threadpool_limits
 
-from justitia_predictor.artifact import About, Artifact, Errors
+from justitia_predictor.artifact import Artifact, Errors, Provenance
 from justitia_predictor.encoding import Encoding, Floats
 from justitia_predictor.evaluation import best, errors, mean_of
 from justitia_predictor.models import PROMPT, Linear, Model, Network, PromptLength, RunningMean, Trees
@@ -61,7 +61,7 @@ def fitted(
 ) -> Artifact:
     """A model of this kind. `by_kind` are the errors of all that were tried, if any were."""
     logs = _targets(samples)
-    about = About(
+    about = Provenance(
         kind, application, len(samples), data_hash(samples), float(logs.min()), float(logs.max()), dict(by_kind or {})
     )
     # Matrices are small: threads would wait for each other more than they compute.

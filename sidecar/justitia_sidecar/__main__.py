@@ -22,7 +22,7 @@ from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.learning.attempts import Attempt
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.learning.samples import Samples, SamplesError
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.objectives.remembered import load, save, save_forever
 from justitia_sidecar.ports.admin import build_admin
@@ -32,21 +32,21 @@ from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.service import Sidecar
-from justitia_sidecar.settings import Settings
+from justitia_sidecar.settings import SidecarSettings
 
 SHUTDOWN_SECONDS = 30
 CLOSE_SECONDS = 10
-"""To bring samples to the store."""
+"""For samples to reach the store."""
 CREDENTIALS_SECONDS = 10.0
 OBJECTIVES_FILE = "objectives.json"
-"""Beside the engine's socket."""
+"""The name of the file, beside the engine's socket."""
 
 log = structlog.get_logger("justitia.sidecar")
 
 
 def main() -> None:
     try:
-        settings = Settings()
+        settings = SidecarSettings()
     except ValidationError as error:
         for problem in error.errors(include_input=False):
             name = "JUSTITIA_" + "_".join(str(part) for part in problem["loc"]).upper()
@@ -67,21 +67,22 @@ def main() -> None:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(1)
     if not uvloop.run(serve(settings, sockets, credentials)):
-        # A thread waits for the store, maybe for ever, and the interpreter would wait for the thread.
+        # A thread may wait for the store for ever, and the interpreter would wait for the thread.
         os._exit(0)
 
 
 async def serve(
-    settings: Settings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
+    settings: SidecarSettings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
 ) -> bool:
-    """Serve until a signal has come and the started requests are over. `sockets`: public, admin, and the control port's
-    where there are credentials for it. False: what was learned could not be brought to the store in time.
+    """Serve until a signal has come and the requests that have begun are over. `sockets` are those of the public and
+    the admin port, and of the control port where there are credentials for it. Returns False if what was learned did
+    not reach the store in time.
     """
     loop = asyncio.get_running_loop()
     async with EngineClient.session() as session:
         channel = None if settings.engine_socket is None else EngineChannel()
         hang_watch = HangWatch(settings.hang_seconds, settings.hang_file)
-        metrics = Metrics()
+        metrics = SidecarMetrics()
         learner = _learner(settings, metrics)
         engine = EngineClient(settings.engine_url, session)
         objectives = Objectives(time.time() - time.monotonic())
@@ -138,13 +139,13 @@ async def serve(
             async with asyncio.timeout(CLOSE_SECONDS):
                 await learner.close()
         except TimeoutError:
-            log.warning("the newest samples are not in the store", waited_seconds=CLOSE_SECONDS)
+            log.warning("newest samples not brought to the store: no answer in time", waited_seconds=CLOSE_SECONDS)
             return False
         return True
 
 
-def _learner(settings: Settings, metrics: Metrics) -> Learner:
-    """Requests are served whether or not anything can be learned from them."""
+def _learner(settings: SidecarSettings, metrics: SidecarMetrics) -> Learner:
+    """Build what learns. Requests are served even if the disk or the store cannot be used."""
     samples, store = None, None
     try:
         if settings.store_url is not None:
@@ -153,7 +154,7 @@ def _learner(settings: Settings, metrics: Metrics) -> Learner:
             samples = Samples(settings.samples_file)
     except (SamplesError, StoreError) as error:
         metrics.learning_failures.labels(Attempt.OPEN.value).inc()
-        log.error("samples file or store not opened: nothing is learned", reason=str(error))
+        log.error("samples file or store not opened: nothing is learned until a restart", reason=str(error))
     return build_learner(
         samples,
         store,
@@ -166,13 +167,13 @@ def _learner(settings: Settings, metrics: Metrics) -> Learner:
 
 
 async def _keep_fresh(credentials: ControlCredentials) -> None:
-    """The kubelet brings new ones from time to time."""
+    """Load the credentials again and again: the kubelet replaces their files from time to time."""
     while True:
         await asyncio.sleep(CREDENTIALS_SECONDS)
         try:
             credentials.refresh()
         except OSError as error:
-            log.error("credentials of the control port not renewed, the old ones stay", reason=str(error))
+            log.error("credentials of the control port not read: the old ones stay in effect", reason=str(error))
 
 
 def _listen(variable: str, host: str, port: int) -> socket.socket:

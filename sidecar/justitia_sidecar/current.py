@@ -1,6 +1,6 @@
 """The documents in effect, and what is made of them.
 
-An older generation is ignored, an invalid document leaves the old one in effect.
+A document of an older generation is ignored. An invalid one leaves the old one in effect.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from justitia_sidecar.admission.order import Order
 from justitia_sidecar.identity.authentication import KeyRing
 from justitia_sidecar.identity.recognition import Directory
 from justitia_sidecar.identity.served_models import ServedModels
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.refusals import not_configured
 from justitia_sidecar.reload import InvalidDocumentError, WatchedDocument, understood
 from justitia_vocabulary.units import TenantId
@@ -37,47 +37,45 @@ class InEffect:
 
 
 class Current:
-    """`on_config` hears of each configuration that is put into effect, in order."""
+    """The functions in `on_config` are called, in order, for each configuration that is put into effect."""
 
-    def __init__(self, order: Order, metrics: Metrics) -> None:
+    def __init__(self, order: Order, metrics: SidecarMetrics) -> None:
         self.keys: KeyRing | None = None
         self.in_effect: InEffect | None = None
         self.not_understood = ""
-        """What of the configuration is of another release."""
+        """The part of the configuration that only another release understands."""
         self.on_config: list[Callable[[PoolConfig], None]] = []
         self._order = order
         self._metrics = metrics
         self._given: dict[type, object] = {}
 
     def configured(self) -> InEffect:
-        """Raises a refusal with 503 until both documents have been read."""
+        """The configuration in effect. Raises a refusal with 503 until both documents have been read."""
         if self.in_effect is None or self.keys is None:
             raise not_configured()
         return self.in_effect
 
     def tenant(self, authorization: bytes | None) -> TenantId:
-        """Raises a refusal: 401 for a wrong key, 503 before there is a table of keys."""
+        """The tenant of a key. Raises a refusal: 401 for a wrong key, 503 before there is a key table."""
         self.configured()
         assert self.keys is not None
         return self.keys.tenant(authorization)
 
     @property
     def documents(self) -> str:
-        """A digest of both documents in effect, as they were given."""
+        """The digest of both documents in effect, as they were given."""
         return digest_of(self._given.get(PoolConfig), self._given.get(KeyTable))
 
     def put_keys(self, table: KeyTable, given: object = None, *, anyway: bool = False) -> None:
-        """Put a table into effect, whose JSON was `given`. An older generation is ignored, or taken `anyway`."""
+        """Put a key table into effect, whose JSON was `given`. An older one is ignored unless `anyway` is set."""
         if self.keys is not None and table.generation < self.keys.generation and not anyway:
-            log.warning("older keys ignored", generation=table.generation, in_effect=self.keys.generation)
+            log.warning("older key table ignored", generation=table.generation, in_effect=self.keys.generation)
             return
         self.keys = KeyRing(table)
         self._given[KeyTable] = given
 
     def put_config(self, config: PoolConfig, given: object = None, *, anyway: bool = False) -> None:
-        """Put a configuration into effect, whose JSON was `given`. An older generation is ignored, or taken
-        `anyway`.
-        """
+        """Put a configuration into effect, whose JSON was `given`. An older one is ignored unless `anyway` is set."""
         directory = Directory(config)
         if self.in_effect is not None and config.generation < self.in_effect.config.generation and not anyway:
             before = self.in_effect.config.generation
@@ -93,8 +91,8 @@ class Current:
         log.info("configuration in effect", generation=config.generation, policy=config.scheduling.policy.value)
 
     def take_config(self, given: object, *, anyway: bool) -> None:
-        """Put into effect what is understood of a configuration, maybe of a later release, given as JSON. Raises
-        ValidationError where that is not enough to serve by.
+        """Put a configuration into effect, given as JSON, maybe of a later release. What is not understood of it is
+        left out. Raises ValidationError if the rest is not enough to serve by.
         """
         before = SchedulingConfig() if self.in_effect is None else self.in_effect.config.scheduling
         config, problem = understood(given, before)
@@ -103,7 +101,7 @@ class Current:
             self.not_understood = problem
 
     def poll(self, config: WatchedDocument[PoolConfig], keys: WatchedDocument[KeyTable]) -> None:
-        """Take over what the files hold, if it is new."""
+        """Put into effect what is new in the files."""
         try:
             if (table := keys.poll()) is not None:
                 self.put_keys(table, keys.content)
@@ -117,4 +115,4 @@ class Current:
 
     def _refused(self, document: str, error: InvalidDocumentError) -> None:
         self._metrics.reload_failures.labels(document).inc()
-        log.error("invalid document: the old one stays in effect", document=document, reason=str(error))
+        log.error("document is invalid: the old one stays in effect", document=document, reason=str(error))

@@ -1,6 +1,6 @@
-"""`python -m justitia_sidecar.deliver FOLDER`: puts what the engine loads into a folder, for its PYTHONPATH.
+"""`python -m justitia_sidecar.deliver FOLDER`: puts the plug-in into a folder, for the engine's PYTHONPATH.
 
-The packages alone, without what else is installed beside them: the engine has an interpreter of its own.
+Only the plug-in's packages are copied, not what is installed beside them: the engine has an interpreter of its own.
 """
 
 import shutil
@@ -12,7 +12,7 @@ PACKAGES = ("justitia_engine", "justitia_scheduling", "justitia_channel", "justi
 
 
 NOT_DELIVERED = ("baselines", "objectives")
-"""Of scheduling: what only simulations and sidecars need."""
+"""Parts of `justitia_scheduling` that only simulations and sidecars need."""
 
 
 def deliver(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """`python -m justitia_sidecar.forget NAME`: erases an application's samples on this pod's disk, beside the sidecar.
 
-NAME is the application's name in the store. Runs that the sidecar has not written yet come to the disk later.
+NAME is the application's name in the store. Samples that the sidecar has not written yet still reach the disk later.
 """
 
 import os

@@ -12,7 +12,7 @@ _APPLICATION = ("tenant", "application")
 _OBJECTIVE = (*_APPLICATION, "metric", "percentile")
 
 
-class Metrics:
+class SidecarMetrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         r = self.registry

@@ -22,12 +22,12 @@ from justitia_sidecar.engine.configuration import engine_configuration
 from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.refusals import engine_unavailable
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.report.policy_condition import PolicyCondition
-from justitia_sidecar.report.status import Report
+from justitia_sidecar.report.status import SidecarReport
 from justitia_sidecar.request.body import TokensPerByte
 from justitia_sidecar.request.open import OpenRequests
 from justitia_sidecar.request.parts import Parts
@@ -42,7 +42,7 @@ class Sidecar:
     def __init__(
         self,
         engine: EngineClient,
-        metrics: Metrics,
+        metrics: SidecarMetrics,
         clock: Callable[[], Seconds],
         channel: EngineChannel | None = None,
         hang_watch: HangWatch | None = None,
@@ -71,7 +71,7 @@ class Sidecar:
             tokens_per_byte=TokensPerByte(),
             clock=clock,
         )
-        self.report = Report(self.parts, ShareWindow(), hang_watch, PolicyCondition())
+        self.report = SidecarReport(self.parts, ShareWindow(), hang_watch, PolicyCondition())
         self._service_is_of = ("", "")
         current.on_config = [objectives.configure, learner.configure, self._tell_engine, self._configured]
         order.on_run_ended = self._run_ended

@@ -9,7 +9,7 @@ from justitia_api import wire
 from justitia_sidecar.engine.hang import HANG_SECONDS
 
 
-class Settings(BaseSettings):
+class SidecarSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="JUSTITIA_", frozen=True)
 
     config_file: Path = Field(description="PoolConfig, JSON")

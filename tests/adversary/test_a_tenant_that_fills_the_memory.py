@@ -12,7 +12,7 @@ import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, TenantConfig, key_digest
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
@@ -37,7 +37,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic)
+        sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic)
         sidecar.parts.held.capacity = CAPACITY
         entries = tuple(KeyEntry(digest=key_digest(PEPPER, key), tenant=tenant) for tenant, key in KEYS.items())
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=entries))

@@ -1,4 +1,4 @@
-"""What PromQL asks for, held against what the operator and the schedulers expose."""
+"""What PromQL asks for, held against what the operator and the sidecars expose."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,31 +13,32 @@ from justitia_operator.runtime.metrics import Metrics as OperatorMetrics
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine import metrics as engine_metrics
 from justitia_sidecar.engine.channel import EngineChannel
-from justitia_sidecar.metrics import Metrics as SchedulerMetrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import TenantId
+from support.listening_channel import SilentConnection
 
 TARGET_LABELS = {"namespace", "pod"}
-"""Every series that a PodMonitor has scraped is of a pod."""
+"""A PodMonitor gives them to every series."""
 POOL_LABELS = TARGET_LABELS | {"justitia_dev_pool"}
-"""By podTargetLabels of the pools' PodMonitor."""
+"""podTargetLabels of the pools' PodMonitor add the last one."""
 
 Labels = Mapping[str, set[str]]
-"""By the name of a series."""
+"""Labels by the name of a series."""
 
 
 def exposed() -> Labels:
-    """The labels of every series that is scraped: of the operator, and of a scheduler whose engine keeps the order."""
-    operator, scheduler = OperatorMetrics(), SchedulerMetrics()
+    """The labels of all series that are scraped: the operator's, and a sidecar's whose engine keeps the order."""
+    operator, sidecar = OperatorMetrics(), SidecarMetrics()
     channel = EngineChannel()
-    scheduler.registry.register(engine_metrics.EngineMetrics(channel))
+    sidecar.registry.register(engine_metrics.EngineMetrics(channel))
     report = PolicyReport(gamma=1.0, virtual_time=1.0)
     snapshot = Snapshot(generation=1, kv_token_time={TenantId("tenant"): 1.0}, policy=report)
-    channel._engine = object()  # type: ignore[assignment]
+    channel.joined(SilentConnection())
     for message in (Hello(VERSION, "engine"), snapshot):
-        channel._receive(encode(message).rstrip())
+        channel.receive(encode(message))
     _touch(operator)
-    _touch(scheduler)
-    return _series(operator.registry, TARGET_LABELS) | _series(scheduler.registry, POOL_LABELS)
+    _touch(sidecar)
+    return _series(operator.registry, TARGET_LABELS) | _series(sidecar.registry, POOL_LABELS)
 
 
 def _touch(metrics: object) -> None:

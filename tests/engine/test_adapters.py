@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from justitia_api.engine import Adapter, Engine, Model
+from justitia_api.engine import Adapter, EngineSpec, ModelSpec
 from justitia_api.pool import ServingPoolSpec
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_operator.build.arguments import engine_command
@@ -21,7 +21,9 @@ ADAPTERS = [{"name": "everybodys"}, {"name": "golds", "tenants": ["gold"]}]
 
 def lora_arguments(*adapters: Adapter) -> list[str]:
     """As the operator gives them."""
-    spec = ServingPoolSpec(model=Model(uri="hf://a/b", adapters=adapters), engine=Engine(args=("--max-loras=2",)))
+    spec = ServingPoolSpec(
+        model=ModelSpec(uri="hf://a/b", adapters=adapters), engine=EngineSpec(args=("--max-loras=2",))
+    )
     command = engine_command(spec)
     return command[command.index("--enable-lora") :]
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 from typing import Any
 
-from justitia_api.engine import Engine
+from justitia_api.engine import EngineSpec
 from justitia_cli.runtime import ensure_engine
 from justitia_operator.build.arguments import REFUSED_FLAGS, REFUSED_VARIABLES, refused_argument
 
@@ -46,7 +46,7 @@ def ask_vllm(program: str, **environment: str) -> Any:
 
 
 def is_refused(argument: str) -> bool:
-    return refused_argument(Engine(args=(argument,))) is not None
+    return refused_argument(EngineSpec(args=(argument,))) is not None
 
 
 def test_what_is_refused_exists_and_every_spelling_of_it_is_refused() -> None:

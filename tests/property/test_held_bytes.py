@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
+from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_vocabulary.units import TenantId
 
 CAPACITY = 24
 WEIGHTS = {TenantId("a"): 4.0, TenantId("b"): 1.0, TenantId("c"): 0.5, TenantId("d"): 1.0}
 
-Step = tuple[TenantId, Kind, int, int]
+Step = tuple[TenantId, HeldKind, int, int]
 """A tenant, what it holds, which of these, and its size from now on."""
 
 steps = st.lists(
-    st.tuples(st.sampled_from(list(WEIGHTS)), st.sampled_from(Kind), st.integers(0, 1), st.integers(0, 12)), max_size=40
+    st.tuples(st.sampled_from(list(WEIGHTS)), st.sampled_from(HeldKind), st.integers(0, 1), st.integers(0, 12)),
+    max_size=40,
 )
 
 
@@ -34,7 +35,7 @@ class Seen:
 def play(history: list[Step], account: HeldBytes) -> Seen:
     seen = Seen()
     account.reweight(WEIGHTS)
-    holdings: dict[tuple[TenantId, Kind, int], Holding] = {}
+    holdings: dict[tuple[TenantId, HeldKind, int], Holding] = {}
     sizes: defaultdict[Holding, int] = defaultdict(int)
     lost: list[Holding] = []
     for tenant, kind, number, size in history:
@@ -80,9 +81,9 @@ def test_the_oracle_finds_who_is_wronged_where_the_first_to_come_keep_all() -> N
     assert find(steps, lambda history: bool(play(history, FirstComeFirstServed(CAPACITY)).wronged))
 
 
-def gone(account: HeldBytes, *entries: tuple[str, Kind, int]) -> list[tuple[str, Kind, int]]:
+def gone(account: HeldBytes, *entries: tuple[str, HeldKind, int]) -> list[tuple[str, HeldKind, int]]:
     """Those that gave way when the last one came; the last one too if it was refused."""
-    left: list[tuple[str, Kind, int]] = []
+    left: list[tuple[str, HeldKind, int]] = []
     for entry in entries:
         holding = Holding(TenantId(entry[0]), entry[1], lambda entry=entry: left.append(entry))  # type: ignore[misc]
         if not account.put(holding, entry[2]):
@@ -91,31 +92,31 @@ def gone(account: HeldBytes, *entries: tuple[str, Kind, int]) -> list[tuple[str,
 
 
 def test_lessons_go_before_bodies_and_bodies_before_answers() -> None:
-    lesson, body, answer = ("a", Kind.LESSON, 8), ("a", Kind.BODY, 8), ("a", Kind.ANSWER, 8)
-    light = [("b", Kind.BODY, 8)] * 3
+    lesson, body, answer = ("a", HeldKind.LESSON, 8), ("a", HeldKind.BODY, 8), ("a", HeldKind.ANSWER, 8)
+    light = [("b", HeldKind.BODY, 8)] * 3
     assert gone(HeldBytes(24), answer, body, lesson, light[0]) == [lesson]
     assert gone(HeldBytes(16), answer, body, light[0]) == [body]
     assert gone(HeldBytes(12), answer, light[0]) == [light[0]]  # it would hold as much as the other one
-    assert gone(HeldBytes(12), answer, ("b", Kind.BODY, 6)) == [answer]
+    assert gone(HeldBytes(12), answer, ("b", HeldKind.BODY, 6)) == [answer]
 
 
 def test_for_its_own_body_a_tenant_loses_lessons_and_nothing_else() -> None:
-    lesson, body, answer = ("a", Kind.LESSON, 8), ("a", Kind.BODY, 8), ("a", Kind.ANSWER, 8)
+    lesson, body, answer = ("a", HeldKind.LESSON, 8), ("a", HeldKind.BODY, 8), ("a", HeldKind.ANSWER, 8)
     assert gone(HeldBytes(20), answer, lesson, body) == [lesson]
     assert gone(HeldBytes(12), answer, body) == [body]
     assert gone(HeldBytes(12), answer, lesson) == [lesson]
 
 
 def test_of_its_answers_the_largest_goes() -> None:
-    small, large, new = ("a", Kind.ANSWER, 2), ("a", Kind.ANSWER, 8), ("a", Kind.ANSWER, 4)
+    small, large, new = ("a", HeldKind.ANSWER, 2), ("a", HeldKind.ANSWER, 8), ("a", HeldKind.ANSWER, 4)
     assert gone(HeldBytes(12), small, large, new) == [large]
 
 
 def test_what_is_pinned_stays() -> None:
     account = HeldBytes(12)
-    pinned = Holding(TenantId("a"), Kind.BODY, lambda: None)
+    pinned = Holding(TenantId("a"), HeldKind.BODY, lambda: None)
     account.put(pinned, 10)
     account.pin(pinned)
-    assert gone(account, ("b", Kind.BODY, 4)) == [("b", Kind.BODY, 4)]
+    assert gone(account, ("b", HeldKind.BODY, 4)) == [("b", HeldKind.BODY, 4)]
     account.put(pinned, 0)
-    assert gone(account, ("b", Kind.BODY, 4)) == []
+    assert gone(account, ("b", HeldKind.BODY, 4)) == []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Cell, Claim, Figures, Row, Verdict
+from justitia_benchmarks.experiment import Cell, Claim, Figures, PaperVerdict, Row
 from justitia_benchmarks.statistics import mean_interval
 
 
@@ -39,4 +39,4 @@ class Squares:
         write_table(folder / "all.md", ["x | seed", "square"], [[c.text, str(f["square"])] for c, f in rows])
         (folder / "plot.svg").write_text("<svg/>")
         squares = mean_interval([float(str(f["square"])) for _, f in rows])
-        return [Claim("squares grow", "they do", squares, Verdict.REACHED, "by hand")]
+        return [Claim("squares grow", "they do", squares, PaperVerdict.REACHED, "by hand")]

@@ -15,7 +15,7 @@ from justitia_sidecar.learning.learner import Learner
 from justitia_sidecar.learning.lessons import SETTLE
 from justitia_sidecar.learning.prediction import RunPrediction, run_prediction
 from justitia_sidecar.learning.samples import Samples
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import RunId, TenantId
 from support.misbehaving_store import MisbehavingStore
 from support.sidecar_client import BODY, pool
@@ -88,7 +88,7 @@ class Room:
     samples: Samples
     store: MisbehavingStore
     clock: Clock
-    metrics: Metrics
+    metrics: SidecarMetrics
 
     async def settle(self) -> None:
         self.clock.now += SETTLE

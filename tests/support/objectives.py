@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from justitia_api.config import BoostMode, ObjectiveConfig
-from justitia_api.status import BoostStatus, Counted, ObjectiveStatus, PoolStatus
+from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts, PoolStatus
 from justitia_operator.world.objects import Json
 from justitia_scheduling.objectives.attainment import PARTS
 from justitia_scheduling.objectives.sketch import Sketch
@@ -28,18 +28,18 @@ def declared(objective: Json) -> ObjectiveConfig:
     )
 
 
-def told(objective: Json, values: Values, **more: Any) -> ObjectiveStatus:
+def told(objective: Json, values: Values, **more: Any) -> ObjectiveCounts:
     """What a pod tells that saw these."""
     values, bound = list(values), objective["boundMilliseconds"] / 1000
     sketch = Sketch()
     for _, value in values:
         sketch.add(value)
     parts = ([value for age, value in values if age < part] for part in PARTS)
-    return ObjectiveStatus(
+    return ObjectiveCounts(
         namespace="apps",
         name="chat",
         objective=declared(objective),
-        counted=tuple(Counted(total=len(part), missed=sum(value > bound for value in part)) for part in parts),
+        counted=tuple(PartCounts(total=len(part), missed=sum(value > bound for value in part)) for part in parts),
         values=tuple(sketch.state()),
         **more,
     )
@@ -54,7 +54,7 @@ def boosted(gamma: float = 0.02, replicas: int | None = None) -> BoostStatus:
     return BoostStatus(mode=BoostMode.SLO, gamma=gamma, estimate=0.1, floor=0.01, ceiling=1.0, replicas=replicas)
 
 
-def pool_status(objectives: tuple[ObjectiveStatus, ...], **more: Any) -> PoolStatus:
+def pool_status(objectives: tuple[ObjectiveCounts, ...], **more: Any) -> PoolStatus:
     """Of a pod that serves nobody at the moment."""
     fields: dict[str, Any] = {"namespace": "apps", "generation": 1, **more}
     return PoolStatus(

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from justitia_api.config import PoolDocuments
-from justitia_api.status import BoostStatus, ObjectiveStatus
+from justitia_api.status import BoostStatus, ObjectiveCounts
 from justitia_sidecar.ports.control import ControlCredentials
 from support.objectives import pool_status
 
@@ -21,7 +21,7 @@ class TellingPod:
 
     port: int = 0
     namespace: str = "apps"
-    objectives: tuple[ObjectiveStatus, ...] = ()
+    objectives: tuple[ObjectiveCounts, ...] = ()
     boost: BoostStatus | None = None
     asked: int = 0
     generation: int = field(default=0, init=False)

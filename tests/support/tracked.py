@@ -1,6 +1,6 @@
 """Requests as an admission tracks them, and who hears of them."""
 
-from justitia_sidecar.admission.request import Demand, Observer, Timing, TokenAccount, TrackedRequest
+from justitia_sidecar.admission.request import Observer, RequestShape, Timing, TokenAccount, TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
@@ -58,7 +58,7 @@ def tracked_request(
         tenant=run.tenant,
         application=run.application.id,
         run=run,
-        asks=Demand(output, fixed, streamed, prompts, sequences),
+        asks=RequestShape(output, fixed, streamed, prompts, sequences),
         account=TokenAccount(prompt, exact, produced),
         timing=Timing(arrival, first_token=first_token),
         observer=observer or Hearing(),

@@ -14,7 +14,7 @@ from justitia_operator.runtime.metrics import Metrics as OperatorMetrics
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.metrics import EngineMetrics
-from justitia_sidecar.metrics import Metrics as SidecarMetrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import TenantId
 
 OPENING = """\

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from justitia_benchmarks.adversaries.measure import Phase, attacked_pool, beside_adversaries, beside_neighbour
+from justitia_benchmarks.adversaries.measure import AttackPhase, attacked_pool, beside_adversaries, beside_neighbour
 from justitia_benchmarks.engine.servers import on_one_core
 from justitia_benchmarks.reports.adversaries import write_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
@@ -46,7 +46,7 @@ def bench(
     output.print(f"Results in {write_document(phases, enforcement, folder)}")
 
 
-async def _measure(pool: LocalPool, calm: Seconds, attacked: Seconds) -> list[Phase]:
+async def _measure(pool: LocalPool, calm: Seconds, attacked: Seconds) -> list[AttackPhase]:
     """The machine's speed drifts: what is compared with stands on both sides."""
     phases = []
     for measure, name, seconds in (

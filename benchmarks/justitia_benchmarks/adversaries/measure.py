@@ -20,7 +20,7 @@ import psutil
 
 from justitia_benchmarks.adversaries.requests import completion
 from justitia_benchmarks.engine.servers import KEYS, documents, running_pool
-from justitia_cli.local.launch import Model
+from justitia_cli.local.launch import LocalModel
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.world.objects import Json
@@ -43,7 +43,7 @@ _SAMPLE: Seconds = 1.0
 
 
 @dataclass
-class Phase:
+class AttackPhase:
     """What the payer saw, in seconds for each request, and how many were refused. `memory`: resident MiB of the
     scheduler, sampled once a second; `answers`: what adversaries were told, how often.
     """
@@ -66,13 +66,15 @@ def attacked_pool(
     for each in resources:
         scheduling: Json = each.get("spec", {}).get("scheduling", {})
         scheduling.pop("queue", None)
-    with running_pool(resources, directory, runtime, Model(str(model), True), progress, arguments=ARGUMENTS) as running:
+    with running_pool(
+        resources, directory, runtime, LocalModel(str(model), True), progress, arguments=ARGUMENTS
+    ) as running:
         yield running.pool
 
 
-async def beside_neighbour(pool: LocalPool, name: str, seconds: Seconds) -> Phase:
+async def beside_neighbour(pool: LocalPool, name: str, seconds: Seconds) -> AttackPhase:
     """The payer has its share, and the neighbour takes what is left."""
-    phase = Phase(name, seconds)
+    phase = AttackPhase(name, seconds)
     async with _session(ADVERSARY) as session, asyncio.TaskGroup() as group:
         neighbours = [group.create_task(_polite(session, pool.base_url, number)) for number in range(_NEIGHBOURS)]
         await _pay(pool, phase)
@@ -81,11 +83,11 @@ async def beside_neighbour(pool: LocalPool, name: str, seconds: Seconds) -> Phas
     return phase
 
 
-async def beside_adversaries(pool: LocalPool, name: str, seconds: Seconds) -> Phase:
+async def beside_adversaries(pool: LocalPool, name: str, seconds: Seconds) -> AttackPhase:
     """The neighbour's key is in the hands of adversaries, who have company without any. Raises RuntimeError if their
     process failed.
     """
-    phase = Phase(name, seconds)
+    phase = AttackPhase(name, seconds)
     command = ["-m", "justitia_benchmarks.adversaries.attacks", pool.base_url, pool.admin_url, KEYS[ADVERSARY]]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, str(seconds), stdout=asyncio.subprocess.PIPE
@@ -103,7 +105,7 @@ async def beside_adversaries(pool: LocalPool, name: str, seconds: Seconds) -> Ph
     return phase
 
 
-async def _pay(pool: LocalPool, phase: Phase) -> None:
+async def _pay(pool: LocalPool, phase: AttackPhase) -> None:
     """The payer's clients ask, wait for the answer, think, ask again."""
     until = time.monotonic() + phase.seconds
     sampler = asyncio.create_task(_watch_memory(pool, phase))
@@ -113,7 +115,7 @@ async def _pay(pool: LocalPool, phase: Phase) -> None:
     sampler.cancel()
 
 
-async def _paying(session: aiohttp.ClientSession, url: str, phase: Phase, number: int, until: Seconds) -> None:
+async def _paying(session: aiohttp.ClientSession, url: str, phase: AttackPhase, number: int, until: Seconds) -> None:
     draw = random.Random(f"{phase.name}/{number}")
     while time.monotonic() < until:
         body = completion(draw, output=_OUTPUT, stream=True)
@@ -124,7 +126,7 @@ async def _paying(session: aiohttp.ClientSession, url: str, phase: Phase, number
         await asyncio.sleep(draw.expovariate(1 / _THINK))
 
 
-async def _ask(session: aiohttp.ClientSession, url: str, body: bytes, phase: Phase) -> None:
+async def _ask(session: aiohttp.ClientSession, url: str, body: bytes, phase: AttackPhase) -> None:
     began, first, last = time.monotonic(), 0.0, b""
     async with session.post(f"{url}/v1/completions", data=body) as answer:
         async for line in answer.content:
@@ -148,7 +150,7 @@ async def _polite(session: aiohttp.ClientSession, url: str, number: int) -> None
                     await asyncio.sleep(float(answer.headers.get("retry-after", "1")))
 
 
-async def _watch_memory(pool: LocalPool, phase: Phase) -> None:
+async def _watch_memory(pool: LocalPool, phase: AttackPhase) -> None:
     *_, scheduler = pool.pids
     process = psutil.Process(scheduler)
     while True:

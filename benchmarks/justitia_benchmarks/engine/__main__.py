@@ -11,16 +11,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
-from justitia_benchmarks.engine.plan import QUICK, WHOLE, Cell, Plan, cells
+from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan, cells
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
 from justitia_benchmarks.engine.servers import on_one_core, running_pools
-from justitia_benchmarks.engine.store import Store
+from justitia_benchmarks.engine.store import FigureStore
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
 from justitia_benchmarks.reports.engine_cost import write_cost_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
-from justitia_cli.local.launch import Model
+from justitia_cli.local.launch import LocalModel
 from justitia_cli.runtime import EngineSetupError, ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_vocabulary.units import Seconds
@@ -44,7 +44,7 @@ def bench(
     """
     plan, name = (QUICK, "bench-engine-quick") if quick else (WHOLE, "bench-engine")
     folder = out or (Path("out") / name / "document" if quick else Path("docs/results"))
-    store = Store(Path("out") / name, Bench.__module__)
+    store = FigureStore(Path("out") / name, Bench.__module__)
     try:
         with mistakes():
             _measure(plan, store, quick)
@@ -57,7 +57,7 @@ def bench(
     output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
 
 
-def _measure(plan: Plan, store: Store, quick: bool) -> None:
+def _measure(plan: EnginePlan, store: FigureStore, quick: bool) -> None:
     """Whatever has no result yet."""
     runtime = on_one_core(ensure_engine(errors.print, "cpu"))
     missing = [cell for cell in cells(plan) if store.read(cell) is None]
@@ -73,7 +73,7 @@ def _measure(plan: Plan, store: Store, quick: bool) -> None:
         if not missing:
             return
         known = applications(all_at_once(max(scenario.runs for scenario in plan.scenarios), 1))
-        with running_pools(directory, runtime, Model(str(model), True), known, errors.print) as pools:
+        with running_pools(directory, runtime, LocalModel(str(model), True), known, errors.print) as pools:
             bench = Bench(pools)
             if store.read_once(FULL_STEP) is None:
                 _full_step(bench, seed=1)
@@ -89,7 +89,7 @@ def _full_step(bench: Bench, seed: int) -> Seconds:
     return (time.monotonic() - began) / (bench.steps() - steps)
 
 
-def _serve(bench: Bench, missing: list[Cell], store: Store) -> None:
+def _serve(bench: Bench, missing: list[EngineCell], store: FigureStore) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     step = store.read_once(FULL_STEP)
     with Progress(*columns, console=errors) as bar:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from justitia_benchmarks.engine.servers import KEYS, MODEL, Pools, RunningPool, Teller, documents, telling
+from justitia_benchmarks.engine.servers import KEYS, MODEL, PoolPair, RunningPool, Teller, documents, telling
 from justitia_benchmarks.engine.workload import WEIGHTS, applications
 from justitia_cli.local.pool import LocalPool
 from justitia_cli.replay import Target, replay
@@ -64,7 +64,7 @@ WAYS = (
 class Bench:
     """Serves workloads on running pools. Prompts differ from cell to cell, so that no cache of an earlier one helps."""
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: PoolPair) -> None:
         self._pools = pools
 
     def serve(self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int) -> dict[str, object]:
@@ -76,7 +76,7 @@ class Bench:
             case "stock":
                 results = asyncio.run(replay(runs, direct(pools.stock, cell)))
             case "engine":
-                pools.plugged.pool.stop_scheduler()
+                pools.plugged.pool.stop_sidecar()
                 results, more = asyncio.run(self._tell(way, runs, cell, seed))
             case "product":
                 results = self._through(pools.plugged.pool, "Engine", way, runs, cell)
@@ -117,9 +117,9 @@ class Bench:
         self, pool: LocalPool, enforcement: str, way: Way, runs: Sequence[WorkloadRun], cell: int
     ) -> PolicyResults:
         """A sidecar that remembers nothing."""
-        pool.stop_scheduler()
+        pool.stop_sidecar()
         pool.apply(documents(enforcement, way.policy, applications(runs)))
-        pool.start_scheduler()
+        pool.start_sidecar()
         target = Target(f"{pool.base_url}/v1", model=MODEL, api_keys=KEYS, seed=cell)
         return asyncio.run(replay(runs, target))
 

@@ -14,7 +14,7 @@ from justitia_benchmarks.engine.measure import MEAN, NOISY, NONE, PRODUCT, RUN_V
 
 
 @dataclass(frozen=True)
-class Scenario:
+class EngineScenario:
     """So many runs at this load, served in these ways. What is `beside` them is no target: fewer seeds will do."""
 
     load: float
@@ -24,27 +24,27 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnginePlan:
     seeds: int
-    scenarios: Sequence[Scenario]
+    scenarios: Sequence[EngineScenario]
 
 
 SEEDS_BESIDE = 2
 AIMED_AT = (STOCK, RUN_VTC, TRUE, NOISY, MEAN, NONE, PRODUCT, SIDECAR)
-WHOLE = Plan(
+WHOLE = EnginePlan(
     seeds=5,
     scenarios=(
-        Scenario(2.5, 250, AIMED_AT, beside=[way for way in WAYS if way not in AIMED_AT]),
-        Scenario(1.0, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
-        Scenario(0.5, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
+        EngineScenario(2.5, 250, AIMED_AT, beside=[way for way in WAYS if way not in AIMED_AT]),
+        EngineScenario(1.0, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
+        EngineScenario(0.5, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
     ),
 )
-QUICK = Plan(seeds=2, scenarios=(Scenario(2.5, 24, (STOCK, RUN_VTC, TRUE, MEAN, PRODUCT, SIDECAR)),))
+QUICK = EnginePlan(seeds=2, scenarios=(EngineScenario(2.5, 24, (STOCK, RUN_VTC, TRUE, MEAN, PRODUCT, SIDECAR)),))
 
 
 @dataclass(frozen=True)
-class Cell:
-    scenario: Scenario
+class EngineCell:
+    scenario: EngineScenario
     seed: int
     way: Way
 
@@ -58,10 +58,10 @@ class Cell:
         return hashlib.sha256(f"{self.scenario.load} {self.scenario.runs} {self.seed} {self.way}".encode()).hexdigest()
 
 
-def cells(plan: Plan) -> Iterator[Cell]:
+def cells(plan: EnginePlan) -> Iterator[EngineCell]:
     """In the order of measuring."""
     for seed in range(1, plan.seeds + 1):
         for scenario in plan.scenarios:
             ways = [*scenario.ways, *(scenario.beside if seed <= SEEDS_BESIDE else ())]
             random.Random(f"{seed}/{scenario.load}").shuffle(ways)
-            yield from (Cell(scenario, seed, way) for way in ways)
+            yield from (EngineCell(scenario, seed, way) for way in ways)

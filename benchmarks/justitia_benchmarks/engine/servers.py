@@ -20,7 +20,7 @@ from types import MappingProxyType
 from justitia_benchmarks.engine.overhead import ROOT, WINGS
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
-from justitia_cli.local.launch import Model, Ports
+from justitia_cli.local.launch import LocalModel, Ports
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.local.ports import free_ports
 from justitia_cli.runtime import EngineRuntime
@@ -64,7 +64,7 @@ class RunningPool:
 
 
 @dataclass(frozen=True)
-class Pools:
+class PoolPair:
     """`stock`: vLLM as it is. `plugged`: with our scheduler inside."""
 
     stock: RunningPool
@@ -79,8 +79,8 @@ class Pools:
 
 @contextmanager
 def running_pools(
-    directory: Path, runtime: EngineRuntime, model: Model, applications: Mapping[str, str], progress: Progress
-) -> Iterator[Pools]:
+    directory: Path, runtime: EngineRuntime, model: LocalModel, applications: Mapping[str, str], progress: Progress
+) -> Iterator[PoolPair]:
     """Both pools, ready. `applications` by name, each with its tenant."""
     with ExitStack() as stack:
         started = [
@@ -100,7 +100,7 @@ def running_pools(
                 ("Engine", (*ARGUMENTS, WITH_BASELINES), (*WINGS, ROOT / "benchmarks")),
             )
         ]
-        yield Pools(*started)
+        yield PoolPair(*started)
 
 
 @contextmanager
@@ -108,12 +108,12 @@ def running_pool(
     resources: Sequence[Json],
     directory: Path,
     runtime: EngineRuntime,
-    model: Model,
+    model: LocalModel,
     progress: Progress,
     *,
     arguments: Sequence[str] = ARGUMENTS,
     path: Sequence[Path] = (),
-    scheduler_environment: Mapping[str, str] = MappingProxyType({}),
+    sidecar_environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[RunningPool]:
     """A pool, ready. `arguments` are the engine's, which looks for modules in `path` before the plug-in."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def running_pool(
         progress,
         engine_arguments=arguments,
         engine_path=path,
-        scheduler_environment=scheduler_environment,
+        sidecar_environment=sidecar_environment,
     ) as pool:
         progress(f"starting the engine in {directory.name}")
         pool.start(lambda pids: None)

@@ -15,7 +15,7 @@ from justitia_simulator.files import write_bytes
 _PACKAGES = ("justitia_engine", "justitia_sidecar")
 
 
-class Cell(Protocol):
+class StoredCell(Protocol):
     """What is measured at a time. `digest` names its result."""
 
     @property
@@ -25,14 +25,14 @@ class Cell(Protocol):
     def digest(self) -> str: ...
 
 
-class Store:
+class FigureStore:
     """Results in a folder. `module` is the one that decides figures."""
 
     def __init__(self, folder: Path, module: str) -> None:
         self.folder = folder
         self._source = _source(module)
 
-    def read(self, cell: Cell) -> dict[str, object] | None:
+    def read(self, cell: StoredCell) -> dict[str, object] | None:
         """The cell's figures, None if there are none of these sources."""
         path = self._path(cell)
         if not path.exists():
@@ -41,7 +41,7 @@ class Store:
         figures: dict[str, object] = kept["figures"]
         return figures if kept["source"] == self._source else None
 
-    def write(self, cell: Cell, figures: dict[str, object]) -> None:
+    def write(self, cell: StoredCell, figures: dict[str, object]) -> None:
         kept = {"cell": cell.text, "source": self._source, "figures": figures}
         write_bytes(self._path(cell), json.dumps(kept).encode())
 
@@ -53,7 +53,7 @@ class Store:
     def write_once(self, what: str, measured: object) -> None:
         write_bytes(self.folder / f"{what}.json", json.dumps(measured).encode())
 
-    def _path(self, cell: Cell) -> Path:
+    def _path(self, cell: StoredCell) -> Path:
         return self.folder / f"{cell.digest[:20]}.json"
 
 

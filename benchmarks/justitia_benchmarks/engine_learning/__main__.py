@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from justitia_benchmarks.engine_learning.measure import Kept, measure
-from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, Learned, contended_cells
+from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, LearningCurve, contended_cells
 from justitia_benchmarks.reports.engine_learning import write_document
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
@@ -33,7 +33,7 @@ def bench(
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
-    learned: Mapping[str, Any] = kept.found.read(Learned(plan)) or {}
+    learned: Mapping[str, Any] = kept.found.read(LearningCurve(plan)) or {}
     contended = [(cell, figures) for cell in contended_cells(plan) if (figures := kept.found.read(cell)) is not None]
     output.print(f"Results in {write_document(plan, learned, contended, folder)}")
 

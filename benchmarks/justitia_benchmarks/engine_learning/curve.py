@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from justitia_benchmarks.engine_learning.plan import Plan
+from justitia_benchmarks.engine_learning.plan import LearningPlan
 from justitia_benchmarks.experiment import Figures
 from justitia_benchmarks.experiments.learning.errors import errors_by_kind
 from justitia_benchmarks.experiments.learning.rollout import after_training, decisions
@@ -15,7 +15,7 @@ SEED = 0
 """Of what is drawn in training."""
 
 
-def learned(samples: Sequence[Sample], written: Sequence[KVTokenTime], plan: Plan) -> dict[str, object]:
+def learned(samples: Sequence[Sample], written: Sequence[KVTokenTime], plan: LearningPlan) -> dict[str, object]:
     """Of one application, whose runs were written to cost that. Raises RuntimeError where samples are missing."""
     return {
         "difference": largest_difference([s.cost for s in samples], written),

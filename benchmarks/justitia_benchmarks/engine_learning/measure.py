@@ -12,9 +12,17 @@ from typing import Self, TypeVar
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from justitia_benchmarks.engine.servers import on_one_core
-from justitia_benchmarks.engine.store import Cell, Store
+from justitia_benchmarks.engine.store import FigureStore, StoredCell
 from justitia_benchmarks.engine_learning.curve import SEED, learned
-from justitia_benchmarks.engine_learning.plan import DEGREE, LOAD, Contended, Learned, PastRuns, Plan, contended_cells
+from justitia_benchmarks.engine_learning.plan import (
+    DEGREE,
+    LOAD,
+    Contended,
+    LearningCurve,
+    LearningPlan,
+    PastRuns,
+    contended_cells,
+)
 from justitia_benchmarks.engine_learning.serving import LearningBench, learning_bench
 from justitia_benchmarks.engine_learning.workload import (
     class_of,
@@ -35,19 +43,19 @@ UNSERVED = 0
 
 SAMPLES = "samples"
 
-C = TypeVar("C", bound=Cell)
+C = TypeVar("C", bound=StoredCell)
 
 
 @dataclass(frozen=True)
 class Kept:
     """`served`: which samples there are, until what serves them is another. `found`: all else, until what learns is."""
 
-    served: Store
-    found: Store
+    served: FigureStore
+    found: FigureStore
 
     @classmethod
     def in_folder(cls, folder: Path) -> Self:
-        return cls(Store(folder, LearningBench.__module__), Store(folder, __name__))
+        return cls(FigureStore(folder, LearningBench.__module__), FigureStore(folder, __name__))
 
     @property
     def samples(self) -> Path:
@@ -57,7 +65,9 @@ class Kept:
 class Measuring:
     """`advance` hears of each cell that has a result."""
 
-    def __init__(self, plan: Plan, kept: Kept, bench: LearningBench, advance: Callable[[Cell], None]) -> None:
+    def __init__(
+        self, plan: LearningPlan, kept: Kept, bench: LearningBench, advance: Callable[[StoredCell], None]
+    ) -> None:
         self._plan = plan
         self._kept = kept
         self._bench = bench
@@ -66,10 +76,10 @@ class Measuring:
 
     def run(self) -> None:
         self._each(self._kept.served, [PastRuns(self._plan)], self._serve)
-        self._each(self._kept.found, [Learned(self._plan)], self._learn)
+        self._each(self._kept.found, [LearningCurve(self._plan)], self._learn)
         self._contend()
 
-    def _each(self, store: Store, cells: Iterable[C], measured: Callable[[C], dict[str, object]]) -> None:
+    def _each(self, store: FigureStore, cells: Iterable[C], measured: Callable[[C], dict[str, object]]) -> None:
         for cell in cells:
             if store.read(cell) is None:
                 store.write(cell, measured(cell))
@@ -79,7 +89,7 @@ class Measuring:
         self._bench.serve_past(self._past, self._kept.samples)
         return {"runs": sum(map(len, self._past))}
 
-    def _learn(self, cell: Learned) -> dict[str, object]:
+    def _learn(self, cell: LearningCurve) -> dict[str, object]:
         """By class."""
         samples = self._bench.samples(self._kept.samples)
         written: dict[ApplicationId, list[KVTokenTime]] = {application: [] for application in samples}
@@ -116,8 +126,8 @@ class Measuring:
         return known
 
 
-def measure(plan: Plan, kept: Kept) -> None:
-    found: list[Cell] = [Learned(plan), *contended_cells(plan)]
+def measure(plan: LearningPlan, kept: Kept) -> None:
+    found: list[StoredCell] = [LearningCurve(plan), *contended_cells(plan)]
     missing = sum(kept.found.read(cell) is None for cell in found) + (kept.served.read(PastRuns(plan)) is None)
     if not missing:
         return

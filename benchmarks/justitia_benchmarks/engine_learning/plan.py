@@ -17,7 +17,7 @@ DEGREE = 1.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class LearningPlan:
     """Of each class `past` runs are served, `at_once` in a round, of which the last, `unseen` many, are predicted by
     models that learned from the first ones, so many as `counts` say. Models from the first `learned_from` then predict
     the contended ones: `runs` of all classes before those that are left out, of each seed.
@@ -32,15 +32,15 @@ class Plan:
     at_once: int = 10
 
 
-WHOLE = Plan(300, 100, (10, 20, 50, 100, 200), 100, runs=200, seeds=10)
-QUICK = Plan(61, 21, (10, 20, 40), 40, runs=150, seeds=2)
+WHOLE = LearningPlan(300, 100, (10, 20, 50, 100, 200), 100, runs=200, seeds=10)
+QUICK = LearningPlan(61, 21, (10, 20, 40), 40, runs=150, seeds=2)
 
 
 @dataclass(frozen=True)
 class PastRuns:
     """They are served, and samples of them kept."""
 
-    plan: Plan
+    plan: LearningPlan
     text = "past runs"
 
     @property
@@ -49,10 +49,10 @@ class PastRuns:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearningCurve:
     """What is learned from those samples."""
 
-    plan: Plan
+    plan: LearningPlan
     text = "learning curve"
 
     @property
@@ -64,7 +64,7 @@ class Learned:
 class Contended:
     """Runs of a seed, told what the prediction `told` says."""
 
-    plan: Plan
+    plan: LearningPlan
     seed: int
     told: str
 
@@ -77,7 +77,7 @@ class Contended:
         return _digest(self.plan.runs, self.plan.learned_from, DEGREE, LOAD, self.seed, self.told)
 
 
-def contended_cells(plan: Plan) -> Iterator[Contended]:
+def contended_cells(plan: LearningPlan) -> Iterator[Contended]:
     """In the order of measuring."""
     for seed in range(1, plan.seeds + 1):
         ways = list(ORDER)

@@ -14,7 +14,7 @@ from justitia_benchmarks.engine.measure import direct, figures, replay_told
 from justitia_benchmarks.engine.servers import ARGUMENTS, KEYS, MODEL, RunningPool, documents, running_pool, telling
 from justitia_benchmarks.engine.workload import KV_TOKENS, NAMESPACE, WEIGHTS
 from justitia_benchmarks.engine_learning.workload import LONGEST_CONTEXT, SERVED, TENANT, TellingRun, application_of
-from justitia_cli.local.launch import Model
+from justitia_cli.local.launch import LocalModel
 from justitia_cli.local.pool import Progress
 from justitia_cli.replay import Target, replay
 from justitia_cli.runtime import EngineRuntime
@@ -40,15 +40,15 @@ class LearningBench:
         `store`.
         """
         pool = self._running.pool
-        pool.stop_scheduler()
+        pool.stop_sidecar()
         for folder in (self._kept, store):
             shutil.rmtree(folder, ignore_errors=True)
         self._kept.mkdir()
-        pool.start_scheduler()
+        pool.start_sidecar()
         for runs in rounds:
             target = Target(f"{pool.base_url}/v1", model=MODEL, api_keys=KEYS)
             check(runs, asyncio.run(replay([each.run for each in runs], writing(target, runs))))
-        pool.stop_scheduler()
+        pool.stop_sidecar()
         shutil.copytree(self._kept / "store", store)
 
     def samples(self, store: Path) -> Samples:
@@ -64,7 +64,7 @@ class LearningBench:
         """Figures of the runs, each told what `prediction` says of it, and what that was."""
         plain = [each.run for each in runs]
         told = prediction.tell(plain)
-        self._running.pool.stop_scheduler()
+        self._running.pool.stop_sidecar()
         results = asyncio.run(self._tell(runs, told))
         check(runs, results)
         return {**figures(results, plain), "told": [told[run.id].cost for run in plain]}
@@ -90,10 +90,10 @@ def learning_bench(directory: Path, runtime: EngineRuntime, model: Path, progres
         documents("Engine", "TieredJustitia", {application_of(c): TENANT for c in SERVED}, learning=True),
         directory / "pool",
         runtime,
-        Model(str(model), True),
+        LocalModel(str(model), True),
         progress,
         arguments=(*ARGUMENTS, f"--max-model-len={LONGEST_CONTEXT}", "--no-enable-prefix-caching"),
-        scheduler_environment={
+        sidecar_environment={
             "JUSTITIA_SAMPLES_FILE": str(kept / "samples.sqlite"),
             "JUSTITIA_STORE_URL": f"file://{kept / 'store'}",
         },

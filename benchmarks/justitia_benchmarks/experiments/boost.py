@@ -108,7 +108,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Front:
+class BoostFront:
     name: str = "boost-front"
     title: str = "UniBoost: the mean against the tail"
     paper: str = "tail-aware"
@@ -174,7 +174,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True)
-class Starvation:
+class BoostStarvation:
     """`slope`: seconds that a long request takes longer for each request that arrived before it, least squares."""
 
     name: str = "boost-starvation"
@@ -208,4 +208,4 @@ class Starvation:
         return reports.starvation(rows, folder)
 
 
-EXPERIMENTS: Sequence[Experiment] = (Table(), Load(), Front(), Sensitivity(), Starvation())
+EXPERIMENTS: Sequence[Experiment] = (Table(), Load(), BoostFront(), Sensitivity(), BoostStarvation())

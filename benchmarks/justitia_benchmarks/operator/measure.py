@@ -18,7 +18,7 @@ from cluster.control_plane import ControlPlane
 from justitia_benchmarks.operator.cluster import simulated_cluster
 from justitia_benchmarks.operator.population import SYSTEM, Size, namespaces, resources, tenant_name
 from justitia_benchmarks.operator.process import Operator
-from justitia_benchmarks.operator.schedulers import Schedulers
+from justitia_benchmarks.operator.sidecars import SimulatedSidecars
 from justitia_operator.runtime.kube import Kube, connect
 from justitia_operator.world.objects import Json, Kind, Ref
 from justitia_vocabulary.units import Seconds
@@ -80,8 +80,8 @@ class Repetition:
 
 
 @asynccontextmanager
-async def _following(kube: Kube, session: aiohttp.ClientSession, folder: Path) -> AsyncIterator[Schedulers]:
-    schedulers = Schedulers(kube, session, folder)
+async def _following(kube: Kube, session: aiohttp.ClientSession, folder: Path) -> AsyncIterator[SimulatedSidecars]:
+    schedulers = SimulatedSidecars(kube, session, folder)
     task = asyncio.create_task(schedulers.follow())
     try:
         yield schedulers
@@ -129,7 +129,7 @@ def _holds(obj: Json, type_: str) -> bool:
     )
 
 
-async def _change_weights(kube: Kube, schedulers: Schedulers, size: Size, seed: int) -> Figures:
+async def _change_weights(kube: Kube, schedulers: SimulatedSidecars, size: Size, seed: int) -> Figures:
     """Of some tenants, one after the other: until the schedulers of all pods that serve the tenant have it in force."""
     took = []
     for number, tenant in enumerate(random.Random(seed).sample(range(size.tenants), CHANGES)):
@@ -144,7 +144,7 @@ async def _change_weights(kube: Kube, schedulers: Schedulers, size: Size, seed: 
     return {"meanChange": sum(took) / len(took), "slowestChange": max(took)}
 
 
-async def _in_force(schedulers: Schedulers, tenant: str, weight: float) -> bool:
+async def _in_force(schedulers: SimulatedSidecars, tenant: str, weight: float) -> bool:
     return schedulers.weights(tenant) == {weight}
 
 

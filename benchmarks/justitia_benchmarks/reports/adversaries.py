@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from justitia_benchmarks.adversaries.measure import Phase, growth, quantile
+from justitia_benchmarks.adversaries.measure import AttackPhase, growth, quantile
 from justitia_benchmarks.document import table
 from justitia_benchmarks.speed import machine
 from justitia_benchmarks.statistics import digits
@@ -13,7 +13,7 @@ WANTED = 1.5
 """P99 beside adversaries divided by P99 beside a polite neighbour, at most."""
 
 
-def write_document(phases: Sequence[Phase], enforcement: str, folder: Path) -> Path:
+def write_document(phases: Sequence[AttackPhase], enforcement: str, folder: Path) -> Path:
     """`phases`: before, attacked, after."""
     before, attacked, after = phases
     calm = [*before.completion, *after.completion], [*before.first_token, *after.first_token]

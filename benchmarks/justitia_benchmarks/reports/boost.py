@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Claim, Row, Verdict
+from justitia_benchmarks.experiment import Claim, PaperVerdict, Row
 from justitia_benchmarks.reports.curves import STYLE, Panel, colours_of, draw
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 
@@ -76,7 +76,7 @@ def _table_claims(runs: Runs) -> list[Claim]:
                 f"Table 2, 70 % reasoning: {policy} improves {measure} over TRAIL+, %",
                 f"{paper:+.1f}",
                 ours,
-                Verdict.BEATEN if ours.low > paper else Verdict.REACHED if ours.mean >= paper else Verdict.NOT_REACHED,
+                _above(ours, paper),
                 why,
             )
         )
@@ -93,7 +93,7 @@ def _wanted(setting: str, runs: Runs) -> list[Claim]:
             f"{setting}: UniBoost's P99 ÷ TRAIL+'s, at a mean of at most {WANTED_MEAN}, no farther tail worse",
             f"{WANTED_P99}",
             ratio["p99"],
-            Verdict.REACHED if reached else Verdict.NOT_REACHED,
+            PaperVerdict.REACHED if reached else PaperVerdict.NOT_REACHED,
             "; ".join(f"{m} {digits(e.mean)} ({digits(e.low)} to {digits(e.high)})" for m, e in ratio.items()),
         )
     ]
@@ -127,7 +127,7 @@ def load(rows: Sequence[Row], folder: Path) -> list[Claim]:
     claims = []
     for measure, paper in (("p99", "up to 10"), ("p90", "up to 10"), ("mean", "up to 10")):
         ours = paired_ratio(_each(last, "mlfq", measure), _each(last, "uniboost-paper", measure))
-        verdict = Verdict.REACHED if ours.mean >= 10 else Verdict.NOT_REACHED
+        verdict = PaperVerdict.REACHED if ours.mean >= 10 else PaperVerdict.NOT_REACHED
         why = "our MLFQ+ gives way once in 256 tokens, theirs with every token" if measure == "p99" else ""
         claims.append(Claim(f"Near saturation: {measure} of MLFQ+ ÷ UniBoost's", paper, ours, verdict, why))
     for worse, better in (
@@ -168,7 +168,7 @@ def front(rows: Sequence[Row], folder: Path) -> list[Claim]:
                 f"{name}: least P99 ÷ TRAIL+'s of all others at {WANTED_MEAN} times its mean",
                 f"{WANTED_P99}",
                 ours,
-                _below(ours, WANTED_P99) if affordable else Verdict.NOT_REACHED,
+                _below(ours, WANTED_P99) if affordable else PaperVerdict.NOT_REACHED,
                 why,
             )
         )
@@ -247,10 +247,10 @@ def sensitivity(rows: Sequence[Row], folder: Path) -> list[Claim]:
     for setting in (s for s in runs if "=" in s and s not in {"delta=0", "delta=2"}):
         ours = paired_ratio(_each(runs, setting, "p99"), _each(runs, "uniboost-paper", "p99"))
         text = f"Bursts: {_setting(setting)} changes P99 by less than 3 %"
-        verdict = Verdict.REACHED if 0.97 <= ours.mean <= 1.03 else Verdict.NOT_REACHED
+        verdict = PaperVerdict.REACHED if 0.97 <= ours.mean <= 1.03 else PaperVerdict.NOT_REACHED
         claims.append(Claim(text, "within ±3 %", ours.percent, verdict, "against k = 256, delta = .1"))
     ours = paired_ratio(_each(runs, "delta=0", "p99"), _each(runs, "uniboost-paper", "p99"))
-    verdict = Verdict.REACHED if ours.mean >= 1.11 else Verdict.NOT_REACHED
+    verdict = PaperVerdict.REACHED if ours.mean >= 1.11 else PaperVerdict.NOT_REACHED
     why = "against delta .1; MemGuard's minimum run keeps preemptions rare by itself"
     claims.append(Claim("Bursts: without hysteresis P99 is higher", "+11 %", ours.percent, verdict, why))
     return claims
@@ -303,7 +303,7 @@ def starvation(rows: Sequence[Row], folder: Path) -> list[Claim]:
     claims = []
     for policy in runs:
         ours = mean_interval(_each(runs, policy, "slope"))
-        verdict = Verdict.REACHED if ours.low <= 0 else Verdict.NOT_REACHED
+        verdict = PaperVerdict.REACHED if ours.low <= 0 else PaperVerdict.NOT_REACHED
         why = "s a request; at rho .99 the backlog grows under any policy while so few requests come"
         claims.append(Claim(f"A.3: long requests' slope over arrival order, {policy}", "≈ 0.0003", ours, verdict, why))
     for measure, paper in (("long-p99", 200.5 / 196.5), ("short-p99", 3.62 / 3.69)):
@@ -343,6 +343,15 @@ def _improvement(runs: Runs, policy: str, measure: str) -> Estimate:
     return Estimate(100 * (1 - e.mean), 100 * (1 - e.high), 100 * (1 - e.low), e.n)
 
 
-def _below(e: Estimate, bound: float) -> Verdict:
+def _above(e: Estimate, bound: float) -> PaperVerdict:
+    """Beaten where the whole interval is above, reached where the mean is."""
+    if e.low > bound:
+        return PaperVerdict.BEATEN
+    return PaperVerdict.REACHED if e.mean >= bound else PaperVerdict.NOT_REACHED
+
+
+def _below(e: Estimate, bound: float) -> PaperVerdict:
     """Beaten where the whole interval is below, reached where the mean is."""
-    return Verdict.BEATEN if e.high < bound else Verdict.REACHED if e.mean <= bound else Verdict.NOT_REACHED
+    if e.high < bound:
+        return PaperVerdict.BEATEN
+    return PaperVerdict.REACHED if e.mean <= bound else PaperVerdict.NOT_REACHED

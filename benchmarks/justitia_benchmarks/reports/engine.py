@@ -13,7 +13,7 @@ from justitia_benchmarks.comparison import LATER_FRACTION
 from justitia_benchmarks.document import table
 from justitia_benchmarks.engine import measure
 from justitia_benchmarks.engine.measure import MEAN, NOISY, NONE, RUN_VTC, STOCK, TRUE, Way, tokens_per_second
-from justitia_benchmarks.engine.plan import SEEDS_BESIDE, Cell
+from justitia_benchmarks.engine.plan import SEEDS_BESIDE, EngineCell
 from justitia_benchmarks.engine.workload import KV_TOKENS, SIZE, WEIGHTS
 from justitia_benchmarks.reports.curves import COLOURS, STYLE
 from justitia_benchmarks.speed import machine
@@ -42,10 +42,10 @@ while runs arrived (its weight asks for {WEIGHTS["silver"] / sum(WEIGHTS.values(
 behind a sidecar. Ways with n = {SEEDS_BESIDE} are there to compare with, no target is set for them."""
 
 
-class Measured:
+class EngineFigures:
     """Figures by load and way, a list in the order of the seeds."""
 
-    def __init__(self, rows: Sequence[tuple[Cell, Figures]]) -> None:
+    def __init__(self, rows: Sequence[tuple[EngineCell, Figures]]) -> None:
         self._of: dict[tuple[float, Way], dict[int, Figures]] = {}
         for cell, figures in rows:
             self._of.setdefault((cell.scenario.load, cell.way), {})[cell.seed] = figures
@@ -74,12 +74,12 @@ class Measured:
 
 
 def write_document(
-    rows: Sequence[tuple[Cell, Figures]],
+    rows: Sequence[tuple[EngineCell, Figures]],
     full_step: Seconds,
     *,
     folder: Path,
 ) -> Path:
-    measured = Measured(rows)
+    measured = EngineFigures(rows)
     seeds = len({cell.seed for cell, _ in rows})
     parts = [
         "# Inside a real vLLM",
@@ -98,7 +98,7 @@ def write_document(
     return path
 
 
-def _targets(measured: Measured) -> list[list[str]]:
+def _targets(measured: EngineFigures) -> list[list[str]]:
     high = measured.loads[0]
     wanted: list[tuple[str, float, Way, Way, str]] = [
         ("mean JCT, true costs ÷ run-level VTC", 0.60, TRUE, RUN_VTC, "jct"),
@@ -141,7 +141,7 @@ HEADS = (
 )
 
 
-def _row(measured: Measured, load: float, way: Way) -> list[str]:
+def _row(measured: EngineFigures, load: float, way: Way) -> list[str]:
     mine = measured.all(load, way)
     pairs = measured.pairs(load, way, RUN_VTC)
     ratios = [np.array(a["jct"]) / np.array(b["jct"]) for a, b in pairs]
@@ -173,7 +173,7 @@ def _value(figures: Figures, figure: str) -> float:
     return tokens_per_second(figures) if figure == "throughput" else fmean(figures[figure])
 
 
-def _draw(measured: Measured, path: Path) -> None:
+def _draw(measured: EngineFigures, path: Path) -> None:
     """Left: the part of the runs that have completed within a time. Right: each way's mean against run-level VTC."""
     load = measured.loads[0]
     ways = measured.ways(load)

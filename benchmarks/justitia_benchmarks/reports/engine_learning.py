@@ -9,7 +9,7 @@ import numpy as np
 
 from justitia_benchmarks.document import COLUMNS, claim_row, table
 from justitia_benchmarks.engine.workload import KV_TOKENS, SIZE
-from justitia_benchmarks.engine_learning.plan import DEGREE, LOAD, Contended, Plan
+from justitia_benchmarks.engine_learning.plan import DEGREE, LOAD, Contended, LearningPlan
 from justitia_benchmarks.engine_learning.workload import SHAPE
 from justitia_benchmarks.experiment import Claim, at_most
 from justitia_benchmarks.reports.bars import draw_bars
@@ -52,7 +52,7 @@ Learned = Mapping[str, Figures]
 Completed = Sequence[tuple[Contended, Figures]]
 
 
-def write_document(plan: Plan, learned: Learned, contended: Completed, folder: Path) -> Path:
+def write_document(plan: LearningPlan, learned: Learned, contended: Completed, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     how = HOW.format(
         kv=KV_TOKENS,
@@ -105,7 +105,7 @@ def write_document(plan: Plan, learned: Learned, contended: Completed, folder: P
 # Errors.
 
 
-def error_claims(plan: Plan, learned: Learned) -> list[Claim]:
+def error_claims(plan: LearningPlan, learned: Learned) -> list[Claim]:
     n = plan.learned_from
     of_network, of_best = ({c: _error(own, n, kind, "relative") for c, own in learned.items()} for kind in (MLP, BEST))
     network, gain = mean_interval(list(of_network.values())), paired_ratio([*of_best.values()], [*of_network.values()])
@@ -138,7 +138,7 @@ def _error(own: Figures, count: int, kind: str, figure: str) -> float:
     return float(own["curve"][str(count)]["errors"][kind][figure])
 
 
-def _errors(plan: Plan, learned: Learned, figure: str) -> str:
+def _errors(plan: LearningPlan, learned: Learned, figure: str) -> str:
     """Of each class with as many runs as in the claims, and the mean over classes with others."""
     n = plan.learned_from
     rows = [[f"{c}, {n} runs", *(digits(_error(own, n, kind, figure)) for kind in KINDS)] for c, own in learned.items()]
@@ -149,7 +149,7 @@ def _errors(plan: Plan, learned: Learned, figure: str) -> str:
     return table([FIGURE_NAMES[figure], *KINDS], rows)
 
 
-def _draw_curves(plan: Plan, learned: Learned, path: Path) -> None:
+def _draw_curves(plan: LearningPlan, learned: Learned, path: Path) -> None:
     counts = plan.counts
 
     def lines(classes: Sequence[str]) -> dict[str, list[list[float]]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import median
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Claim, Row, Verdict
+from justitia_benchmarks.experiment import Claim, PaperVerdict, Row
 from justitia_benchmarks.statistics import digits
 
 STEADY, POISONED, DRIFT = "steady", "poisoned", "drift"
@@ -93,8 +93,8 @@ def _first(rows: Sequence[Row], scenario: str, reason: str) -> _Runs:
     return found
 
 
-def _verdict(reached: bool) -> Verdict:
-    return Verdict.REACHED if reached else Verdict.NOT_REACHED
+def _verdict(reached: bool) -> PaperVerdict:
+    return PaperVerdict.REACHED if reached else PaperVerdict.NOT_REACHED
 
 
 def _share(runs: _Runs) -> float:

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Claim, Row, Verdict, at_least, at_most
+from justitia_benchmarks.experiment import Claim, PaperVerdict, Row, at_least, at_most
 from justitia_benchmarks.reports.curves import Panel, draw
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 
@@ -45,7 +45,7 @@ def report_steps(rows: Sequence[Row], folder: Path, *, window: float, step: floa
                     f"{name}: share of windows held where a fixed gamma could, {contender}",
                     "0.95" if contender == CONTROLLER else "–",
                     share,
-                    at_least(share, WANTED) if contender == CONTROLLER else Verdict.NOT_COMPARABLE,
+                    at_least(share, WANTED) if contender == CONTROLLER else PaperVerdict.NOT_COMPARABLE,
                     f"windows from {SETTLED:g} s after the step; {_best(seeds, percentile[name], first)}",
                 )
             )
@@ -93,7 +93,9 @@ def report_overload(rows: Sequence[Row], folder: Path) -> list[Claim]:
             "share of seeds in which Unattainable is said, and never before the step",
             "1",
             mean_interval([float(f["said"] is not None and f["said"] > 0 and not f["before"]) for f in found]),
-            Verdict.REACHED if len(said) == len(found) and not any(f["before"] for f in found) else Verdict.NOT_REACHED,
+            PaperVerdict.REACHED
+            if len(said) == len(found) and not any(f["before"] for f in found)
+            else PaperVerdict.NOT_REACHED,
             f"first said {digits(min(said))} to {digits(max(said))} s after the step" if said else "never said",
         )
     ]
@@ -145,7 +147,7 @@ def _reached(name: str, seeds: Sequence[Contenders]) -> Claim:
     ]
     of_best = [t for t in best if t is not None]
     ours: Estimate | str = mean_interval(known) if len(known) == len(times) else f"{len(known)} of {len(times)} seeds"
-    verdict = at_most(ours, SETTLED) if isinstance(ours, Estimate) else Verdict.NOT_REACHED
+    verdict = at_most(ours, SETTLED) if isinstance(ours, Estimate) else PaperVerdict.NOT_REACHED
     return Claim(
         f"{name}: seconds from the step to windows that are held",
         f"{SETTLED:g}",

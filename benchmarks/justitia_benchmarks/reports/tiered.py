@@ -12,7 +12,7 @@ import numpy as np
 
 from justitia_benchmarks.comparison import Comparison, compare, later
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Claim, Row, Verdict, at_least, at_most
+from justitia_benchmarks.experiment import Claim, PaperVerdict, Row, at_least, at_most
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED
 
@@ -24,7 +24,7 @@ THOROUGH_LIARS = f"{LIARS}, outputs too"
 HEADS = ("mean ÷ SRJF", "mean ÷ VTC", "largest decile ÷ VTC", "P99 ÷ VTC", "not later than VTC", "worst run ÷ VTC")
 
 
-class Served(NamedTuple):
+class TieredKey(NamedTuple):
     """Which cells; kappa, theta and the burst B are None where they are the defaults."""
 
     scenario: str
@@ -44,19 +44,19 @@ def usual_theta(prediction: str) -> float:
     return THETA_LEARNED if prediction == "mean" else THETA
 
 
-class Measured:
+class TieredFigures:
     """Figures by what was served and by seed."""
 
-    def __init__(self, by_seed: dict[Served, dict[int, Mapping[str, Any]]]) -> None:
+    def __init__(self, by_seed: dict[TieredKey, dict[int, Mapping[str, Any]]]) -> None:
         self.by_seed = by_seed
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Self:
-        found: dict[Served, dict[int, Mapping[str, Any]]] = {}
+        found: dict[TieredKey, dict[int, Mapping[str, Any]]] = {}
         for cell, figures in rows:
             p = cell.parameters
             knobs = [float(p[name]) if name in p else None for name in ("kappa", "theta", "burst")]
-            served = Served(str(p["scenario"]), str(p["policy"]), str(p["prediction"]), *knobs)
+            served = TieredKey(str(p["scenario"]), str(p["policy"]), str(p["prediction"]), *knobs)
             found.setdefault(served, {})[cell.seed] = figures
         return cls(found)
 
@@ -64,32 +64,32 @@ class Measured:
         """What was measured with these seeds."""
         return type(self)({s: {seed: f for seed, f in of.items() if seed in seeds} for s, of in self.by_seed.items()})
 
-    def pairs(self, ours: Served, theirs: Served) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    def pairs(self, ours: TieredKey, theirs: TieredKey) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Figures of the seeds that both have."""
         a, b = self.by_seed[ours], self.by_seed[theirs]
         return [(a[seed], b[seed]) for seed in sorted(a.keys() & b.keys())]
 
-    def compared(self, ours: Served, theirs: Served) -> list[Comparison]:
+    def compared(self, ours: TieredKey, theirs: TieredKey) -> list[Comparison]:
         """By seed."""
         return [compare(a["jct"], b["jct"], a["cost"]) for a, b in self.pairs(ours, theirs)]
 
-    def ratio(self, ours: Served, theirs: Served, figure: str = "mean") -> Estimate:
+    def ratio(self, ours: TieredKey, theirs: TieredKey, figure: str = "mean") -> Estimate:
         return _ratio([getattr(c, figure) for c in self.compared(ours, theirs)])
 
-    def honest(self, ours: Served, theirs: Served) -> Estimate:
+    def honest(self, ours: TieredKey, theirs: TieredKey) -> Estimate:
         """Ratio of the mean of those runs that do not lie."""
         return _ratio([_honest_mean(a) / _honest_mean(b) for a, b in self.pairs(ours, theirs)])
 
 
-def completion(measured: Measured, folder: Path) -> list[Claim]:
+def completion(measured: TieredFigures, folder: Path) -> list[Claim]:
     for number, scenario in enumerate(dict.fromkeys(s.scenario for s in measured.by_seed), 1):
         _write(folder / f"{number:02}-{scenario}.md", scenario, measured, _of_defaults(measured, scenario))
     return [*_one_tenant(measured), *_half(measured), *_four_tenants(measured)]
 
 
-def _one_tenant(m: Measured) -> list[Claim]:
-    vtc, srjf, true = _vtc("one"), _srjf("one"), Served("one", DEFAULT, "true")
-    by_told = {told: Served("one", DEFAULT, told) for told in ("true", "noisy:3", "mean", "none")}
+def _one_tenant(m: TieredFigures) -> list[Claim]:
+    vtc, srjf, true = _vtc("one"), _srjf("one"), TieredKey("one", DEFAULT, "true")
+    by_told = {told: TieredKey("one", DEFAULT, told) for told in ("true", "noisy:3", "mean", "none")}
     claims = [
         _least("true costs: mean JCT ÷ VTC's", 0.45, m.ratio(true, vtc), "VTC: each run a client, charged p + 2d."),
         _least("true costs: mean JCT ÷ SRJF's", 1.05, m.ratio(true, srjf), f"SRJF ÷ VTC: {_text(m.ratio(srjf, vtc))}."),
@@ -122,22 +122,22 @@ def _one_tenant(m: Measured) -> list[Claim]:
     return [_named("one tenant, u = 2.5", claim) for claim in claims]
 
 
-def _half(m: Measured) -> list[Claim]:
-    vtc, srjf, true = _vtc("half"), _srjf("half"), Served("half", DEFAULT, "true")
+def _half(m: TieredFigures) -> list[Claim]:
+    vtc, srjf, true = _vtc("half"), _srjf("half"), TieredKey("half", DEFAULT, "true")
     claims = [
         _least("true costs: mean JCT ÷ SRJF's", 1.05, m.ratio(true, srjf), f"÷ VTC's: {_text(m.ratio(true, vtc))}."),
         _most("true costs: runs not later than under VTC", 0.95, *_not_later(m, true, vtc)),
     ]
     for told in ("true", "noisy:3", "mean", "none"):
-        served = Served("half", DEFAULT, told)
+        served = TieredKey("half", DEFAULT, told)
         claims.append(no_worse(f"{told}: P99 of JCT ÷ VTC's", m.ratio(served, vtc, "p99"), _why_large(m, served)))
     return [_named("one tenant, u = 0.5", claim) for claim in claims]
 
 
-def _four_tenants(m: Measured) -> list[Claim]:
+def _four_tenants(m: TieredFigures) -> list[Claim]:
     claims = []
     for scenario, demand in DEMANDS.items():
-        vtc, srjf, true = _vtc(scenario), _srjf(scenario), Served(scenario, DEFAULT, "true")
+        vtc, srjf, true = _vtc(scenario), _srjf(scenario), TieredKey(scenario, DEFAULT, "true")
         gaps = [float(figures["gap"]) for figures in m.by_seed[true].values()]
         preempted = mean_interval([float(figures["preemptions"]) for figures in m.by_seed[true].values()])
         own = [
@@ -152,7 +152,7 @@ def _four_tenants(m: Measured) -> list[Claim]:
             no_worse("P99 of JCT ÷ two-level VTC's", m.ratio(true, vtc, "p99"), _why_large(m, true)),
         ]
         for liars, how in ((LIARS, "claim C/1000"), (THOROUGH_LIARS, "claim C/1000 and lie about each output")):
-            served = Served(scenario, DEFAULT, liars)
+            served = TieredKey(scenario, DEFAULT, liars)
             own.append(
                 _least(
                     f"honest runs' mean JCT where the 5 % largest {how} ÷ where nobody lies",
@@ -166,7 +166,7 @@ def _four_tenants(m: Measured) -> list[Claim]:
                 "widest gap between two tenants' services ÷ its bound 2B + U/φ_f + U/φ_g",
                 "≤ 1",
                 mean_interval(gaps),
-                Verdict.REACHED if max(gaps) <= 1 else Verdict.NOT_REACHED,
+                PaperVerdict.REACHED if max(gaps) <= 1 else PaperVerdict.NOT_REACHED,
                 f"Reached means in all seeds; the widest is {digits(max(gaps))}: the bound is loose, since U takes "
                 "every step of the longest output to be as long as the longest prefill. Samples 1 s apart; "
                 f"{_text(preempted)} preemptions a seed, whose recomputed tokens are charged to nobody.",
@@ -176,27 +176,27 @@ def _four_tenants(m: Measured) -> list[Claim]:
     return claims
 
 
-def _by_burst(m: Measured, srjf: Served) -> str:
+def _by_burst(m: TieredFigures, srjf: TieredKey) -> str:
     """What the strictness of the sharing costs."""
     of = [s for s in m.by_seed if s.scenario == srjf.scenario and s.burst is not None]
     if not of:
         return ""
     seeds = len(m.pairs(of[0], srjf))
     figures = ", ".join(f"{_text(m.ratio(s, srjf))} with B = {s.burst:g} s" for s in of)
-    true = Served(srjf.scenario, DEFAULT, "true")
+    true = TieredKey(srjf.scenario, DEFAULT, "true")
     own = _ratio([c.mean for c in m.compared(true, srjf)[:seeds]])
     return f" The gate is the cause: {figures}, {_text(own)} with the default, at most 20 s ({seeds} seeds)."
 
 
-def _vtc(scenario: str) -> Served:
-    return Served(scenario, "vtc", "true")
+def _vtc(scenario: str) -> TieredKey:
+    return TieredKey(scenario, "vtc", "true")
 
 
-def _srjf(scenario: str) -> Served:
-    return Served(scenario, "srjf", "true")
+def _srjf(scenario: str) -> TieredKey:
+    return TieredKey(scenario, "srjf", "true")
 
 
-def _of_defaults(m: Measured, scenario: str) -> list[Served]:
+def _of_defaults(m: TieredFigures, scenario: str) -> list[TieredKey]:
     """The policies of a scenario that are no variants of ours."""
     policies = ("vtc", "srjf", "justitia", DEFAULT)
     return [
@@ -207,12 +207,12 @@ def _of_defaults(m: Measured, scenario: str) -> list[Served]:
     ]
 
 
-def _write(path: Path, scenario: str, m: Measured, served: Sequence[Served]) -> None:
+def _write(path: Path, scenario: str, m: TieredFigures, served: Sequence[TieredKey]) -> None:
     rows = [[s.policy, s.prediction, *(e.text for e in figures_of(m, s))] for s in served]
     write_table(path, [f"{scenario}: policy", "told", *HEADS], rows)
 
 
-def figures_of(m: Measured, served: Served) -> list[Estimate]:
+def figures_of(m: TieredFigures, served: TieredKey) -> list[Estimate]:
     """In the order of HEADS."""
     vtc = m.compared(served, _vtc(served.scenario))
     return [
@@ -222,7 +222,7 @@ def figures_of(m: Measured, served: Served) -> list[Estimate]:
     ]
 
 
-def _not_later(m: Measured, ours: Served, theirs: Served) -> tuple[Estimate, str]:
+def _not_later(m: TieredFigures, ours: TieredKey, theirs: TieredKey) -> tuple[Estimate, str]:
     """The part of runs, and which ones are later."""
     found = mean_interval([c.not_later for c in m.compared(ours, theirs)])
     classes: dict[str, int] = {}
@@ -239,9 +239,9 @@ def _not_later(m: Measured, ours: Served, theirs: Served) -> tuple[Estimate, str
     )
 
 
-def _part(m: Measured, without: str, told: str, figure: Callable[[Measured, Served], Estimate]) -> str:
+def _part(m: TieredFigures, without: str, told: str, figure: Callable[[TieredFigures, TieredKey], Estimate]) -> str:
     """The figure with one of our parts taken away, beside ours of the same seeds."""
-    variant, whole = (Served("one", policy, told) for policy in (without, DEFAULT))
+    variant, whole = (TieredKey("one", policy, told) for policy in (without, DEFAULT))
     if variant not in m.by_seed:
         return ""
     seeds = m.by_seed[variant].keys()
@@ -249,11 +249,11 @@ def _part(m: Measured, without: str, told: str, figure: Callable[[Measured, Serv
     return f" {without}: {_text(figure(few, variant))}, whole {_text(figure(few, whole))} ({len(seeds)} seeds)."
 
 
-def _mean_worst(m: Measured, ours: Served, theirs: Served) -> Estimate:
+def _mean_worst(m: TieredFigures, ours: TieredKey, theirs: TieredKey) -> Estimate:
     return mean_interval([c.worst for c in m.compared(ours, theirs)])
 
 
-def _why_worst(m: Measured, ours: Served, theirs: Served) -> str:
+def _why_worst(m: TieredFigures, ours: TieredKey, theirs: TieredKey) -> str:
     cases = []
     for a, b in m.pairs(ours, theirs):
         ratios = np.array(a["jct"]) / np.array(b["jct"])
@@ -266,7 +266,7 @@ def _why_worst(m: Measured, ours: Served, theirs: Served) -> str:
     )
 
 
-def _why_large(m: Measured, served: Served) -> str:
+def _why_large(m: TieredFigures, served: TieredKey) -> str:
     return f"SRJF with true costs: P99 {_text(m.ratio(_srjf(served.scenario), _vtc(served.scenario), 'p99'))}."
 
 
@@ -288,7 +288,7 @@ def _most(text: str, target: float, ours: Estimate, why: str) -> Claim:
 
 def no_worse(text: str, ours: Estimate, why: str) -> Claim:
     beaten, reached = ours.n > 1 and ours.high < 1, ours.high <= NO_WORSE
-    verdict = Verdict.BEATEN if beaten else Verdict.REACHED if reached else Verdict.NOT_REACHED
+    verdict = PaperVerdict.BEATEN if beaten else PaperVerdict.REACHED if reached else PaperVerdict.NOT_REACHED
     return Claim(text, "no worse", ours, verdict, why)
 
 

@@ -23,7 +23,7 @@ PLOTTED = (0, 1, 3, 5)
 """Which of them are drawn."""
 
 
-class Served(NamedTuple):
+class FloodKey(NamedTuple):
     """B and beta are None where they are the defaults."""
 
     policy: str
@@ -35,12 +35,12 @@ BySeed = Mapping[int, Mapping[str, Any]]
 
 
 def flood(rows: Sequence[Row], folder: Path) -> list[Claim]:
-    measured: dict[Served, dict[int, Mapping[str, Any]]] = {}
+    measured: dict[FloodKey, dict[int, Mapping[str, Any]]] = {}
     for cell, figures in rows:
         p = cell.parameters
         knobs = [float(p[name]) if name in p else None for name in ("burst", "beta")]
-        measured.setdefault(Served(str(p["policy"]), *knobs), {})[cell.seed] = figures
-    figures_of = {served: _figures(by_seed, measured[Served("srjf")]) for served, by_seed in measured.items()}
+        measured.setdefault(FloodKey(str(p["policy"]), *knobs), {})[cell.seed] = figures
+    figures_of = {served: _figures(by_seed, measured[FloodKey("srjf")]) for served, by_seed in measured.items()}
     write_table(
         folder / "1-policies.md",
         ["policy", *HEADS],
@@ -53,7 +53,7 @@ def flood(rows: Sequence[Row], folder: Path) -> list[Claim]:
         [[f"{s.burst:g}", f"{s.beta:g}", *(e.text for e in of)] for s, of in front.items()],
     )
     _draw(folder / "3-front.png", front)
-    return _claims(measured[Served(DEFAULT)], figures_of)
+    return _claims(measured[FloodKey(DEFAULT)], figures_of)
 
 
 def _figures(own: BySeed, srjf: BySeed) -> list[Estimate]:
@@ -70,7 +70,7 @@ def _figures(own: BySeed, srjf: BySeed) -> list[Estimate]:
     ]
 
 
-def _draw(path: Path, front: Mapping[Served, Sequence[Estimate]]) -> None:
+def _draw(path: Path, front: Mapping[FloodKey, Sequence[Estimate]]) -> None:
     betas = sorted({s.beta for s in front if s.beta is not None})
     panels = {
         HEADS[i]: {
@@ -81,13 +81,13 @@ def _draw(path: Path, front: Mapping[Served, Sequence[Estimate]]) -> None:
     draw_knob(path, panels, "B, engine seconds", chosen="20")
 
 
-def _claims(own: BySeed, figures_of: Mapping[Served, Sequence[Estimate]]) -> list[Claim]:
+def _claims(own: BySeed, figures_of: Mapping[FloodKey, Sequence[Estimate]]) -> list[Claim]:
     means = {s: [digits(e.mean) for e in of] for s, of in figures_of.items()}
-    default, srjf, justitia = (means[Served(policy)] for policy in (DEFAULT, "srjf", "justitia"))
+    default, srjf, justitia = (means[FloodKey(policy)] for policy in (DEFAULT, "srjf", "justitia"))
     strict = [m for s, m in means.items() if s.burst == 0]
     burst, in_engine = (digits(mean_interval([f[name] for f in own.values()]).mean) for name in ("burst", "in_engine"))
     backlogged = min(f["backlogged"] for f in own.values())
-    share, wait = (figures_of[Served(DEFAULT)][i] for i in (1, 5))
+    share, wait = (figures_of[FloodKey(DEFAULT)][i] for i in (1, 5))
     return [
         Claim(
             "flooders of weights 1 and 2: error of shares over 300 s, P95 of windows",

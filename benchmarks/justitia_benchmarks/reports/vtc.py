@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from justitia_benchmarks.document import write_table
-from justitia_benchmarks.experiment import Claim, Row, Verdict, at_least, at_most
+from justitia_benchmarks.experiment import Claim, PaperVerdict, Row, at_least, at_most
 from justitia_benchmarks.reports.curves import Panel, draw
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 
@@ -135,7 +135,7 @@ def space(rows: Sequence[Row], folder: Path) -> list[Claim]:
             text,
             f"{measured:.2f} (measured, Llama-2-13B on an A100)",
             paired_ratio(spread[one], spread[other]),
-            Verdict.NOT_COMPARABLE,
+            PaperVerdict.NOT_COMPARABLE,
             "The mean gap on our A10G profile, which is validated. The paper's curves are of another machine; the "
             "figure beside ours is recomputed from its authors' results. On layer times of an A100, scaled to 13B, the "
             "client that asks less is not always backlogged, so that the gap says nothing.",
@@ -305,7 +305,7 @@ def _real_claims(runs: Runs) -> list[Claim]:
                 "Real trace: average service difference, rpm-20-held ÷ rpm-20",
                 "–",
                 paired_ratio(held, refused),
-                Verdict.NOT_COMPARABLE,
+                PaperVerdict.NOT_COMPARABLE,
                 "In the paper's text what is over the limit waits for the next minute; its authors' engine refuses it, "
                 "and so are their figures made.",
             )
@@ -331,12 +331,13 @@ def _backlogged_claims(runs: Runs) -> list[Claim]:
         worst = max(max(_gap(f)) for f in runs[workload, "vtc"])
         under_fcfs = mean_interval([max(_gap(f)) for f in runs[workload, "fcfs"]])
         by_chance = workload.startswith("poisson")
+        missed = PaperVerdict.NOT_COMPARABLE if by_chance else PaperVerdict.NOT_REACHED
         claims.append(
             Claim(
                 f"{workload}: the gap between the clients' services stays under 2U = {BOUND:,} weighted tokens",
                 f"≤ {BOUND:,}",
                 largest,
-                Verdict.REACHED if worst <= BOUND else Verdict.NOT_COMPARABLE if by_chance else Verdict.NOT_REACHED,
+                PaperVerdict.REACHED if worst <= BOUND else missed,
                 f"The worst seed's largest gap is {worst:,.0f}; under FCFS it is {digits(under_fcfs.mean)} and grows."
                 + by_chance
                 * " The bound is for clients of whom requests always wait; these come by a Poisson "
@@ -383,7 +384,7 @@ def _weighted_claim(runs: Runs, policy: str) -> Claim:
         f"{policy}, weights 1, 2, 3 and 4: service follows them closely (largest relative error of a client's share)",
         "a curve" if policy == "vtc" else "–",
         ours,
-        Verdict.REACHED if ours.mean <= 0.05 else Verdict.NOT_REACHED,
+        PaperVerdict.REACHED if ours.mean <= 0.05 else PaperVerdict.NOT_REACHED,
         "Reached means within 5 % after the first minute.",
     )
 

@@ -15,7 +15,7 @@ from justitia_api.status import PoolStatus
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
 from justitia_cli.demo.load import contended_runs, flooding_runs, light_runs_alone, plan_load
-from justitia_cli.demo.measure import Phase, steady_rate
+from justitia_cli.demo.measure import DemoPhase, steady_rate
 from justitia_cli.live_table import live_table
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.launch import Ports
@@ -140,16 +140,16 @@ class Demo:
     def _measure(self, live: Live, label: str, runs: Sequence[WorkloadRun], phase: str | None = None) -> PolicyResults:
         """A replay under the policy, by a sidecar that remembers nothing, and an engine that orders by it."""
         name = phase or POLICIES[label].value
-        self._pool.stop_scheduler()
+        self._pool.stop_sidecar()
         self._pool.apply(with_policy(self._documents, POLICIES[label]))
-        self._pool.start_scheduler()
+        self._pool.start_sidecar()
         self._pool.await_policy()
 
         def show(status: dict[str, Any] | None, done: str) -> None:
             live.update(live_table(f"{name}   {done}", PoolStatus.model_validate(status) if status else None))
 
         target = replace(self._target, policy=label)
-        results = asyncio.run(Phase(self._pool, target, runs, show).measure())
+        results = asyncio.run(DemoPhase(self._pool, target, runs, show).measure())
         self._pool.check()
         return results
 

@@ -58,7 +58,7 @@ def light_runs_alone(runs: Sequence[WorkloadRun]) -> list[WorkloadRun]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoadPlan:
     """How much is sent: `work` in weighted tokens (prompt + 2 * output), enough for `seconds` of the engine. What takes
     time whatever the engine, pauses of tools, takes `pace` of it.
     """
@@ -72,19 +72,19 @@ def count_requests(runs: Iterable[WorkloadRun]) -> int:
     return sum(len(stage.requests) for run in runs for stage in run.stages)
 
 
-def plan_load(trace: Sequence[TraceRequest], speed: float, part: float, queue: int, seed: int) -> Plan:
+def plan_load(trace: Sequence[TraceRequest], speed: float, part: float, queue: int, seed: int) -> LoadPlan:
     """For an engine of that speed, in weighted tokens a second, and a queue that takes so many requests: that part of
     `FLOOD_SECONDS`, or less, in which so many requests come as the queue takes.
     """
     seconds = FLOOD_SECONDS * part
-    per_request = SAMPLE_WORK / count_requests(contended_runs(trace, Plan(SAMPLE_WORK, seconds), seed))
+    per_request = SAMPLE_WORK / count_requests(contended_runs(trace, LoadPlan(SAMPLE_WORK, seconds), seed))
     work = min(speed * seconds, QUEUE_USED * queue * per_request)
-    while count_requests(contended_runs(trace, Plan(work, seconds), seed)) > queue:
+    while count_requests(contended_runs(trace, LoadPlan(work, seconds), seed)) > queue:
         work *= QUEUE_USED
-    return Plan(work, work / speed, min(1.0, work / speed / seconds))
+    return LoadPlan(work, work / speed, min(1.0, work / speed / seconds))
 
 
-def contended_runs(trace: Sequence[TraceRequest], plan: Plan, seed: int) -> list[WorkloadRun]:
+def contended_runs(trace: Sequence[TraceRequest], plan: LoadPlan, seed: int) -> list[WorkloadRun]:
     """The demo's workload in order of arrival."""
     work, seconds = plan.work, plan.seconds
     flood = flooding_runs(trace, work * (1 - LIGHT_PART), seconds * ARRIVAL_PART, seed)

@@ -19,7 +19,7 @@ Show = Callable[[dict[str, Any] | None, str], None]
 
 
 @dataclass
-class Phase:
+class DemoPhase:
     """A replay of runs, labelled with the target's policy."""
 
     pool: LocalPool

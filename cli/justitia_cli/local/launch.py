@@ -14,7 +14,7 @@ from justitia_api.engine import is_ours
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.build.pods import PLUGIN_DIRECTORY
-from justitia_operator.world.names import DELIVERY_CONTAINER
+from justitia_operator.world.names import DELIVERY_CONTAINER, SIDECAR_CONTAINER
 from justitia_operator.world.objects import Json
 
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
@@ -39,7 +39,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Model:
+class LocalModel:
     """A model on this machine, or by name on a hub. `tiny` is one without weights that the project makes."""
 
     location: str
@@ -57,7 +57,7 @@ class Launch:
 def engine_launch(  # noqa: PLR0917
     deployment: Json,
     runtime: EngineRuntime,
-    model: Model,
+    model: LocalModel,
     ports: Ports,
     extra: Iterable[str],
     plugin: Path,
@@ -81,10 +81,10 @@ def engine_launch(  # noqa: PLR0917
     return Launch((str(runtime.python), *arguments, *extra), environment)
 
 
-def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
+def sidecar_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
     """The sidecar's container as a command; `plugin` stands for its plugin volume."""
-    container = _container(deployment, "initContainers", "scheduler")
-    # Nobody tells a local scheduler anything but by its files, and nobody looks at a file of its own, or trains.
+    container = _container(deployment, "initContainers", SIDECAR_CONTAINER)
+    # A local sidecar reads its documents from files. It has no control port, no liveness probe and no training.
     inherited = {v["name"]: v["value"] for v in container["env"] if not v["name"].startswith(NOT_LOCAL)}
     environment = inherited | {
         "JUSTITIA_CONFIG_FILE": str(config),
@@ -100,7 +100,7 @@ def scheduler_launch(deployment: Json, config: Path, keys: Path, ports: Ports, p
 
 
 def plugged(deployment: Json) -> bool:
-    """Whether the engine loads a scheduler of ours."""
+    """Whether the engine loads the plug-in."""
     return any(c["name"] == DELIVERY_CONTAINER for c in deployment["spec"]["template"]["spec"]["initContainers"])
 
 

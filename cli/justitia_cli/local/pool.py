@@ -17,7 +17,7 @@ from justitia_api.config import PoolConfig
 from justitia_cli.local.conditions import in_effect
 from justitia_cli.local.converge import PoolObjects, converge
 from justitia_cli.local.errors import LocalError
-from justitia_cli.local.launch import Launch, Model, Ports, engine_launch, plugged, scheduler_launch
+from justitia_cli.local.launch import Launch, LocalModel, Ports, engine_launch, plugged, sidecar_launch
 from justitia_cli.local.ports import require_free_port
 from justitia_cli.local.processes import ManagedProcess
 from justitia_cli.runtime import EngineRuntime
@@ -26,7 +26,7 @@ from justitia_operator.world.objects import Json
 from justitia_sidecar.deliver import deliver
 
 ENGINE_START_SECONDS = 600.0
-SCHEDULER_START_SECONDS = 30.0
+SIDECAR_START_SECONDS = 30.0
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
 
@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 class LocalPool:
     """The engine and the sidecar of one pool. A context manager: whatever happens, no process is left.
 
-    `directory` receives the documents and the logs. `scheduler_environment` is added to the sidecar's variables,
+    `directory` receives the documents and the logs. `sidecar_environment` is added to the sidecar's variables,
     and the engine looks for modules in `engine_path` first. Every method raises LocalError with one clear line.
     """
 
@@ -45,13 +45,13 @@ class LocalPool:
         documents: Sequence[Json],
         directory: Path,
         runtime: EngineRuntime,
-        model: Model,
+        model: LocalModel,
         ports: Ports,
         progress: Progress,
         *,
         engine_arguments: Iterable[str] = (),
         engine_path: Sequence[Path] = (),
-        scheduler_environment: Mapping[str, str] = MappingProxyType({}),
+        sidecar_environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._directory = directory
         self._plugin = directory / "plugin"
@@ -61,11 +61,11 @@ class LocalPool:
         self._progress = progress
         self._engine_arguments = tuple(engine_arguments)
         self._engine_path = engine_path
-        self._scheduler_environment = dict(scheduler_environment)
+        self._sidecar_environment = dict(sidecar_environment)
         self._root = secrets.token_hex(32)
         self._objects: PoolObjects = converge(documents, None, self._root)
         self._engine: ManagedProcess | None = None
-        self._scheduler: ManagedProcess | None = None
+        self._sidecar: ManagedProcess | None = None
 
     @property
     def base_url(self) -> str:
@@ -81,7 +81,7 @@ class LocalPool:
 
     @property
     def pids(self) -> list[int]:
-        return [process.pid for process in (self._engine, self._scheduler) if process is not None]
+        return [process.pid for process in (self._engine, self._sidecar) if process is not None]
 
     def __enter__(self) -> Self:
         return self
@@ -100,30 +100,30 @@ class LocalPool:
         self._engine = self._spawn("engine", self._engine_launch())
         on_spawn(self.pids)
         self._await("engine", f"http://127.0.0.1:{self._ports.engine}/health", ENGINE_START_SECONDS)
-        self.start_scheduler()
+        self.start_sidecar()
         on_spawn(self.pids)
 
-    def start_scheduler(self) -> None:
+    def start_sidecar(self) -> None:
         """Start the sidecar, with nothing remembered of an earlier one."""
-        launch = scheduler_launch(
+        launch = sidecar_launch(
             self._objects.deployment,
             self._directory / CONFIG_FILE,
             self._directory / KEYS_FILE,
             self._ports,
             self._plugin,
         )
-        launch = replace(launch, environment=launch.environment | self._scheduler_environment)
-        self._scheduler = self._spawn("scheduler", launch)
-        self._await("scheduler", f"{self.admin_url}/readyz", SCHEDULER_START_SECONDS)
+        launch = replace(launch, environment=launch.environment | self._sidecar_environment)
+        self._sidecar = self._spawn("sidecar", launch)
+        self._await("sidecar", f"{self.admin_url}/readyz", SIDECAR_START_SECONDS)
 
-    def stop_scheduler(self) -> None:
-        if self._scheduler is not None:
-            self._scheduler.stop()
-            self._scheduler = None
+    def stop_sidecar(self) -> None:
+        if self._sidecar is not None:
+            self._sidecar.stop()
+            self._sidecar = None
 
     def stop(self) -> None:
         """End both processes with all their children."""
-        self.stop_scheduler()
+        self.stop_sidecar()
         if self._engine is not None:
             self._engine.stop()
             self._engine = None
@@ -140,7 +140,7 @@ class LocalPool:
 
     def check(self) -> None:
         """Raise LocalError if a process has ended."""
-        for process in (self._engine, self._scheduler):
+        for process in (self._engine, self._sidecar):
             if process is not None:
                 process.fail_if_ended()
 
@@ -155,7 +155,7 @@ class LocalPool:
         began = time.monotonic()
         while found := [c for c in self.status()["conditions"] if not in_effect(c)]:
             self.check()
-            if time.monotonic() - began > SCHEDULER_START_SECONDS:
+            if time.monotonic() - began > SIDECAR_START_SECONDS:
                 raise LocalError(f"{found[0]['type']} is {found[0]['reason']}: {found[0]['message']}")
             time.sleep(POLL_SECONDS)
 

@@ -29,7 +29,7 @@ def state_directory() -> Path:
 
 
 @dataclass(frozen=True)
-class Note:
+class SessionNote:
     """The supervisor, the process groups it started with their creation times, and whether requests are served."""
 
     supervisor: int
@@ -62,11 +62,11 @@ class Session:
 
     def write(self, pids: list[int], *, ready: bool) -> None:
         groups = {str(pid): psutil.Process(pid).create_time() for pid in pids}
-        self._note.write_text(json.dumps(asdict(Note(os.getpid(), groups, ready))))
+        self._note.write_text(json.dumps(asdict(SessionNote(os.getpid(), groups, ready))))
 
-    def read(self) -> Note | None:
+    def read(self) -> SessionNote | None:
         try:
-            return Note(**json.loads(self._note.read_text()))
+            return SessionNote(**json.loads(self._note.read_text()))
         except FileNotFoundError:
             return None
 

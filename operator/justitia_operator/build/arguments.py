@@ -1,6 +1,6 @@
 """The engine's command line: what the operator sets, what users add, and what they may not."""
 
-from justitia_api.engine import Engine, Model
+from justitia_api.engine import EngineSpec, ModelSpec
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.wire import ENGINE_PORT
 
@@ -92,7 +92,7 @@ REFUSED_VARIABLES = {
 """Environment variables that do what a refused argument does."""
 
 
-def refused_argument(engine: Engine) -> str | None:
+def refused_argument(engine: EngineSpec) -> str | None:
     """Explains the first argument that would override one of ours, and what to do instead. None if all are allowed."""
     if engine.args and not engine.args[0].startswith("-"):
         return (
@@ -107,7 +107,7 @@ def refused_argument(engine: Engine) -> str | None:
     return None
 
 
-def refused_variable(engine: Engine) -> str | None:
+def refused_variable(engine: EngineSpec) -> str | None:
     """Explains the first environment variable that would override a setting of ours. None if all are allowed."""
     for name in (variable.name for variable in engine.env):
         if (instead := REFUSED_VARIABLES.get(name)) is not None:
@@ -170,7 +170,7 @@ def _common(pool: ServingPoolSpec) -> list[str]:
     ]
 
 
-def _adapters(model: Model) -> list[str]:
+def _adapters(model: ModelSpec) -> list[str]:
     if not model.adapters:
         return []
     return ["--enable-lora", "--lora-modules", *(f"{adapter.name}={adapter.location}" for adapter in model.adapters)]

@@ -3,7 +3,7 @@
 A missing Secret must not keep a pod from starting: serving does not depend on learning.
 """
 
-from justitia_api.learning import ArtifactStore, Bucket
+from justitia_api.learning import ArtifactStore, S3Bucket
 from justitia_api.pool import ServingPool
 from justitia_operator.world.objects import Json
 
@@ -24,7 +24,7 @@ def store_environment(store: ArtifactStore) -> list[Json]:
     return [] if store.bucket is None else _of_bucket(store.bucket)
 
 
-def _of_bucket(bucket: Bucket) -> list[Json]:
+def _of_bucket(bucket: S3Bucket) -> list[Json]:
     environment: list[Json] = [{"name": "AWS_REGION", "value": bucket.region or REGION}]
     if bucket.endpoint is not None:
         environment.append({"name": "AWS_ENDPOINT", "value": bucket.endpoint})

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from justitia_api.application import LLMApplication
 from justitia_api.config import BoostMode, KeyTable, PoolConfig
-from justitia_api.gateway import EndpointPicker, Gateway
-from justitia_api.pool import Autoscaling, ServingPool
+from justitia_api.gateway import EndpointPicker, GatewaySpec
+from justitia_api.pool import AutoscalingSpec, ServingPool
 from justitia_api.resource import API_VERSION
 from justitia_api.wire import (
     ADMIN_PORT,
@@ -190,7 +190,7 @@ def _template(labels: Mapping[str, str], container: str, pod: Json) -> Json:
     return {"metadata": metadata, "spec": pod}
 
 
-def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
+def build_autoscaler(pool: ServingPool, autoscaling: AutoscalingSpec) -> Json:
     """Scales the pool's own `scale`, and the Deployment follows: each field has one writer."""
     metrics = [
         {"metric": {"name": metric}, "target": {"type": "AverageValue", "averageValue": each}}
@@ -207,7 +207,7 @@ def build_autoscaler(pool: ServingPool, autoscaling: Autoscaling) -> Json:
     return _child(pool, Kind.HORIZONTAL_POD_AUTOSCALER, {"spec": spec}, {"validations.keda.sh/hpa-ownership": "false"})
 
 
-def build_scaled_object(pool: ServingPool, autoscaling: Autoscaling) -> Json:
+def build_scaled_object(pool: ServingPool, autoscaling: AutoscalingSpec) -> Json:
     """Does what the autoscaler does, by KEDA: it divides the sum from Prometheus by the number of engines."""
     own = f'namespace="{pool.metadata.namespace}",justitia_dev_pool="{pool.metadata.name}"'
     triggers = [
@@ -232,7 +232,7 @@ def build_scaled_object(pool: ServingPool, autoscaling: Autoscaling) -> Json:
     return _child(pool, Kind.SCALED_OBJECT, {"spec": spec})
 
 
-def _signals(pool: ServingPool, autoscaling: Autoscaling) -> list[tuple[str, str]]:
+def _signals(pool: ServingPool, autoscaling: AutoscalingSpec) -> list[tuple[str, str]]:
     """Metrics, each with the sum that one engine should have of it. The metric that asks for most engines decides."""
     signals = [(QUEUE_METRIC, str(autoscaling.queued_requests))]
     boost = pool.spec.scheduling.boost
@@ -245,11 +245,11 @@ def _scale_of(pool: ServingPool) -> Json:
     return {"apiVersion": API_VERSION, "kind": str(Kind.SERVING_POOL), "name": pool.metadata.name}
 
 
-def _scaling_behavior(autoscaling: Autoscaling) -> Json:
+def _scaling_behavior(autoscaling: AutoscalingSpec) -> Json:
     return {"scaleDown": {"stabilizationWindowSeconds": autoscaling.stabilization_seconds}}
 
 
-def build_route(pool: ServingPool, gateway: Gateway) -> Json:
+def build_route(pool: ServingPool, gateway: GatewaySpec) -> Json:
     """Routes requests for the pool's models, whatever their path, to its Service or InferencePool."""
     name, model = children_name(pool.metadata.name), pool.spec.model
     backend: Json = {"name": name, "port": SERVICE_PORT}

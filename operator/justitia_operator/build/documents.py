@@ -25,7 +25,7 @@ from justitia_api.config import (
     key_digest,
 )
 from justitia_api.engine import Adapter
-from justitia_api.pool import Boost, Scheduling, ServingPool
+from justitia_api.pool import BoostSpec, SchedulingSpec, ServingPool
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
 from justitia_operator.world.admissions import Admission, TenantKeys
@@ -97,7 +97,7 @@ def _adapter(adapter: Adapter) -> AdapterConfig:
     return AdapterConfig(name=adapter.name, tenants=tenants)
 
 
-def _scheduling(scheduling: Scheduling) -> SchedulingConfig:
+def _scheduling(scheduling: SchedulingSpec) -> SchedulingConfig:
     return SchedulingConfig(
         policy=scheduling.policy,
         cost_model=scheduling.cost_model,
@@ -107,7 +107,7 @@ def _scheduling(scheduling: Scheduling) -> SchedulingConfig:
     )
 
 
-def _boost(boost: Boost) -> BoostConfig:
+def _boost(boost: BoostSpec) -> BoostConfig:
     return BoostConfig(
         mode=boost.mode,
         minimum_gamma=float(boost.gamma or boost.minimum_gamma),

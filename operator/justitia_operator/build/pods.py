@@ -12,7 +12,7 @@ together, and a worker ends last.
 from collections.abc import Sequence
 from importlib.resources import files
 
-from justitia_api.engine import MODEL_DIRECTORY, Engine, EnvironmentVariable, Model
+from justitia_api.engine import MODEL_DIRECTORY, EngineSpec, EnvironmentVariable, ModelSpec
 from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import SecretKeyReference
 from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
@@ -89,7 +89,7 @@ def build_worker_pod(pool: ServingPool, installation: Installation) -> Json:
     return pod | _placement(engine)
 
 
-def _frame(account: str, engine: Engine) -> Json:
+def _frame(account: str, engine: EngineSpec) -> Json:
     """Fields that all pods have, whatever runs in them."""
     return {
         "serviceAccountName": account,
@@ -111,7 +111,7 @@ def _volumes(pool: ServingPoolSpec, installation: Installation) -> list[Json]:
     ]
 
 
-def _spread(pool: str, engine: Engine) -> Json:
+def _spread(pool: str, engine: EngineSpec) -> Json:
     """Spreads engines over the topology, by their pods with a sidecar. Pods of another revision do not count."""
     if not engine.topology_spread:
         return {}
@@ -120,7 +120,7 @@ def _spread(pool: str, engine: Engine) -> Json:
     return {"topologySpreadConstraints": [s.model_dump(by_alias=True) | selector for s in engine.topology_spread]}
 
 
-def _placement(engine: Engine) -> Json:
+def _placement(engine: EngineSpec) -> Json:
     """The placement that users ask for. Fields that they do not set are left out."""
     placement: Json = {
         "nodeSelector": dict(engine.node_selector),
@@ -132,12 +132,12 @@ def _placement(engine: Engine) -> Json:
     return {name: value for name, value in placement.items() if value}
 
 
-def _shared_memory(engine: Engine) -> Json:
+def _shared_memory(engine: EngineSpec) -> Json:
     limit = {} if engine.shared_memory is None else {"sizeLimit": str(engine.shared_memory)}
     return {"medium": "Memory", **limit}
 
 
-def _cache(engine: Engine, installation: Installation) -> Json:
+def _cache(engine: EngineSpec, installation: Installation) -> Json:
     match engine.model_cache:
         case None:
             return {"emptyDir": {}}
@@ -147,7 +147,7 @@ def _cache(engine: Engine, installation: Installation) -> Json:
             return {"hostPath": {"path": installation.node_cache_path, "type": "Directory"}}
 
 
-def _model_volumes(model: Model) -> list[Json]:
+def _model_volumes(model: ModelSpec) -> list[Json]:
     """The model's volume, if the engine does not load the model itself."""
     if model.claim is not None:
         return [{"name": "model", "persistentVolumeClaim": {"claimName": model.claim, "readOnly": True}}]
@@ -313,7 +313,7 @@ def _vllm(pool: ServingPool, socket: Sequence[Json] = ()) -> Json:
     }
 
 
-def _drain_command(engine: Engine) -> list[str]:
+def _drain_command(engine: EngineSpec) -> list[str]:
     """Waits until no new request comes, then until the running ones have finished. It does not wait if the engine never
     listened. It uses the engine image's Python: the image may lack curl.
     """
@@ -333,7 +333,7 @@ urlopen(Request('http://127.0.0.1:{ADMIN_PORT}/internal/drain', method='POST'), 
     return ["python3", "-c", code]
 
 
-def _wait_command(engine: Engine) -> list[str]:
+def _wait_command(engine: EngineSpec) -> list[str]:
     """Waits until the leader has drained. The leader goes when a worker does, and its sidecar ends after its engine."""
     code = f"""\
 import os, time

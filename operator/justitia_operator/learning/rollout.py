@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.learning import Decision, Predictor, PredictorStatus
+from justitia_api.learning import PredictorDecision, PredictorSpec, PredictorStatus
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_operator.learning.evidence import added, errs_less, errs_more, percent
 from justitia_operator.world.verdicts import LONGEST_MESSAGE, Verdict
@@ -84,14 +84,14 @@ def _model(told: Iterable[ModelStatus | None], version: str | None) -> Model:
 
 
 def step(
-    policy: Predictor, before: PredictorStatus, seen: Learned, outcome: Outcome | None, now: datetime
+    policy: PredictorSpec, before: PredictorStatus, seen: Learned, outcome: Outcome | None, now: datetime
 ) -> PredictorStatus:
     """The record after at most one decision."""
     return _measured(policy, _decided(policy, before, seen, outcome, now) or before, before, seen)
 
 
 def _decided(
-    policy: Predictor, before: PredictorStatus, seen: Learned, outcome: Outcome | None, now: datetime
+    policy: PredictorSpec, before: PredictorStatus, seen: Learned, outcome: Outcome | None, now: datetime
 ) -> PredictorStatus | None:
     if policy.version is not None:
         return _pinned(before, policy.version, now)
@@ -111,7 +111,7 @@ def _pinned(before: PredictorStatus, version: str, now: datetime) -> PredictorSt
     return _put_in_effect(before, version, _decision(now, Reason.PINNED, message))
 
 
-def _trained(policy: Predictor, before: PredictorStatus, outcome: Outcome, now: datetime) -> PredictorStatus | None:
+def _trained(policy: PredictorSpec, before: PredictorStatus, outcome: Outcome, now: datetime) -> PredictorStatus | None:
     if before.trained is not None and outcome.begun <= before.trained:
         return None
     after = before.model_copy(update={"trained": outcome.begun, "trained_samples": outcome.samples})
@@ -132,7 +132,7 @@ def _trained(policy: Predictor, before: PredictorStatus, outcome: Outcome, now: 
     return after.model_copy(update={"candidate": outcome.version, "last_decision": decision})
 
 
-def _rolled_back(policy: Predictor, before: PredictorStatus, model: Model, now: datetime) -> PredictorStatus | None:
+def _rolled_back(policy: PredictorSpec, before: PredictorStatus, model: Model, now: datetime) -> PredictorStatus | None:
     if before.version is None:
         return None
     runs, least = model.recent.runs, min(policy.rollout.minimum_runs, DRIFT_RUNS)
@@ -155,7 +155,7 @@ def _rolled_back(policy: Predictor, before: PredictorStatus, model: Model, now: 
     )
 
 
-def _judged(policy: Predictor, before: PredictorStatus, model: Model, now: datetime) -> PredictorStatus | None:
+def _judged(policy: PredictorSpec, before: PredictorStatus, model: Model, now: datetime) -> PredictorStatus | None:
     if before.candidate is None:
         return None
     sums, confidence, least = model.since_start, policy.rollout.confidence_percent / 100, policy.rollout.minimum_runs
@@ -177,11 +177,11 @@ def _judged(policy: Predictor, before: PredictorStatus, model: Model, now: datet
     return before.model_copy(update={"candidate": None, "last_decision": decision})
 
 
-def _decision(now: datetime, reason: Reason, message: str) -> Decision:
-    return Decision(time=now, reason=reason, message=message[:LONGEST_MESSAGE])
+def _decision(now: datetime, reason: Reason, message: str) -> PredictorDecision:
+    return PredictorDecision(time=now, reason=reason, message=message[:LONGEST_MESSAGE])
 
 
-def _put_in_effect(before: PredictorStatus, version: str, decision: Decision) -> PredictorStatus:
+def _put_in_effect(before: PredictorStatus, version: str, decision: PredictorDecision) -> PredictorStatus:
     earlier = [v for v in (before.version, *before.history) if v not in (None, version)]
     return before.model_copy(
         update={
@@ -193,7 +193,7 @@ def _put_in_effect(before: PredictorStatus, version: str, decision: Decision) ->
     )
 
 
-def _measured(policy: Predictor, after: PredictorStatus, before: PredictorStatus, seen: Learned) -> PredictorStatus:
+def _measured(policy: PredictorSpec, after: PredictorStatus, before: PredictorStatus, seen: Learned) -> PredictorStatus:
     """Updates the figures. They are rounded to two digits, so that not every run is a write."""
     same_version, same_candidate = after.version == before.version, after.candidate == before.candidate
     recent = seen.version.recent if same_version else NO_RUNS
@@ -218,7 +218,7 @@ def _rounded(number: int | None) -> int | None:
     return number // unit * unit
 
 
-def training_is_due(policy: Predictor, status: PredictorStatus, now: datetime) -> bool:
+def training_is_due(policy: PredictorSpec, status: PredictorStatus, now: datetime) -> bool:
     """Whether to train a new version, given that none is being trained or compared."""
     if policy.version is not None or policy.paused or status.candidate is not None:
         return False
@@ -231,7 +231,7 @@ def training_is_due(policy: Predictor, status: PredictorStatus, now: datetime) -
     return now - status.trained >= (RETRY if failed else timedelta(hours=policy.retrain_hours))
 
 
-def predictor_verdict(policy: Predictor, status: PredictorStatus, seen: Learned, *, training: bool) -> Verdict:
+def predictor_verdict(policy: PredictorSpec, status: PredictorStatus, seen: Learned, *, training: bool) -> Verdict:
     """The condition PredictorReady."""
 
     def told(holds: bool, reason: Reason, message: str) -> Verdict:

@@ -15,7 +15,7 @@ import aiohttp
 from pydantic import ValidationError
 
 from justitia_api.conditions import ConditionType
-from justitia_api.status import ObjectiveStatus, PoolStatus
+from justitia_api.status import ObjectiveCounts, PoolStatus
 from justitia_api.wire import CONTROL_PORT, DOCUMENTS_PATH, STATUS_PATH
 from justitia_operator.build.credentials import Credentials, make_credentials, period_at, server_name
 from justitia_operator.world.objects import Push
@@ -120,7 +120,7 @@ def read_report(push: Push, text: bytes) -> Report:
         )
     learning = {(each.namespace, each.name): each for each in status.learning}
     policy = next((c for c in status.conditions if c.type == ConditionType.POLICY_IN_FORCE), None)
-    objectives: dict[tuple[str, str], tuple[ObjectiveStatus, ...]] = {}
+    objectives: dict[tuple[str, str], tuple[ObjectiveCounts, ...]] = {}
     for told in status.objectives:
         here = (told.namespace, told.name)
         objectives[here] = (*objectives.get(here, ()), told)

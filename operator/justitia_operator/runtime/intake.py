@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from justitia_api.application import LLMApplicationStatus
 from justitia_api.pool import ServingPoolStatus
-from justitia_api.resource import Status
+from justitia_api.resource import ResourceStatus
 from justitia_api.tenant import TenantStatus
 from justitia_operator.world.objects import Json, Kind, ref_of
 
-_STATUSES: dict[Kind, type[Status]] = {
+_STATUSES: dict[Kind, type[ResourceStatus]] = {
     Kind.TENANT: TenantStatus,
     Kind.SERVING_POOL: ServingPoolStatus,
     Kind.LLM_APPLICATION: LLMApplicationStatus,

@@ -15,7 +15,7 @@ from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType
 from justitia_api.pool import ServingPool
 from justitia_api.slo import ServiceLevelObjective, SLOStatus
-from justitia_api.status import ObjectiveStatus
+from justitia_api.status import ObjectiveCounts
 from justitia_operator.build.documents import objective_config
 from justitia_operator.slo.attained import Observed, as_recorded, slo_verdict
 from justitia_operator.world.names import pool_ref
@@ -94,7 +94,7 @@ def _stands(before: Standing, after: Standing, *, silent: bool) -> bool:
 
 def _told(
     reports: Iterable[Reporting], application: LLMApplication, objective: ServiceLevelObjective
-) -> list[ObjectiveStatus]:
+) -> list[ObjectiveCounts]:
     """Counts of the objective exactly as it is declared. A pod may be a configuration behind, or of another release."""
     here, declared = (application.metadata.namespace, application.metadata.name), objective_config(objective)
     return [

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.conditions import Condition
-from justitia_api.status import BoostStatus, LearningStatus, ObjectiveStatus
+from justitia_api.status import BoostStatus, LearningStatus, ObjectiveCounts
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Report:
     due: bool = False
     policy: Condition | None = None
     learning: Mapping[tuple[str, str], LearningStatus] = field(default_factory=dict)
-    objectives: Mapping[tuple[str, str], tuple[ObjectiveStatus, ...]] = field(default_factory=dict)
+    objectives: Mapping[tuple[str, str], tuple[ObjectiveCounts, ...]] = field(default_factory=dict)
     boost: BoostStatus | None = None
 
     @property

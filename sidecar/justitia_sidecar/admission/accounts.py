@@ -1,7 +1,8 @@
-"""What the engine says it did for requests: its `Closed` of each of their sequences, which may come after the client
-has gone. A request has an account from when it is sent to the engine until all its sequences are over.
+"""Accounts of what the engine did for requests, by its message `Closed` for each of their sequences.
 
-Of requests that are over, the accounts that still wait for the engine are bounded in number: the oldest is forgotten.
+A request has an account from when it is sent to the engine until all its sequences are over. The messages may come
+after the client has gone, so accounts outlive their requests. Such accounts are bounded in number: the oldest is
+forgotten.
 """
 
 from collections import OrderedDict
@@ -17,7 +18,7 @@ MOST_WAITING = 10_000
 
 @dataclass(slots=True)
 class PresumedWork:
-    """What a request counts for whose answer showed nothing, unless the engine says something by `due`."""
+    """What a request without a visible answer presumably used. It counts unless the engine reports by `due`."""
 
     prompt_tokens: Tokens
     produced: Tokens
@@ -27,9 +28,10 @@ class PresumedWork:
 
 @dataclass(slots=True)
 class EngineAccount:
-    """`instance` is the engine's that has the request, empty before the first has connected. `told`: it has the ticket
-    too; `gaps` are those of the channel by then, None where the request came first. `begun` is when the engine said
-    that it had begun. `cost` is what its run has been charged for it.
+    """The engine's account of one request. `instance` is the engine process that has the request, empty if none had
+    connected yet. `told` says that it has the ticket too. `gaps` are those of the channel at that moment, None if the
+    request came before the ticket. `begun` is when the engine said that it had begun. `cost` is what the run has been
+    charged for the request.
     """
 
     request: TrackedRequest
@@ -47,7 +49,7 @@ class EngineAccount:
 
     @property
     def prompt_tokens(self) -> Tokens:
-        """Of the prompts that were read, each once."""
+        """Tokens of the prompts that were read, each prompt once."""
         prompts: dict[int, Tokens] = {}
         for closed in self.closed.values():
             prompt, read = (
@@ -76,23 +78,25 @@ class EngineAccounts:
 
     @property
     def newest_first(self) -> Iterable[EngineAccount]:
-        """Of requests that are not over."""
+        """Accounts of requests that are not over, the newest first."""
         return reversed(self._open.values())
 
     @property
     def over(self) -> Iterable[EngineAccount]:
-        """Of requests that are over, of which the engine has not said all."""
+        """Accounts of requests that are over and not fully reported by the engine."""
         return self._over.values()
 
     def get(self, request: RequestId) -> EngineAccount | None:
-        """None where the engine does not have the request, or has said all of one that is over."""
+        """None if the engine does not have the request, or has reported all of one that is over."""
         return self._open.get(request) or self._over.get(request)
 
     def opened(self, account: EngineAccount) -> None:
         self._open[account.request.id] = account
 
     def left(self, request: RequestId) -> EngineAccount | None:
-        """The request is over; its account waits for what the engine has not said yet. Returns one that it forgets."""
+        """Note that a request is over. Its account waits for what the engine has not reported yet. Returns the account
+        that is forgotten for it, if any.
+        """
         account = self._open.pop(request, None)
         if account is None or account.complete:
             return None
@@ -100,7 +104,7 @@ class EngineAccounts:
         return self._over.popitem(last=False)[1] if len(self._over) > MOST_WAITING else None
 
     def heard(self, closed: Closed) -> EngineAccount | None:
-        """The account to which the engine has added, if it has."""
+        """Add a report of the engine to its account. Returns the account, or None if the report changes nothing."""
         account = self.get(RequestId(closed.key))
         if account is None or closed.sequence in account.closed:
             return None
@@ -110,7 +114,9 @@ class EngineAccounts:
         return account
 
     def forget_all_but(self, instance: str) -> list[EngineAccount]:
-        """Removes what waits for another engine, of which nothing will be heard any more."""
+        """Remove and return the accounts of requests that are over and were in another engine process: it will report
+        nothing more.
+        """
         for account in (*self._open.values(), *self._over.values()):
             account.instance = account.instance or instance
         gone = [account for account in self._over.values() if account.instance != instance]

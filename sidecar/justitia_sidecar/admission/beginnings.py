@@ -1,10 +1,11 @@
-"""What the engine was given and has not begun, where the order is kept in front of it.
+"""Requests that the engine has and has not begun, where the order is kept in front of it.
 
-A streamed request has begun at its first chunk, another one when its prefill should be over by the fitted step time. At
-most `UNSTARTED` that have not begun keep others waiting, so the engine's own queue stays short. A streamed request that
-takes longer than it should, for a grammar or media, is overdue: others wait for it no more. A tenant of which one is
-overdue, and `UNSTARTED` have not begun, is stuck: it gives the engine no further one until one has begun. So a tenant
-holds up others for the patience at a time, and then its own requests alone.
+A streamed request has begun at its first chunk. Another one is taken to have begun when its prefill should be over, by
+the fitted step time. While `UNSTARTED` requests have not begun, all others wait, so the engine's own queue stays short.
+
+A streamed request that takes longer than its patience, for a grammar or media, is overdue: others no longer wait for
+it. A tenant is stuck when one of its requests is overdue and `UNSTARTED` of them have not begun: no further one is sent
+until one has begun. So a tenant can delay others for one patience at a time, and then only its own requests.
 """
 
 from collections import defaultdict
@@ -14,26 +15,26 @@ from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 UNSTARTED = 2
 PATIENCE: Seconds = 1.0
-"""At least so long may a streamed request take to begin before it is overdue."""
+"""The least time after which a streamed request that has not begun is overdue."""
 SLOWER = 4
-"""So many times the time that its prefill should take, too."""
+"""The patience in multiples of the time that the prefill should take, where that is longer."""
 
 
 class Beginnings:
     def __init__(self) -> None:
         self._given: dict[RequestId, tuple[TrackedRequest, Seconds]] = {}
-        """Each with when it should have begun."""
+        """Requests that others wait for, each with when it should have begun."""
         self._overdue: dict[RequestId, TrackedRequest] = {}
         self._overdue_of: defaultdict[TenantId, int] = defaultdict(int)
 
     @property
     def full(self) -> bool:
-        """Whether the engine is to be given no further request."""
+        """Whether no further request may be sent."""
         return len(self._given) >= UNSTARTED
 
     @property
     def next_due(self) -> Seconds | None:
-        """When the next one should have begun."""
+        """When the next request should have begun."""
         return min((due for _, due in self._given.values()), default=None)
 
     def stuck(self, tenant: TenantId) -> bool:
@@ -41,12 +42,12 @@ class Beginnings:
         return overdue > 0 and overdue + sum(r.tenant == tenant for r, _ in self._given.values()) >= UNSTARTED
 
     def given(self, request: TrackedRequest, now: Seconds, prefill: Seconds) -> None:
-        """The engine has it, and should take so long to read its prompt."""
+        """Note that the engine has a request, whose prompt it should read in `prefill` seconds."""
         patience = max(PATIENCE, SLOWER * prefill) if request.asks.streamed else prefill
         self._given[request.id] = request, now + patience
 
     def over(self, request: TrackedRequest) -> None:
-        """It has begun, or is over."""
+        """Note that a request has begun, or is over."""
         self._given.pop(request.id, None)
         if self._overdue.pop(request.id, None) is not None:
             self._overdue_of[request.tenant] -= 1
@@ -54,7 +55,7 @@ class Beginnings:
                 del self._overdue_of[request.tenant]
 
     def look(self, now: Seconds) -> None:
-        """What should have begun by now keeps nobody waiting any more."""
+        """Let nobody wait any longer for requests that should have begun by now."""
         for request, due in list(self._given.values()):
             if now >= due:
                 del self._given[request.id]

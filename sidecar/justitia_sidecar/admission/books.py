@@ -1,12 +1,12 @@
-"""Which requests are here, which of them wait, and what the bounds of pool and tenants leave room for.
+"""The requests that are here, which of them wait, and whether the bounds of pool and tenants leave room for more.
 
-The books know no order and no engine: an admission decides, and enters here what it has decided. A request
+The books know no order and no engine. An admission decides, and records its decision here. A request
 
-- enters, `held`, and is released into the order where its tenant's limit of running requests leaves room;
-- is sent to the engine, counts as running once it has `begun`, and leaves.
+- enters, is held back, and is released into the order when its tenant's limit of running requests leaves room;
+- is sent to the engine, counts as running once it has begun, and leaves.
 
-The pool's queue is shared by weight (`limits/room.py`): where it is full, the newest request of the tenant that holds
-most for its weight gives way to one of a tenant that holds less.
+Tenants share the pool's queue by weight (`limits/room.py`). When it is full, the newest request of the tenant that
+holds most for its weight is displaced by a request of a tenant that holds less.
 """
 
 from bisect import insort
@@ -24,12 +24,12 @@ from justitia_sidecar.limits.room import Room
 from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 
 AT_A_TIME = 64
-"""Requests that enter or leave the order in one go, because their tenant's state has changed."""
+"""The most requests that enter or leave the order at once because their tenant's state has changed."""
 
 
 @dataclass(slots=True)
 class TenantLoad:
-    """In sequences. `released` are those that are not held back; `held` are the requests that are."""
+    """A tenant's sequences. `released` are those that are not held back; `held` are the requests that are."""
 
     queued: int = 0
     running: int = 0
@@ -38,8 +38,8 @@ class TenantLoad:
 
 
 class Books:
-    """`held_up` tells whether a tenant's requests stay here because of those that it gave the engine before;
-    `waits`, whether a request may still be refused because it waits.
+    """The books of one pool. `held_up` says whether a tenant's requests stay here because of those that the engine has;
+    `waits` says whether a request still waits, so that it may be refused.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Books:
         self.queued = 0
         """Sequences that wait, held ones included."""
         self.in_engine = 0
-        """Requests that the engine has."""
+        """The number of requests that the engine has."""
         self.resident: Tokens = 0
-        """KV tokens that they have there, as far as that is known."""
+        """The KV tokens of those requests, as far as they are known."""
         self.to_release: dict[TenantId, None] = {}
         """Tenants with held requests that nothing holds back."""
         self._held_up = held_up
@@ -68,7 +68,7 @@ class Books:
         self.configure(config)
 
     def configure(self, config: PoolConfig) -> None:
-        """A tenant that is declared no more keeps its last weight."""
+        """Take the bounds of a configuration. A tenant that it does not name keeps its last weight."""
         self._config = config
         self._limits = {TenantId(tenant.name): tenant.limits for tenant in config.tenants}
         weights = {TenantId(tenant.name): tenant.weight for tenant in config.tenants}
@@ -83,7 +83,7 @@ class Books:
     # What a request goes through.
 
     def check_room(self, tenant: TenantId, sequences: int = 1) -> None:
-        """Raises a refusal where the pool or the tenant has no room for so many sequences."""
+        """Raises a refusal if the pool or the tenant has no room for so many sequences."""
         own = self._limits.get(tenant, TenantLimits())
         check_room(
             sequences,
@@ -95,9 +95,9 @@ class Books:
             raise queue_full(self._config.queue.maximum_requests)
 
     def enter(self, request: TrackedRequest) -> None:
-        """The request waits, held, and another one gives way where the queue is full. Its run counts it already.
+        """Hold back a new request. If the queue is full, another one is displaced. Its run counts it already.
 
-        Raises a refusal where the queue has filled since `check_room`; the request is to leave then, too.
+        Raises a refusal if the queue has filled since `check_room`; call `leave` for the request then, too.
         """
         sequences = request.asks.sequences
         self.requests[request.id] = request
@@ -112,8 +112,8 @@ class Books:
             each.observer.displaced(each)
 
     def release(self, tenant: TenantId) -> Iterator[TrackedRequest]:
-        """The tenant's held requests that nothing holds back, in order of arrival, at most `AT_A_TIME`. What the caller
-        does with one may hold up the next.
+        """Release the tenant's requests that nothing holds back, in order of arrival, at most `AT_A_TIME`. What the
+        caller does with one may hold up the next.
         """
         self.to_release.pop(tenant, None)
         load, limits = self.load[tenant], self._limits.get(tenant)
@@ -133,21 +133,21 @@ class Books:
             yield request
 
     def hold_back(self, request: TrackedRequest) -> None:
-        """Take a request out of the order again, for the time being."""
+        """Take a request out of the order again, until it is released."""
         request.advance(Event.HOLD_BACK)
         load = self.load[request.tenant]
         load.released -= request.asks.sequences
         insort(load.held, request, key=lambda each: each.timing.arrival)
 
     def send(self, request: TrackedRequest, now: Seconds) -> None:
-        """The request goes to the engine, with its prompt."""
+        """Note that a request goes to the engine, with its prompt."""
         request.advance(Event.SEND)
         request.timing.sent = now
         self.in_engine += 1
         self.hold(request, request.account.prompt)
 
     def begin(self, request: TrackedRequest) -> None:
-        """The request counts as running, and waits no more."""
+        """Count a request as running. It waits no more."""
         sequences, load = request.asks.sequences, self.load[request.tenant]
         request.begun = True
         load.queued -= sequences
@@ -156,12 +156,14 @@ class Books:
         self._room.leave(request.tenant, request.id)
 
     def hold(self, request: TrackedRequest, tokens: Tokens) -> None:
-        """The request has so many more tokens in the engine."""
+        """Note that a request has so many more tokens in the engine."""
         request.placement.resident += tokens
         self.resident += tokens
 
     def leave(self, request: TrackedRequest, now: Seconds, *, completed: bool, ends_run: bool) -> None:
-        """The request is over: completed, or aborted at whatever stage. What the engine does not have is aborted."""
+        """Note that a request is over: completed, or aborted at whatever stage. One that the engine does not have
+        counts as aborted.
+        """
         completed = completed and request.in_engine
         sequences, load = request.asks.sequences, self.load[request.tenant]
         if request.stage is Stage.HELD:

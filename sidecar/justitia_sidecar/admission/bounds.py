@@ -1,7 +1,7 @@
-"""What is refused at the door because there is no room for it. Bounds are in sequences: a request is one, or several.
+"""Refuses requests for which there is no room. Bounds are in sequences: a request is one, or several.
 
-A request that alone is more than a bound allows gets 400: to send it again would not help. Where others are in its
-way it gets 429.
+A request that is more than a bound allows by itself gets 400, because sending it again would not help. A request that
+does not fit because of others gets 429.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from justitia_vocabulary.units import Tokens
 
 @dataclass(frozen=True, slots=True)
 class TenantQueue:
-    """So many of a tenant's sequences are `waiting`, and `most` may be; None is no bound."""
+    """A tenant's sequences that are `waiting`, and the `most` that may be; None is no bound."""
 
     waiting: int
     most: int | None
@@ -23,7 +23,7 @@ class TenantQueue:
 
 
 def check_room(sequences: int, pool: int | None, tenant: TenantQueue, most_running: int | None) -> None:
-    """Raises a refusal where the tenant's queue has no room, or the request alone is more than the pool holds or
+    """Raises a refusal if the tenant's queue has no room, or if the request by itself is more than the pool holds or
     than the tenant may have running.
     """
     _check_alone(sequences, pool, "the pool's queue holds")
@@ -38,7 +38,7 @@ def check_room(sequences: int, pool: int | None, tenant: TenantQueue, most_runni
 
 
 def queue_full(most: int | None) -> RefusalError:
-    """The pool's queue is full, and the tenant would hold, or holds, more of it than its due."""
+    """The refusal for a tenant that holds, or would hold, more of a full queue than its due."""
     return RefusalError(
         Refusal.QUEUE_FULL,
         f"The pool's queue is full ({most} requests), and your tenant's part of it by weight is used up: retry later.",
@@ -47,7 +47,7 @@ def queue_full(most: int | None) -> RefusalError:
 
 
 def check_fits(prompt_tokens: Tokens, max_tokens: Tokens, bounds: list[Tokens]) -> None:
-    """Raises a refusal with 400 where a sequence can never be served within the bounds."""
+    """Raises a refusal with 400 if a sequence is too long for the bounds, however empty the engine is."""
     if bounds and prompt_tokens + max(1, max_tokens) > min(bounds):
         raise RefusalError(
             Refusal.PROMPT_TOO_LONG,

@@ -1,5 +1,5 @@
-"""The engine's steps, timed by the chunks of one request: where steps are not seen, the time between two of its chunks
-is that of the steps that made them.
+"""Times the engine's steps by the chunks of one request. Steps are not seen from outside, but the time between two
+chunks of a request is the time of the steps that made them.
 """
 
 from justitia_scheduling.core.step_time import StepTimeFit
@@ -8,7 +8,7 @@ from justitia_vocabulary.units import Seconds, Tokens
 
 
 class ChunkClock:
-    """One request at a time serves as the clock; another one takes over when it is over. `fit` learns from it."""
+    """Uses one request as the clock, and another one once that is over. `fit` learns from it."""
 
     def __init__(self, fit: StepTimeFit) -> None:
         self._fit = fit
@@ -17,8 +17,8 @@ class ChunkClock:
         self._processed_then: Tokens = 0
 
     def chunk(self, request: TrackedRequest, steps: int, processed: Tokens, resident: Tokens, now: Seconds) -> None:
-        """The request has got the tokens of so many steps. By now the engine has processed so many for all, and holds
-        so many.
+        """Note that a request got the tokens of so many `steps`. The engine has processed `processed` tokens for all
+        requests so far, and holds `resident` ones.
         """
         if self._reference is None:
             self._reference = request

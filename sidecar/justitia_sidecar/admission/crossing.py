@@ -1,9 +1,9 @@
-"""What is between here and the scheduler inside the engine: of each tenant a few requests at a time.
+"""Requests that cross from the sidecar to the plug-in: a few of each tenant at a time.
 
-The engine's server takes requests in order of arrival, whosever they are, and needs milliseconds for each. What a
-tenant sends at once would keep the requests of all others waiting there, where no weight counts. So the others of a
-tenant stay here while `MOST` of its requests cross. One that takes longer than `PATIENCE`, for media or a long prompt,
-keeps none of them back any more.
+The engine's server takes requests in order of arrival, whoever sent them, and needs milliseconds for each. A burst of
+one tenant would delay the requests of all others there, where no weight counts. So while `MOST` requests of a tenant
+cross, its others are held back here. A request that takes longer than `PATIENCE`, for media or a long prompt, no longer
+holds back any of them.
 """
 
 from justitia_sidecar.admission.request import TrackedRequest
@@ -16,10 +16,10 @@ PATIENCE: Seconds = 1.0
 class Crossing:
     def __init__(self) -> None:
         self._due: dict[TenantId, dict[RequestId, Seconds]] = {}
-        """When each request on its way counts as late; infinite until it is sent."""
+        """When each request that crosses counts as late; infinite until it is sent."""
 
     def full(self, tenant: TenantId) -> bool:
-        """Whether the tenant's other requests stay here."""
+        """Whether the tenant's other requests are held back."""
         return len(self._due.get(tenant, ())) >= MOST
 
     def begins(self, request: TrackedRequest) -> None:
@@ -30,11 +30,11 @@ class Crossing:
             self._due[request.tenant][request.id] = now + PATIENCE
 
     def over(self, request: TrackedRequest) -> bool:
-        """It has arrived, or will not. Returns whether it was crossing."""
+        """Note that a request has arrived, or never will. Returns whether it was crossing."""
         return self._remove(request.tenant, request.id)
 
     def look(self, now: Seconds) -> list[TenantId]:
-        """Tenants of which some took too long, and keep none back any more."""
+        """Give up on requests that took too long. Returns their tenants, whose other requests may go on."""
         late = [(t, r) for t, crossing in self._due.items() for r, due in crossing.items() if now >= due]
         for tenant, request in late:
             self._remove(tenant, request)

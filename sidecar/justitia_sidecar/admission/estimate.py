@@ -1,4 +1,4 @@
-"""What an engine should have done for a request, where nobody says what it did."""
+"""Estimates what an engine did for a request when nobody reports it."""
 
 from math import ceil
 
@@ -10,9 +10,10 @@ from justitia_vocabulary.units import Seconds, Tokens
 def presumed(
     request: TrackedRequest, since: Seconds, now: Seconds, times: StepTime, *, running: int, resident: Tokens
 ) -> tuple[Tokens, Tokens]:
-    """Tokens of prompts read and of output produced since the engine was given the request, or began with it, with the
-    step under way, which it does not break off; a step serves so many `running` requests of so many tokens. At most
-    the prompts and, of an answer that shows nothing before its end, all of its output; at least a token of each.
+    """Tokens of prompts that the engine should have read, and of output that it should have produced, since it got the
+    request or began with it. The step under way counts as a whole, because the engine does not break it off; a step
+    serves `running` requests with `resident` tokens. The result is at most the prompts and, for an answer that is not
+    streamed, all of its output; it is at least one token of each.
     """
     step = times.per_step + times.per_token * running + times.per_kv_token * resident
     reading = now - since + step - times.per_step

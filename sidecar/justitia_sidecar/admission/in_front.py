@@ -1,4 +1,4 @@
-"""The order in front of the engine. Owns the policy, the KV reservations and the engine's small own queue.
+"""Keeps the order in front of the engine. Owns the policy, the KV reservations and the engine's own short queue.
 
 A request enters, waits in the policy's order and is admitted when it is the head and fits:
 
@@ -9,10 +9,10 @@ A request enters, waits in the policy's order and is admitted when it is the hea
 - *The engine's own queue stays short* (`beginnings.py`). The engine's own count of requests that wait for its steps
   overrules what is presumed here.
 
-The head that does not fit blocks. Requests of a tenant at its own limit of running requests, or with which the engine
-takes too long to begin, are kept out of the policy in order of arrival.
+A head that does not fit blocks all others. Requests of a tenant that is at its limit of running requests, or that is
+stuck, are held back from the policy, in order of arrival.
 
-Accounting is here too: every token of prompt and output reaches the policy once, as the engine counts it.
+Each token of prompt and output reaches the policy once, as the engine counts it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -133,7 +133,7 @@ class InFront:
         if first:
             self._started(request, now)
         else:
-            # What was charged may have put another request at the head, one that fits.
+            # The charge may have put another request at the head, one that fits.
             self.pump(now)
 
     def refused_by_engine(self, request: TrackedRequest, now: Seconds) -> None:
@@ -141,10 +141,7 @@ class InFront:
             self._started(request, now)
 
     def abandoned(self, request: TrackedRequest, now: Seconds) -> Tokens:
-        """What the engine should have done by the fitted step time since the request was sent, with the step under way,
-        which it does not break off. At most that is its prompt and, where the answer is not streamed, its output; at
-        least a token of each.
-        """
+        """Charge what the engine should have done since the request was sent, by the fitted step time."""
         account, since, running = request.account, request.timing.sent, self.books.in_engine
         prefilled, produced = presumed(
             request, since, now, self.step_time, running=running, resident=self.books.resident
@@ -168,7 +165,7 @@ class InFront:
         self.pump(now)
 
     def next_look(self, now: Seconds) -> Seconds | None:
-        """A request should have begun by then, or is overdue, or not all has been done that could be."""
+        """When a request should have begun or is overdue; at once, if more could have been done."""
         if not self.books.queued:
             return None
         head = self.policy.head()
@@ -215,7 +212,7 @@ class InFront:
         return None if opened is None else self.policy.order_key(opened)
 
     def reservation(self, request: TrackedRequest) -> Tokens:
-        """Never more than the engine has."""
+        """The prompt and the expected output, at most what the engine has."""
         asks, output = request.asks, request.asks.max_tokens
         if not asks.fixed_output:
             output = self.books.outputs.predict(request.application, output)
@@ -273,7 +270,7 @@ class InFront:
         request.account.prompt, request.account.prompt_exact = prompt_tokens, True
 
     def _reserve(self, request: TrackedRequest, held: Tokens) -> None:
-        """At least what the request has."""
+        """Reserve at least what the request holds."""
         placement = request.placement
         if held > placement.reserved:
             grown = self._blocks(held)

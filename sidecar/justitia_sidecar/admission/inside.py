@@ -1,19 +1,19 @@
-"""The order inside the engine: requests go on with a ticket, and wait there.
+"""Sends requests on with a ticket, where the order is kept inside the engine.
 
-Of each tenant a few at a time are on their way (`crossing.py`).
+A few requests of each tenant cross at a time (`crossing.py`).
 
 The plug-in says when the engine has begun with a request, at its first sequence. Until then the request counts as
-queued, so that the bounds of the pool's and the tenants' queues hold, and a tenant at its limit of running requests
-keeps the others here. Service, gate and order are the engine's, as it last told them (`EngineChannel.state`); here runs
-are recognised, and their cost is counted for their own limits.
+queued: so the bounds of the pool's and the tenants' queues hold, and a tenant at its limit of running requests has its
+others held back here. Service, gate and order are the plug-in's, as it last reported them (`EngineChannel.state`). The
+sidecar recognises runs, and counts their cost for their own limits.
 
-Tokens are counted by what an answer shows and by what the engine says of each sequence as soon as it is over
-(`accounts.py`). What it says is exact, and comes for aborted requests too. Both are cumulative: the larger counts.
-A run's cost is what the engine says of its sequences; where it says nothing, what the answers show.
+Tokens are counted by what an answer shows, and by what the plug-in reports of each sequence once it is over
+(`accounts.py`). Its report is exact, and comes for aborted requests too. Both are cumulative: the larger counts. A
+run's cost is what the plug-in reports of its sequences; without a report, what the answers show.
 
-Where a request showed nothing and the engine cannot say what it did, because its plug-in is not connected, has no
-policy, was another process, or says nothing for `SAID_WITHIN`, what it should have done is counted. If it says more or
-less afterwards, that holds.
+If an answer showed nothing and the plug-in cannot report, the request is charged what the engine should have done. The
+plug-in cannot report while it is not connected or has no policy, if the request was in another engine process, or if it
+reports nothing for `SAID_WITHIN`. A report that comes later replaces the estimate.
 """
 
 from collections import OrderedDict
@@ -38,11 +38,13 @@ from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, Te
 from justitia_vocabulary.waiting import WaitingReason
 
 SAID_WITHIN: Seconds = 10.0
-"""After the end of a request. It takes a step and the 50 ms for which the engine collects messages."""
+"""The time after a request's end in which its report must come. It takes a step, and the 50 ms for which the plug-in
+collects messages.
+"""
 
 
 class Inside:
-    """Bounds and books in front of an engine that keeps the order itself."""
+    """Keeps bounds and books for an engine that keeps the order itself."""
 
     reserved: Tokens = 0
 
@@ -53,7 +55,7 @@ class Inside:
         self._accounts = EngineAccounts()
         self._crossing = Crossing()
         self._queue: OrderedDict[RequestId, TrackedRequest] = OrderedDict()
-        """Released and not sent, because the engine does not answer."""
+        """Requests that are released and not sent, because the engine does not answer."""
         runs = RunTable(lambda run, now: None, self._run_ended)
         self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
         channel.hear = self._heard
@@ -75,7 +77,7 @@ class Inside:
 
     @property
     def step_time(self) -> StepTime | None:
-        """As the plug-in last told it."""
+        """The step time that the plug-in last reported."""
         return self._channel.state.step_time
 
     # What a request goes through.
@@ -125,7 +127,7 @@ class Inside:
         self._started(request, now)
 
     def abandoned(self, request: TrackedRequest, now: Seconds) -> Tokens:
-        """The engine will say. Where it cannot, it is estimated; returns the estimate of the output then."""
+        """Wait for the plug-in's report. If it cannot report, charge an estimate and return its output."""
         account = self._accounts.get(request.id)
         if account is None or account.complete or self.waits(request) or self._presumed_to_wait(request):
             return 0
@@ -157,7 +159,7 @@ class Inside:
         return now if self.books.to_release else None
 
     def reconfigure(self, config: PoolConfig, now: Seconds) -> None:
-        """Put a configuration into effect; the channel tells the engine."""
+        """Put a configuration into effect. The channel sends it to the plug-in."""
         self.books.configure(config)
         for name in list(self.books.load):
             self._release(name)
@@ -175,22 +177,24 @@ class Inside:
                 yield request, reason
 
     def order_key(self, request: TrackedRequest) -> None:
-        """The engine orders."""
+        """None: the plug-in orders."""
 
     def reservation(self, request: TrackedRequest) -> None:
-        """The engine gives each request what it needs, block by block."""
+        """None: the engine gives each request what it needs, block by block."""
 
     # How.
 
     def _run_name(self, run: TrackedRun) -> RunId:
-        """The run's name to the engine, which may outlive this process."""
+        """The run's name in the engine, which may outlive this process."""
         return RunId(f"{self._channel.instance}/{run.id}")
 
     def _run_ended(self, run: TrackedRun, now: Seconds) -> None:
         self._channel.send(messages.RunEnded(self._run_name(run)))
 
     def _held_up(self, tenant: TenantId) -> bool:
-        """Where the engine does not say what has arrived, nothing is kept back."""
+        """Whether the tenant has to wait for what crosses. Nothing is held back while the plug-in does not say what
+        arrives.
+        """
         return self._channel.telling and self._crossing.full(tenant)
 
     def _release(self, tenant: TenantId) -> None:
@@ -213,7 +217,9 @@ class Inside:
         self._channel.send(ticket)
 
     def _tell_late(self) -> None:
-        """What was sent while the plug-in was away is of its tenant from this moment on."""
+        """Send the tickets of requests that were sent while the plug-in was away: their tenants pay for them from now
+        on.
+        """
         for account in self._accounts.open:
             if not account.told and account.instance == self._channel.peer:
                 account.told = True
@@ -243,7 +249,7 @@ class Inside:
                 self.pump(now)
 
     def _close(self, message: messages.Closed) -> None:
-        """A sequence is over in the engine; its request may have been over before."""
+        """Take the report of a sequence that is over. Its request may have been over before."""
         account = self._accounts.heard(message)
         if account is None:
             return
@@ -258,7 +264,7 @@ class Inside:
 
     @staticmethod
     def _cost_is(account: EngineAccount, cost: KVTokenTime) -> None:
-        """Its run is charged so much for the request in all, or what it has been charged already."""
+        """Charge the run for the request up to `cost` in all. What it has been charged already stays."""
         more = max(0.0, cost - account.cost)
         account.cost += more
         account.request.run.cost += more
@@ -266,11 +272,11 @@ class Inside:
     # What the engine cannot say.
 
     def _says(self, account: EngineAccount) -> bool:
-        """Whether the engine is there that is to say what it did."""
+        """Whether the engine process that has the request can report."""
         return self._channel.telling and account.instance == self._channel.peer
 
     def _presumed_to_wait(self, request: TrackedRequest) -> bool:
-        """By vLLM's own count of what waits: without tickets it serves by arrival."""
+        """Whether the request waits by vLLM's own count: without tickets vLLM serves in the order of arrival."""
         newer = 0
         for account in self._accounts.newest_first:
             if newer >= self.engine.waiting:
@@ -283,7 +289,7 @@ class Inside:
 
     @staticmethod
     def _count_estimate(account: EngineAccount) -> Tokens:
-        """Returns its output tokens, as far as they are more than what was known."""
+        """Count the estimate. Returns its output tokens beyond those that were known."""
         estimate, tokens = account.estimate, account.request.account
         if estimate is None or estimate.counted:
             return 0
@@ -292,7 +298,7 @@ class Inside:
         return tokens.produced - before
 
     def _nothing_more_is_said(self, account: EngineAccount) -> None:
-        """The request is over."""
+        """Settle the account of a request that is over and that the engine will not report."""
         request = account.request
         if account.estimate is not None and not account.estimate.counted:
             request.observer.estimated(request, self._count_estimate(account))
@@ -305,7 +311,7 @@ def _cost(closed: messages.Closed) -> KVTokenTime:
 
 
 def _cost_as_shown(request: TrackedRequest) -> KVTokenTime:
-    """The cost of a request by its answer, its sequences taken to be alike."""
+    """The cost of a request by what its answer shows, as if its sequences were alike."""
     account, asks = request.account, request.asks
     each = account.produced / asks.sequences
     return account.produced * (account.prompt / asks.prompts + (each + 1) / 2)

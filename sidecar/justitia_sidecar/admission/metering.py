@@ -1,4 +1,4 @@
-"""Tokens of tenants: those that a tenant may use in a minute, and those that have been counted for it."""
+"""Meters the tokens of tenants: how many one may use in a minute, and how many have been counted for it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from justitia_api.config import PoolConfig
 from justitia_api.wire import Refusal
 from justitia_sidecar.admission.request import TrackedRequest
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Tokens per minute, with a minute's worth of burst. May go below zero: what is taken is known afterwards.
-
-    `reserved` are expected of requests under way, and leave less for others until the request is over.
+    """A bucket of tokens per minute that holds a minute's worth. It may go below zero, because a request's tokens are
+    known afterwards. `reserved` tokens are expected of requests under way: others have less until those are over.
     """
 
     per_minute: int
@@ -29,7 +28,9 @@ class TokenBucket:
         self.at = now
 
     def wait(self, now: Seconds) -> Seconds:
-        """Seconds until another request may come, at most a minute if those under way are over then; 0 if at once."""
+        """Seconds until another request may come; 0 if at once. While requests under way reserve tokens, at most a
+        minute.
+        """
         self.refill(now)
         if self.level < 1:
             return (1 - self.level) * 60 / self.per_minute
@@ -50,15 +51,15 @@ class TokenBucket:
 
 
 class Metering:
-    """Each token is counted once, however often the count of its request is looked at."""
+    """Counts each token once, however often the count of its request is looked at."""
 
-    def __init__(self, metrics: Metrics, clock: Callable[[], Seconds]) -> None:
+    def __init__(self, metrics: SidecarMetrics, clock: Callable[[], Seconds]) -> None:
         self._metrics = metrics
         self._clock = clock
         self._buckets: dict[TenantId, TokenBucket] = {}
 
     def configure(self, config: PoolConfig) -> None:
-        """A limit that stays the same goes on with what is left of it."""
+        """Take the limits of a configuration. What is left of a limit that stays the same is kept."""
         now, buckets = self._clock(), dict[TenantId, TokenBucket]()
         for tenant in config.tenants:
             name, per_minute = TenantId(tenant.name), tenant.limits.tokens_per_minute
@@ -69,7 +70,7 @@ class Metering:
         self._buckets = buckets
 
     def check(self, tenant: TenantId) -> None:
-        """Raises a refusal where the tenant has used its tokens of the minute."""
+        """Raises a refusal if the tenant has used up its tokens of the minute."""
         bucket = self._buckets.get(tenant)
         if bucket is not None and (wait := bucket.wait(self._clock())) > 0:
             raise RefusalError(
@@ -79,13 +80,13 @@ class Metering:
             )
 
     def reserving(self, tenant: TenantId, expect: Callable[[], Tokens]) -> AbstractContextManager[None]:
-        """What is expected of a request counts in its tenant's limit, if it has one, until the request is over."""
+        """Reserve what is expected of a request in its tenant's limit, if it has one, until the request is over."""
         bucket = self._buckets.get(tenant)
         return nullcontext() if bucket is None else bucket.reserving(expect())
 
     def count(self, request: TrackedRequest) -> None:
-        """Take what has been counted for the request since the last time. Where an estimate was too high, the tenant
-        gets back what was taken of its limit; the metrics' counters do not fall.
+        """Take what has been counted for the request since the last call. If an estimate was too high, the tenant's
+        limit gets the difference back; the metrics' counters do not fall.
         """
         account = request.account
         if not (account.produced or account.counted):

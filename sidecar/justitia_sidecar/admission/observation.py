@@ -1,8 +1,8 @@
-"""What tenants got lately: shares of service over a sliding window, and quantiles of waiting.
+"""Observes what tenants got lately: shares of service over a sliding window, and quantiles of first tokens.
 
-A tenant's share is its part of all service charged in the window; its entitled share at a moment is its weight
-among the tenants that are active then (queued or running), averaged over the moments at which any was. Sampled by
-the caller about once a second.
+A tenant's share is its part of all service that was charged in the window. Its entitled share at a moment is its weight
+among the tenants that are active (queued or running), averaged over the moments at which any was. The caller samples
+about once a second.
 """
 
 from collections import defaultdict, deque
@@ -31,15 +31,15 @@ class ShareWindow:
         self._last: dict[TenantId, float] = {}
 
     def restart(self, service: Mapping[TenantId, float] = MappingProxyType({})) -> None:
-        """What was measured no longer compares, because the unit of service is another one, or who counts it. What
-        comes is counted from `service` on.
+        """Begin again, because service is in another unit or counted by another process. Service is counted from
+        `service` on.
         """
         self._samples.clear()
         self._last = dict(service)
 
     def sample(self, service: Mapping[TenantId, float], active: Mapping[TenantId, float], now: Seconds) -> None:
-        """`service` is cumulative; a sum that has fallen began again at 0. `active` maps the tenants that are active to
-        their weights.
+        """Add a sample. `service` is cumulative; a sum that is smaller than before began again at 0. `active` maps
+        active tenants to their weights.
         """
         last = {t: self._last.get(t, 0.0) for t in service}
         delta = {t: total - last[t] if total >= last[t] else total for t, total in service.items()}
@@ -50,7 +50,7 @@ class ShareWindow:
             self._samples.popleft()
 
     def shares(self) -> dict[TenantId, float]:
-        """Empty if nothing was served in the window."""
+        """Shares of service by tenant. Empty if nothing was served in the window."""
         sums: defaultdict[TenantId, float] = defaultdict(float)
         for sample in self._samples:
             for tenant, service in sample.service.items():
@@ -59,7 +59,7 @@ class ShareWindow:
         return {tenant: value / total for tenant, value in sums.items()} if total > 0 else {}
 
     def entitled(self) -> dict[TenantId, float]:
-        """Empty if nobody was active in the window."""
+        """Entitled shares by tenant. Empty if nobody was active in the window."""
         sums: defaultdict[TenantId, float] = defaultdict(float)
         moments = 0
         for sample in self._samples:
@@ -87,7 +87,7 @@ class RecentValues:
 
 
 class FirstTokens:
-    """Times to first token of late, by tenant."""
+    """Recent times to first token, by tenant."""
 
     def __init__(self) -> None:
         self._recent: defaultdict[TenantId, RecentValues] = defaultdict(RecentValues)

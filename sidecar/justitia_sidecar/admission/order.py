@@ -1,8 +1,8 @@
-"""Where the order is kept, and the admission that goes with it.
+"""Decides where the order is kept, and keeps the admission that goes with it.
 
-Inside the engine, if the pool asks for it and the engine's plug-in can; else in front of it. An engine says while it
-starts, when nothing is open in it, that its plug-in cannot. Should something be open, it ends with the books it began
-with; what still waits is refused.
+The order is kept inside the engine if the pool asks for it and the plug-in supports the engine, else in front of it. A
+plug-in says while its engine starts, when nothing is open in it, that it does not support it. If something is open
+nevertheless, it ends with the books that it began with, and what still waits is refused.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,16 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 def build_configured_policy(config: PoolConfig) -> Policy:
-    """For the order in front of the engine: FCFS in place of a policy that only the engine can keep."""
+    """Build the policy for an order in front of the engine: FCFS in place of one that only the engine can keep."""
     scheduling = config.scheduling
     policy = PolicyName.FCFS if scheduling.policy in INSIDE_THE_ENGINE_ONLY else scheduling.policy
     return build_policy(policy, build_cost_model(scheduling.cost_model, PRIOR))
 
 
 class Order:
-    """`on_run_ended` hears of each run that is over; `on_other_service` when tenants' service compares no more with
-    what it was: its unit is another one, or who counts it; `on_moved` when the order is kept elsewhere from then on.
+    """`on_run_ended` is called for each run that is over. `on_other_service` is called when service no longer compares
+    with what it was, because its unit or the process that counts it has changed. `on_moved` is called when the order
+    moves into the engine, or in front of it.
     """
 
     def __init__(self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds]) -> None:
@@ -52,7 +53,7 @@ class Order:
 
     @property
     def channel(self) -> EngineChannel | None:
-        """To the plug-in, where it is to keep the order; None where the order is kept here."""
+        """The channel to the plug-in, if that keeps the order. None if the order is kept here."""
         return self.engine_channel if self._inside else None
 
     @property
@@ -61,7 +62,7 @@ class Order:
 
     @property
     def policy_in_engine(self) -> PolicyReport:
-        """What the policy inside the engine last told of itself; nothing where there is none."""
+        """The last report of the policy inside the engine; an empty one without such a policy."""
         channel = self.channel
         return channel.state.policy if channel is not None and channel.telling else PolicyReport()
 
@@ -71,7 +72,7 @@ class Order:
         return self._admission
 
     def configure(self, config: PoolConfig) -> None:
-        """Put a configuration into effect, carrying over whatever is open."""
+        """Put a configuration into effect, and carry over what is open."""
         before, self._config = self._config, config
         match self._admission:
             case None:
@@ -109,7 +110,7 @@ class Order:
         if inside is self._inside:
             return
         self._inside = inside
-        log.warning("the order is kept", where="in the engine" if inside else "in front of the engine")
+        log.warning("the order moves: requests that wait are refused", to="the engine" if inside else "the sidecar")
         if self._config is None or self._admission is None:
             return
         before = self._admission

@@ -1,5 +1,5 @@
-"""How many tokens a sequence will produce: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the running mean of
-its application's outputs; `max_tokens` until there is a mean.
+"""Predicts how many tokens a sequence will produce: the smaller of `max_tokens` and `OUTPUT_MARGIN` times the running
+mean of its application's outputs; `max_tokens` while there is no mean.
 """
 
 import sys
@@ -12,7 +12,7 @@ _MEAN_MEMORY = 200
 
 
 class OutputMeans:
-    """Running mean of the outputs of an application's requests, over about the last `_MEAN_MEMORY`."""
+    """The running mean of the outputs of each application, over about its last `_MEAN_MEMORY` sequences."""
 
     def __init__(self) -> None:
         self._mean: dict[ApplicationId, float] = {}
@@ -28,7 +28,7 @@ class OutputMeans:
         return max_tokens if mean is None else min(max_tokens, max(1, round(mean * OUTPUT_MARGIN)))
 
     def expect(self, application: ApplicationId, asked: Tokens | None) -> Tokens:
-        """Where a client asked for no `max_tokens` and there is no mean, nothing is known, and that is 0."""
+        """Expect an output before the request is accepted. Without a mean and without `max_tokens` that is 0."""
         if asked is None and application not in self._mean:
             return 0
         return self.predict(application, asked if asked is not None else sys.maxsize)

@@ -1,4 +1,4 @@
-"""A request on its way through the sidecar: what it asks for, its account, its timing, its part of the engine."""
+"""A request on its way through the sidecar: what it asks for, its tokens, its moments, its part of the engine."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,9 +9,9 @@ from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantI
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """What a request asks for: so many `sequences` of so many `prompts`, each of at most `max_tokens` of output, which
-    nothing else ends where it is `fixed_output`.
+class RequestShape:
+    """What a request asks for: so many `sequences` for so many `prompts`, each with at most `max_tokens` of output.
+    With `fixed_output` nothing else ends the output.
     """
 
     max_tokens: Tokens
@@ -23,9 +23,9 @@ class Demand:
 
 @dataclass(slots=True)
 class TokenAccount:
-    """Tokens of all sequences, those of each prompt once. `prompt` may be an estimate until `prompt_exact`. `counted`:
-    the engine has read so much of the prompt, though it may have produced nothing. `metered` are those that the
-    tenant's limit and the metrics know of.
+    """Tokens of all sequences, those of each prompt once. `prompt` may be an estimate until `prompt_exact`. `counted`
+    says that `prompt` is what the engine has read, even if it has produced nothing. `metered` tokens have been taken
+    from the tenant's limit and added to the metrics.
     """
 
     prompt: Tokens
@@ -36,7 +36,7 @@ class TokenAccount:
     metered_output: Tokens = 0
 
     def raise_to(self, prompt: Tokens, produced: Tokens) -> None:
-        """Take the engine's count so far, where it is larger. What was known of the prompt before is not its count."""
+        """Take the engine's count so far if it is larger. An estimate of the prompt is no count: it is replaced."""
         if not (prompt or produced):
             return
         self.prompt, self.prompt_exact = max(self.prompt if self.counted else 0, prompt), True
@@ -55,8 +55,8 @@ class Timing:
 
 @dataclass(slots=True)
 class Placement:
-    """What a request has of the engine: `rank` is its place in the order of admissions, and its priority there; KV
-    tokens are `reserved` for it, and `resident` are those that it has there.
+    """A request's part of the engine. `rank` is its place in the order of admissions, and its priority there.
+    `reserved` KV tokens are set aside for it, and it holds `resident` ones.
     """
 
     rank: int = 0
@@ -65,22 +65,22 @@ class Placement:
 
 
 class Observer(Protocol):
-    """Who has sent a request hears what becomes of it."""
+    """Hears what becomes of a request."""
 
     def admitted(self, request: "TrackedRequest") -> None:
-        """Once, as it goes to the engine."""
+        """The request goes to the engine. Called once."""
 
     def begun(self, request: "TrackedRequest") -> None:
-        """Once, as it waits for nothing more, here or in the engine."""
+        """The request waits no more, here or in the engine. Called once."""
 
     def displaced(self, request: "TrackedRequest") -> None:
-        """It gives way, while it waits, to another tenant's request."""
+        """The request waited, and is displaced by another tenant's."""
 
     def estimated(self, request: "TrackedRequest", output: Tokens) -> None:
-        """It is over, and so many output tokens of what is counted next are an estimate."""
+        """The request is over, and so many output tokens of the next count are an estimate."""
 
     def counted(self, request: "TrackedRequest") -> None:
-        """It is over, and something else has been counted of it."""
+        """The request is over, and its count has changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +91,7 @@ class TrackedRequest:
     tenant: TenantId
     application: ApplicationId
     run: TrackedRun
-    asks: Demand
+    asks: RequestShape
     account: TokenAccount
     timing: Timing
     observer: Observer
@@ -108,13 +108,13 @@ class TrackedRequest:
         return self._stage in (Stage.SENT, Stage.STARTED)
 
     def advance(self, event: Event) -> None:
-        """Raises ImpossibleTransitionError."""
+        """Go to the next stage. Raises ImpossibleTransitionError."""
         self._stage = after(self._stage, event)
 
     def age(self, now: Seconds) -> Seconds:
         return now - self.timing.arrival
 
     def pace(self, now: Seconds) -> Seconds | None:
-        """For each token of a sequence after its first, if the last one came now; None where that is not seen."""
+        """Seconds for each token of a sequence after its first, if the last one came now. None if that is not seen."""
         first, after_first = self.timing.first_token, self.account.produced / self.asks.sequences - 1
         return (now - first) / after_first if first is not None and after_first > 0 else None

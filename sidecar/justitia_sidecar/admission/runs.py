@@ -1,19 +1,19 @@
-"""Which runs are open. A run is keyed (tenant, application, id); a request without an id is a run of its own.
+"""The table of open runs. A run's key is (tenant, application, id); a request without an id is a run of its own.
 
-A run ends when the client says so (as soon as its open requests are done), when it has been idle for its
-timeout, or, at its next request, when it has passed its maximum age or cost: then a new one begins under the
-same id.
+A run ends when its client ends it and its open requests are over, or when it has been idle for its timeout. A run that
+has passed its maximum age or cost ends at its next request, and a new one begins under the same id.
 
-The number of open runs is bounded, and tenants share the bound by weight. Beyond it ends the longest idle run of the
-tenant with the most open runs for its weight, of those that have an idle one. A tenant's due is the bound x its weight
-/ (sum of the weights of those that have runs open); a tenant within it loses none. Runs with open requests stay:
-where nobody above its due has an idle one, the bound is passed, until one of them is idle.
+The number of open runs is bounded, and tenants share the bound by weight. Beyond it, the table ends the longest idle
+run of the tenant that has the most open runs for its weight, among those that have an idle one. A tenant's due is the
+bound x its weight / (sum of the weights of the tenants with open runs); a tenant within its due loses no run. A run
+with open requests stays: if no tenant above its due has an idle run, the bound is exceeded until one of its runs is
+idle.
 
-No clock, no I/O; who keeps the order hears of each run that opens and ends.
+No clock, no I/O. The table tells the order of each run that opens or ends.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.config import ApplicationConfig
@@ -22,18 +22,18 @@ from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds
 
 MAXIMUM_OPEN_RUNS = 100_000
 MOST_STAGES = 64
-"""Of a run, whose costs are told apart; what comes later belongs to the last one."""
+"""Stages of a run whose costs are kept apart. Later ones count as part of the last."""
 
 RunKey = tuple[TenantId, ApplicationId, str]
 
 
 @dataclass(slots=True, eq=False)
 class TrackedRun:
-    """`closing` runs take no further request and end with their last open one.
+    """An open run, or one that is over. A `closing` run takes no further request and ends with its last open one.
 
-    `cost` is what it has had, in KV token-time; what the engine tells after its end is added. A stage is over when none
-    of the run's requests is open; `stages` is what the run had cost by then. `aborted`: one of its requests was, after
-    it had been released into the order.
+    `cost` is in KV token-time; what the engine reports after the run's end is added. A stage is over when none of the
+    run's requests is open; `stages` is what the run had cost at each of these moments. `aborted` says that one of its
+    requests was aborted after it had been released into the order.
     """
 
     id: RunId
@@ -51,28 +51,53 @@ class TrackedRun:
 
     @property
     def took(self) -> Seconds:
-        """From its first request until the last one was over, so far."""
+        """Seconds from the arrival of its first request to the end of its last one so far."""
         return self.last_activity - self.opened
 
     @property
     def name(self) -> str | None:
-        """As its client gave it."""
+        """The id that its client gave it. None for a run of one request without an id."""
         return None if self.key is None else self.key[2]
 
 
 @dataclass(slots=True)
 class _Share:
-    """A tenant's open runs; `idle` are in the order in which they became so."""
+    """The number of a tenant's open runs, and its idle ones in the order in which they became idle."""
 
     open: int = 0
     idle: OrderedDict[RunId, TrackedRun] = field(default_factory=OrderedDict)
+
+
+class _IdleRuns:
+    """Idle runs in the order in which they expire, by timeout: runs of one timeout expire as they became idle."""
+
+    def __init__(self) -> None:
+        self._by_timeout: dict[Seconds, OrderedDict[RunId, TrackedRun]] = {}
+
+    def add(self, run: TrackedRun) -> None:
+        self._by_timeout.setdefault(run.application.run.idle_timeout_seconds, OrderedDict())[run.id] = run
+
+    def discard(self, run: TrackedRun) -> None:
+        timeout = run.application.run.idle_timeout_seconds
+        if (idle := self._by_timeout.get(timeout)) is not None:
+            idle.pop(run.id, None)
+            if not idle:
+                del self._by_timeout[timeout]
+
+    def expired(self, now: Seconds) -> Iterator[TrackedRun]:
+        """The runs that have been idle for their timeout. The caller discards each before it takes the next."""
+        for timeout, idle in list(self._by_timeout.items()):
+            while idle and now - (run := next(iter(idle.values()))).last_activity >= timeout:
+                yield run
 
 
 Hear = Callable[[TrackedRun, Seconds], None]
 
 
 class RunTable:
-    """`opened` and `ended` are told of each run at the moment, for the order; `on_ended` of each that is over."""
+    """`opened` and `ended` are called for the order as a run opens and ends; `on_ended` is called for each that is
+    over.
+    """
 
     def __init__(self, opened: Hear, ended: Hear, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
         self._opened = opened
@@ -82,6 +107,7 @@ class RunTable:
         self.maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
+        self._idle = _IdleRuns()
         self._ranking = Ranking()
         self._weights = 0.0
         self._sequence = 0
@@ -91,11 +117,11 @@ class RunTable:
 
     @property
     def open(self) -> Iterable[TrackedRun]:
-        """In the order in which they opened."""
+        """The open runs in the order in which they opened."""
         return self._runs.values()
 
     def reweight(self, weights: Mapping[TenantId, float]) -> None:
-        """A tenant that is not among them has 1."""
+        """Set the weights. A tenant without one has weight 1."""
         self._ranking.reweight(weights)
         self._weights = sum(map(self._ranking.weight, self._shares))
 
@@ -112,7 +138,7 @@ class RunTable:
         now: Seconds,
         predicted_cost: KVTokenTime | None = None,
     ) -> TrackedRun:
-        """A request begins; returns its run, which counts it until `leave`."""
+        """Count a new request in its run, until `leave`. Returns the run."""
         key = None if run is None else (tenant, application.id, run)
         tracked = None if key is None else self._by_key.get(key)
         if tracked is not None and self._spent(tracked, now):
@@ -128,7 +154,7 @@ class RunTable:
         return tracked
 
     def leave(self, run: TrackedRun, now: Seconds, *, ends: bool = False) -> None:
-        """One of the run's requests is over."""
+        """Note that one of the run's requests is over."""
         run.open_requests -= 1
         run.last_activity = now
         if run.open_requests == 0 and len(run.stages) < MOST_STAGES:
@@ -143,7 +169,7 @@ class RunTable:
                 self._keep_bound(now)
 
     def end(self, tenant: TenantId, application: ApplicationId, run: str, now: Seconds) -> bool:
-        """The client ends a run. False if no such run is open."""
+        """End a run for its client. Returns False if no such run is open."""
         tracked = self._by_key.get((tenant, application, run))
         if tracked is None:
             return False
@@ -151,11 +177,9 @@ class RunTable:
         return True
 
     def expire(self, now: Seconds) -> None:
-        """End the runs that have been idle for their timeout."""
-        idle = [run for share in self._shares.values() for run in share.idle.values()]
-        for run in idle:
-            if now - run.last_activity >= run.application.run.idle_timeout_seconds:
-                self._close(run, now)
+        """End the runs that have been idle for their timeout. The cost grows with these, not with all idle ones."""
+        for run in self._idle.expired(now):
+            self._close(run, now)
 
     def _spent(self, run: TrackedRun, now: Seconds) -> bool:
         limits = run.application.run
@@ -203,8 +227,10 @@ class RunTable:
         share = self._shares[run.tenant]
         if idle:
             share.idle[run.id] = run
+            self._idle.add(run)
         else:
             share.idle.pop(run.id, None)
+            self._idle.discard(run)
         self._rank(run.tenant)
 
     def _count(self, tenant: TenantId, change: int) -> None:
@@ -218,7 +244,7 @@ class RunTable:
             self._weights = self._weights - self._ranking.weight(tenant) if self._shares else 0.0
 
     def _rank(self, tenant: TenantId) -> None:
-        """Who can lose a run is ranked."""
+        """Rank the tenant if it has a run to lose."""
         share = self._shares[tenant]
         if share.idle:
             self._ranking.put(tenant, share.open)

@@ -1,4 +1,4 @@
-"""Where a request is on its way through the sidecar, and how it gets from one stage to another."""
+"""The stages of a request on its way through the sidecar, and the events that lead from one to another."""
 
 from enum import Enum
 from types import MappingProxyType
@@ -6,13 +6,13 @@ from types import MappingProxyType
 
 class Stage(Enum):
     HELD = "held"
-    """Kept out of the order: its tenant is at a limit, or the engine is given no more of its requests."""
+    """Held back from the order: its tenant is at a limit, or no more of its requests are sent for the moment."""
     QUEUED = "queued"
-    """In the order, and not sent."""
+    """Released into the order, and not sent."""
     SENT = "sent"
-    """The engine has it, and is not known to have begun."""
+    """In the engine, which is not known to have begun with it."""
     STARTED = "started"
-    """The engine has begun."""
+    """In the engine, which has begun with it."""
     OVER = "over"
 
 

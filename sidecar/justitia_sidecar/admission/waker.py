@@ -1,4 +1,4 @@
-"""Pumps an admission when a request should have begun that shows no first chunk."""
+"""Pumps an admission at the moment when a request should have begun, even if nothing happens."""
 
 import asyncio
 import math
@@ -9,7 +9,7 @@ from justitia_vocabulary.units import Seconds
 
 
 class Waker:
-    """`admission` gives the one in effect, None before any."""
+    """`admission` returns the admission in effect, None before there is one."""
 
     def __init__(self, admission: Callable[[], Admission | None], clock: Callable[[], Seconds]) -> None:
         self._admission = admission
@@ -18,7 +18,7 @@ class Waker:
         self._due: Seconds = math.inf
 
     def set(self) -> None:
-        """Something has happened: the next moment may be another one."""
+        """Set the timer again, because something has happened."""
         admission, now = self._admission(), self._clock()
         when = None if admission is None else admission.next_look(now)
         if when is None or when >= self._due:

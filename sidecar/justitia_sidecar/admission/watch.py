@@ -1,4 +1,4 @@
-"""Probes the engine, and tells the admission what it found."""
+"""Probes the engine, and passes on to the admission what it finds."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,9 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 class EngineWatch:
-    """`admission` gives the one in effect, None before any. `heard` counts what the engine has said in answers."""
+    """`admission` returns the admission in effect, None before there is one. `heard` counts the pieces of answers that
+    came from the engine.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class EngineWatch:
         self._failures = 0
 
     async def watch(self, busy: Callable[[], bool], then: Callable[[], None]) -> None:
-        """Until cancelled. While it is `busy`, it looks more often. `then` is called after each look."""
+        """Probe until cancelled, more often while it is `busy`. `then` is called after each probe."""
         while True:
             if (admission := self._admission()) is not None:
                 await self.look(admission)
@@ -59,17 +61,17 @@ class EngineWatch:
             else:
                 self._hangs.silent(self._clock())
             if before.ready and not view.ready:
-                log.warning("engine lost", reason=str(error))
+                log.warning("the engine does not answer: requests wait until it does", reason=str(error))
         if view.ready and not before.ready:
-            log.info("engine ready", kv_tokens=view.kv_tokens, longest_request=view.longest)
+            log.info("the engine is ready", kv_tokens=view.kv_tokens, longest_request=view.longest)
         (self._admission() or admission).engine_told(view, self._clock())
 
     def lost(self) -> None:
-        """A request could not be sent: hold the queue until the engine answers a probe."""
+        """Hold the queue until the engine answers a probe, because a request could not be sent."""
         if (admission := self._admission()) is not None:
             admission.engine_told(replace(admission.engine, ready=False), self._clock())
 
     def _judge_progress(self, view: EngineView, owed: int) -> None:
-        """What an engine says in answers it has made steps for, and its server may be behind with saying it."""
+        """Pieces of answers count as progress too: the engine made steps for them, and its server may lag behind."""
         progress = None if view.progress is None else (*view.progress, str(self.heard))
         self._hangs.answered(progress, has_work(view, owed), self._clock())

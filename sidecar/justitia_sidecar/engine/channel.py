@@ -1,8 +1,8 @@
-"""The sidecar's end of the channel to the scheduler inside the engine (`justitia_channel.messages`).
+"""The sidecar's end of the channel to the plug-in inside the engine (`justitia_channel.messages`).
 
-It listens on a Unix socket; the engine's scheduler connects, and again after either side was gone. Who connects is told
-the configuration in force; tickets are sent as they are made. Nothing is kept for an engine that is away, and nothing
-waits for one that does not read: beyond `LONGEST_BACKLOG` bytes tickets are dropped, and counted.
+The sidecar listens on a Unix socket. The plug-in connects, and connects again after either side was gone. It gets the
+configuration in effect at once, and tickets as they are made. Nothing is kept for a plug-in that is away, and nothing
+waits for one that does not read: beyond `LONGEST_BACKLOG` bytes messages are dropped, and counted.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 from msgspec.structs import asdict, replace
@@ -35,7 +36,7 @@ from justitia_vocabulary.units import Seconds
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0
 _READ = 2**16
-NOTHING_TOLD = Snapshot()
+NO_SNAPSHOT = Snapshot()
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -49,14 +50,28 @@ def listen(path: Path) -> socket.socket:
     return listener
 
 
-class EngineChannel:
-    """`hear` is told what the engine says of sequences, in order, and `on_snapshot` of itself: which process, and its
-    state. `state` is the last snapshot of the engine that is there, or was. `instance` tells this process from those
-    before it, `peer` the engine's, empty before the first; `vllm` is its version,
-    and `unsupported` why it does not keep the order, if it does not. `on_hello` is called when it has said so.
+class PluginConnection(Protocol):
+    """What carries bytes to the plug-in: asyncio's transports are such."""
 
-    `gaps` has grown where the engine may have begun with sequences without having said so: a connection ended, its
-    policy failed or came back, messages were dropped.
+    def write(self, data: bytes) -> None: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class EngineChannel:
+    """The state of the channel. `serve` does its I/O; it calls `joined`, `receive` for each line, and `left`.
+
+    `hear` gets what the plug-in says of sequences, in order; `on_snapshot` gets each snapshot, with the process that it
+    is of; `on_hello` is called when the plug-in has introduced itself.
+
+    `instance` tells this process from those before it. `peer` names the engine's process, empty before the first;
+    `vllm` is its version, and `unsupported` is why it does not keep the order, if it does not. `state` is its last
+    snapshot, kept while it is away.
+
+    `gaps` grows where the engine may have begun with sequences and not said so: a connection ended, its policy failed
+    or came back, messages were dropped.
     """
 
     def __init__(self, hear: Callable[[Arrived | Admitted | Closed], None] = lambda message: None) -> None:
@@ -68,18 +83,18 @@ class EngineChannel:
         self.vllm: str | None = None
         self.unsupported: str | None = None
         self.gaps = 0
-        self.state = NOTHING_TOLD
+        self.state = NO_SNAPSHOT
         self.dropped = 0
         self.malformed = 0
         self._hello = encode(Hello(VERSION, self.instance))
         self._configuration: Configure | None = None
-        self._engine: asyncio.StreamWriter | None = None
+        self._connection: PluginConnection | None = None
         self._greeted = False
         self._asked: list[asyncio.Future[Queue]] = []
 
     @property
     def connected(self) -> bool:
-        return self._engine is not None and self._greeted
+        return self._connection is not None and self._greeted
 
     @property
     def status(self) -> EngineSchedulerStatus:
@@ -87,7 +102,7 @@ class EngineChannel:
         return EngineSchedulerStatus(
             connected=self.connected,
             vllm=self.vllm,
-            generation=None if state is NOTHING_TOLD else state.generation,
+            generation=None if state is NO_SNAPSHOT else state.generation,
             dismissed=state.dismissed,
             failures=state.failures,
             last_failure=state.failure or None,
@@ -95,11 +110,11 @@ class EngineChannel:
 
     @property
     def telling(self) -> bool:
-        """Whether the engine says with which sequences it begins: not while it has no policy."""
+        """Whether the plug-in says with which sequences the engine begins: not while it has no policy."""
         return self.connected and not self.state.dismissed
 
     async def serve(self, listener: socket.socket) -> None:
-        """Until cancelled."""
+        """Talk to whoever connects, until cancelled."""
         server = await asyncio.start_unix_server(self._converse, sock=listener)
         async with server:
             await server.serve_forever()
@@ -109,19 +124,19 @@ class EngineChannel:
         self.send(configuration)
 
     def send(self, message: Message) -> None:
-        """To the engine, if it is there and reads."""
-        if self._engine is None:
+        """Send it to the plug-in, if it is there and reads."""
+        if self._connection is None:
             return
-        if self._engine.transport.get_write_buffer_size() > LONGEST_BACKLOG:
+        if self._connection.get_write_buffer_size() > LONGEST_BACKLOG:
             self.dropped += 1
             return
         if isinstance(message, Ticket):
             message = replace(message, sent=time.monotonic())
-        self._engine.write(encode(message))
+        self._connection.write(encode(message))
 
     async def queue(self, limit: int) -> Queue | None:
-        """The engine's queue; None if it does not answer: it answers between two steps."""
-        if self._engine is None:
+        """The engine's queue. None if the plug-in does not answer in time: it answers between two steps."""
+        if self._connection is None:
             return None
         answer: asyncio.Future[Queue] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
@@ -135,35 +150,35 @@ class EngineChannel:
             if answer in self._asked:
                 self._asked.remove(answer)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._engine is not None:
-            self._engine.close()
-        self._engine, self._greeted = writer, False
-        writer.write(self._hello)
-        if self._configuration is not None:
-            writer.write(encode(self._configuration))
-        lines = Lines()
-        try:
-            while data := await reader.read(_READ):
-                for line in lines.feed(data):
-                    self._receive(line)
-        except (OSError, ChannelError) as error:
-            log.warning("the engine's scheduler is not understood", reason=str(error))
-        except asyncio.CancelledError:
-            pass  # the event loop ends, and Python 3.11 would print a traceback for each connection
-        finally:
-            self.gaps += 1
-            if self._engine is writer:
-                self._engine = None
-                log.warning("the engine's scheduler is gone")
-            writer.close()
+    def disconnect(self) -> None:
+        """End the connection, if there is one. The plug-in connects again."""
+        if self._connection is not None:
+            self._connection.close()
 
-    def _receive(self, line: bytes) -> None:
+    # What happens on the socket.
+
+    def joined(self, connection: PluginConnection) -> None:
+        """A plug-in has connected. It takes the place of one that was connected."""
+        self.disconnect()
+        self._connection, self._greeted = connection, False
+        connection.write(self._hello)
+        if self._configuration is not None:
+            connection.write(encode(self._configuration))
+
+    def left(self, connection: PluginConnection) -> None:
+        """A connection is over."""
+        self.gaps += 1
+        if self._connection is connection:
+            self._connection = None
+            log.warning("the plug-in has disconnected: requests go on without tickets until it is back")
+
+    def receive(self, line: bytes) -> None:
+        """Take one line from the plug-in. Raises ChannelError where it speaks another version."""
         try:
             message = decode(line)
         except ChannelError as error:
             self.malformed += 1
-            log.warning("the plug-in sent a malformed message", reason=str(error))
+            log.warning("the plug-in sent a malformed message, which is passed over", reason=str(error))
             return
         match message:
             case Arrived() | Admitted() | Closed():
@@ -182,8 +197,23 @@ class EngineChannel:
                 if version != VERSION:
                     raise ChannelError(f"it speaks version {version}, not {VERSION}: update the older", fatal=True)
                 if self.peer != instance:
-                    self.state = NOTHING_TOLD
+                    self.state = NO_SNAPSHOT
                 self.peer, self.vllm, self._greeted = instance, about.vllm, True
                 self.unsupported = about.unsupported
-                log.info("the engine's scheduler has connected", **asdict(about))
+                log.info("the plug-in has connected", **asdict(about))
                 self.on_hello()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.joined(writer.transport)
+        lines = Lines()
+        try:
+            while data := await reader.read(_READ):
+                for line in lines.feed(data):
+                    self.receive(line)
+        except (OSError, ChannelError) as error:
+            log.warning("the connection to the plug-in failed", reason=str(error))
+        except asyncio.CancelledError:
+            pass  # the event loop ends, and Python 3.11 would print a traceback for each connection
+        finally:
+            self.left(writer.transport)
+            writer.close()

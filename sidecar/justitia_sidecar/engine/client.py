@@ -1,8 +1,8 @@
-"""The engine behind the sidecar: one vLLM server, reached over HTTP.
+"""The client of the engine: one vLLM server, reached over HTTP.
 
-Reads its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its counts of requests, whether it makes
-progress, and its health; forwards requests. A request is sent once: there is no retry. What the engine says is read up
-to a bound.
+It reads the engine's health, its KV space (`vllm:cache_config_info`: blocks x block size = tokens), its counts of
+requests and its progress, and it forwards requests. A request is sent once: there is no retry. An answer to a probe is
+read up to a bound.
 """
 
 import re
@@ -24,7 +24,7 @@ _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
 _KEEPALIVE_SECONDS = 2
 
 MOST_PROBED_BYTES = 16 * 2**20
-"""Of one page. vLLM's metrics take about 100 KiB."""
+"""The most bytes of one page. vLLM's metrics take about 100 KiB."""
 
 _FORWARDED = frozenset({b"content-type", b"accept", b"traceparent", b"tracestate"})
 
@@ -40,11 +40,11 @@ _DEFERRED = re.compile(r'^vllm:num_requests_waiting_by_reason\{[^}]*reason="defe
 
 
 class EngineError(Exception):
-    """The engine cannot be reached, or said something that is not understood."""
+    """The engine was not reached, or its answer was not understood."""
 
 
 class EngineAbsentError(EngineError):
-    """Nobody listens where it should be."""
+    """Nobody listens at the engine's address."""
 
 
 class _Model(msgspec.Struct):
@@ -57,28 +57,28 @@ class _Models(msgspec.Struct):
 
 
 async def read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Raises EngineError beyond so many bytes."""
+    """The body of an answer. Raises EngineError beyond so many bytes."""
     parts, size = [], 0
     async for part in response.content.iter_any():
         parts.append(part)
         size += len(part)
         if size > most:
-            raise EngineError(f"{response.url} says more than {most} bytes")
+            raise EngineError(f"{response.url} answers with more than {most} bytes")
     return b"".join(parts)
 
 
 def read_metrics(text: str, view: EngineView) -> EngineView:
-    """`view` with the KV space, the counts of requests and the progress that the engine's metrics tell."""
+    """`view` with the KV space, the counts of requests and the progress in the engine's metrics."""
     info = _CACHE_INFO.search(text)
     if info is None:
-        raise EngineError("its metrics have no vllm:cache_config_info: is it vLLM?")
+        raise EngineError("the engine's metrics have no vllm:cache_config_info: is it vLLM?")
     labels = dict(_LABEL.findall(info[1]))
     try:
         blocks, size = int(labels["num_gpu_blocks"]), int(labels["block_size"])
     except (KeyError, ValueError):
-        raise EngineError(f"vllm:cache_config_info tells no number of blocks and block size: {labels}") from None
+        raise EngineError(f"vllm:cache_config_info has no num_gpu_blocks or block_size: {labels}") from None
     if blocks * size <= 0:
-        raise EngineError(f"it tells {blocks} KV blocks of {size} tokens: it is not ready")
+        raise EngineError(f"the engine has {blocks} KV blocks of {size} tokens: it is not ready")
     running, waiting, deferred = (
         int(sum(float(value) for value in count.findall(text))) for count in (_RUNNING, _WAITING, _DEFERRED)
     )
@@ -96,13 +96,13 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
 
 
 def engine_headers(request: RequestId, priority: int, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    """Few of the client's headers, and our own that decide identity and order in the engine."""
+    """A few of the client's headers, and ours, which decide identity and order in the engine."""
     kept = [(name.decode(), value.decode("latin-1")) for name, value in received if name in _FORWARDED]
     return [*kept, ("x-request-id", request), (wire.ENGINE_PRIORITY_HEADER, str(priority))]
 
 
 class _Body(aiohttp.BytesPayload):
-    """A body that is let go of once it is written."""
+    """A body whose memory is freed once it is written."""
 
     def __init__(self, content: bytes, on_written: Callable[[], None]) -> None:
         super().__init__(content)
@@ -127,7 +127,7 @@ class EngineClient:
         )
 
     async def probe(self, view: EngineView) -> EngineView:
-        """The engine as it is. Raises EngineError where it does not answer well."""
+        """Ask the engine for its present state. Raises EngineError if it does not answer as it should."""
         try:
             await self._get("/health")
             found = read_metrics((await self._get("/metrics")).decode(), view)
@@ -144,8 +144,9 @@ class EngineClient:
     async def send(
         self, path: str, body: bytes, headers: list[tuple[str, str]], on_written: Callable[[], None]
     ) -> aiohttp.ClientResponse:
-        """The answer's head; its body is still to be read. `on_written` is called once the request's body is with the
-        engine. Raises EngineError before any byte of the answer, EngineAbsentError where nothing was sent.
+        """Send a request and return the head of its answer; the body is still to be read. `on_written` is called once
+        the engine has the request's body. Raises EngineError before any byte of the answer, EngineAbsentError if
+        nothing was sent.
         """
         data = _Body(body, on_written)
         try:
@@ -155,7 +156,7 @@ class EngineClient:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineError(f"the request could not be sent: {error!r}") from error
+            raise EngineError(f"the request was not sent to {self.url}: {error!r}") from error
 
     async def models(self) -> bytes:
         try:

@@ -1,9 +1,9 @@
-"""Whether the engine hangs: it has work, and makes no step.
+"""Finds out whether the engine hangs: it has work, and makes no step.
 
-vLLM's server goes on answering probes while the process that computes stands still, so an engine is judged by what
-changes with each step, and whether it has work by its own counts. Time in which nobody looked is not its silence: a
-laptop that slept, or a process that stood still, blames no engine. A file tells the kubelet, by the engine's liveness
-probe: whether the engine is ended does not depend on whether the scheduler answers at that moment.
+vLLM's server answers probes even while the process that computes stands still. So progress is what changes with each
+step, and whether there is work is decided by the engine's own counts. Time in which nobody looked does not count: a
+laptop that slept, or a sidecar that stood still, is not the engine's fault. A file tells the engine's liveness probe
+about a hang, so the kubelet restarts the engine even if the sidecar does not answer at that moment.
 """
 
 from pathlib import Path
@@ -15,22 +15,22 @@ from justitia_vocabulary.units import Seconds
 
 HANG_SECONDS: Seconds = 120.0
 LONGEST_LOOK: Seconds = 6.0
-"""From one probe to the next where one was not answered: its timeout, and the pause after it."""
+"""The longest time between two probes, where one was not answered: its timeout and the pause after it."""
 
 log = structlog.get_logger("justitia.sidecar")
 
 
 def has_work(view: EngineView, owed: int) -> bool:
-    """Whether the engine should make steps, when it owes so many answers.
+    """Whether the engine should make steps, if it owes so many answers.
 
-    Its counts are those of its last step: what it hung on at once is not in them. What it defers waits for something
-    else than a step, as for a grammar.
+    Its counts are those of its last step, so they lack a request on which it hung at once. A deferred request does not
+    wait for a step but for something else, such as a grammar.
     """
     return view.running + view.waiting > view.deferred or (not view.deferred and owed > 0)
 
 
 class HangWatch:
-    """Told after each probe. `patience` is how long an engine may make no step; `file` exists while it hangs."""
+    """Judges the engine after each probe. `patience` is how long it may make no step; `file` exists while it hangs."""
 
     def __init__(self, patience: Seconds = HANG_SECONDS, file: Path | None = None) -> None:
         self.hangs = False
@@ -43,7 +43,7 @@ class HangWatch:
         self._tell()
 
     def answered(self, progress: tuple[str, ...] | None, busy: bool, now: Seconds) -> None:
-        """The engine answers, and has work or not. `progress` is another after each step; None: it tells of none."""
+        """Note an answer. `busy` says whether the engine has work. `progress` changes with each step; None: unknown."""
         goes_on = not self._known or progress is None or progress != self._progress or not busy
         self._known, self._progress = True, progress
         self._look(now)
@@ -52,12 +52,12 @@ class HangWatch:
         self._judge()
 
     def silent(self, now: Seconds) -> None:
-        """It does not answer. One that has not answered yet is starting."""
+        """Note that the engine did not answer. One that has not answered yet is starting."""
         self._look(now)
         self._judge()
 
     def absent(self, now: Seconds) -> None:
-        """Nobody listens: the engine has ended. What was said of it does not hold for the next one, which starts."""
+        """Note that the engine has ended. What was known of it does not hold for the next one, which starts."""
         self._known, self._silent = False, 0.0
         self._look(now)
         self._judge()
@@ -74,9 +74,9 @@ class HangWatch:
         self.hangs = hangs
         self._tell()
         if hangs:
-            log.error("engine hangs", seconds_without_a_step=round(self._patience))
+            log.error("engine hangs: it has work and made no step", seconds=round(self._patience))
         else:
-            log.info("engine goes on")
+            log.info("engine makes steps again")
 
     def _tell(self) -> None:
         if self._file is None:

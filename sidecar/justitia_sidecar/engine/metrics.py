@@ -1,8 +1,9 @@
-"""Prometheus metrics of the plug-in inside the engine, from its snapshots.
+"""Prometheus metrics of the plug-in, from its snapshots.
 
-The engine counts from its start, a policy that follows one that failed from its own. What is exported never falls: the
-increases are added up here, and a count that is smaller than before, was missing, or is another process's has grown
-from 0. Labels come from resources only: tenants; the empty one is of requests without a ticket.
+The plug-in counts from the start of its engine, and a policy from its own start. Exported counters never fall: the
+increases are added up here, and a count that is smaller than before, was missing, or comes from another process is
+taken to have grown from 0. Labels come from resources only: tenants; the empty one stands for requests without a
+ticket.
 """
 
 from collections import defaultdict
@@ -33,7 +34,7 @@ Counts = Mapping[tuple[str, str], float]
 
 
 class GrowingTotals:
-    """Sums that do not fall, of counts that begin again. A count is named by a word and a label."""
+    """Sums that never fall, of counts that may begin again. A word and a label name a count."""
 
     def __init__(self) -> None:
         self.totals: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -41,7 +42,7 @@ class GrowingTotals:
         self._source = ""
 
     def observe(self, source: str, counts: Counts) -> None:
-        """`source` is the process that counts."""
+        """Add what has been counted since the last call. `source` is the process that counts."""
         if source != self._source:
             self._source, self._last = source, {}
         for name, count in counts.items():
@@ -51,16 +52,16 @@ class GrowingTotals:
 
 
 class EngineMetrics(Collector):
-    """Hears the snapshots that come over the channel."""
+    """Collects the snapshots that come over the channel."""
 
     def __init__(self, channel: EngineChannel) -> None:
         self._channel = channel
         self._counted = GrowingTotals()
         channel.on_snapshot = self.observe
 
-    def observe(self, instance: str, told: Snapshot) -> None:
-        counts = {(name, ""): float(getattr(told, name)) for name in (*_COUNTERS, *_OTHER_COUNTERS)}
-        counts |= {(_TENANT, tenant): served for tenant, served in told.kv_token_time.items()}
+    def observe(self, instance: str, snapshot: Snapshot) -> None:
+        counts = {(name, ""): float(getattr(snapshot, name)) for name in (*_COUNTERS, *_OTHER_COUNTERS)}
+        counts |= {(_TENANT, tenant): served for tenant, served in snapshot.kv_token_time.items()}
         self._counted.observe(instance, counts)
 
     def collect(self) -> Iterable[Metric]:
@@ -108,8 +109,8 @@ class EngineMetrics(Collector):
         return self._counted.totals[name, ""]
 
 
-def _gauges(told: Snapshot) -> Iterable[Metric]:
-    gauge, policy = GaugeMetricFamily, told.policy
+def _gauges(snapshot: Snapshot) -> Iterable[Metric]:
+    gauge, policy = GaugeMetricFamily, snapshot.policy
     if policy.gamma is not None:
         about = "Gamma of a policy that has it: decay rate of the tail of completion times, in 1/s"
         yield gauge("justitia_engine_gamma", about, policy.gamma)
@@ -117,11 +118,11 @@ def _gauges(told: Snapshot) -> Iterable[Metric]:
         about = "GPS virtual time since the policy began, in KV token-time per weight"
         yield gauge("justitia_engine_virtual_time", about, policy.virtual_time)
     about = "Longest decision in the interval of the last snapshot, in seconds"
-    yield gauge("justitia_engine_longest_decision_seconds", about, told.longest_decision)
+    yield gauge("justitia_engine_longest_decision_seconds", about, snapshot.longest_decision)
     about = "Longest lag in the interval of the last snapshot, in seconds"
-    yield gauge("justitia_channel_longest_lag_seconds", about, told.longest_ticket_lag)
+    yield gauge("justitia_channel_longest_lag_seconds", about, snapshot.longest_ticket_lag)
     about = "Generation of the configuration that the engine orders by"
-    yield gauge("justitia_engine_config_generation", about, told.generation)
+    yield gauge("justitia_engine_config_generation", about, snapshot.generation)
 
 
 def _both_ways(name: str, description: str, to_engine: float, from_engine: float) -> Metric:

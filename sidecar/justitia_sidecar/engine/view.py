@@ -1,4 +1,4 @@
-"""What is known of the engine, from its own metrics."""
+"""What the sidecar knows of the engine, from the engine's own metrics."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from justitia_vocabulary.units import Tokens
 
 @dataclass(slots=True)
 class EngineView:
-    """`running`, `waiting` and, of these, `deferred`, which wait for something else than steps, are the engine's own
-    counts, as last told. `longest` is the most tokens that a request may have. `progress` is another after each step:
-    the steps that had output, and the KV space in use, which grows with those that read a prompt. None: it tells of
-    none.
+    """The engine as its metrics last described it. `running` and `waiting` requests are its own counts; the `deferred`
+    ones among the waiting wait for something else than a step. `longest` is the most tokens that a request may have.
+    `progress` changes with each step: it is the number of steps with output, and the KV space in use, which grows while
+    a prompt is read. None: the metrics do not have it.
     """
 
     ready: bool = False
@@ -24,5 +24,5 @@ class EngineView:
 
     @property
     def bounds(self) -> list[Tokens]:
-        """What the tokens of one request cannot exceed, as far as that is known."""
+        """The most tokens that one request may have, as far as bounds are known."""
         return [bound for bound in (self.longest, self.kv_tokens) if bound is not None]

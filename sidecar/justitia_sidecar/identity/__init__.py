@@ -1,1 +1,1 @@
-"""Who asks, and for what: tenant, application, run, model, and whose cached prefixes."""
+"""Decides who asks and for what: tenant, application, run, model, and shared prefixes."""

@@ -1,7 +1,7 @@
-"""Who calls: API key to tenant, by the digest of the key under the installation's pepper.
+"""Finds the tenant of an API key, by the digest of the key under the pool's pepper.
 
-The table is looked up by digest, so the time of a look-up tells nothing about a key. Neither keys nor the
-pepper appear in messages.
+The table is looked up by digest, so the time of a look-up reveals nothing about a key. Neither keys nor the pepper
+appear in messages.
 """
 
 from justitia_api.config import KeyTable, key_digest

@@ -1,9 +1,11 @@
-"""What a request belongs to: its application, its run, and the tenants that it shares cached prefixes with.
+"""Finds out what a request belongs to: its application, its run, and with whom it shares cached prefixes.
 
-Application: the path `/applications/{namespace}/{name}`, else the header `x-justitia-application:
-namespace/name`, else the tenant's only application in the pool. Run id: the header `x-justitia-run`, else the
-gateways' fairness ids, else `metadata.run_id` of the body, else the trace id of `traceparent`; none: a run of
-one request. The tenant comes from the API key alone, and an application of another tenant is unknown.
+- *Application*: the path `/applications/{namespace}/{name}`, else the header `x-justitia-application: namespace/name`,
+  else the tenant's only application in the pool.
+- *Run id*: the header `x-justitia-run`, else the gateways' fairness ids, else `metadata.run_id` of the body, else the
+  trace id of `traceparent`. Without one, the request is a run of its own.
+
+The tenant comes from the API key alone. Another tenant's application counts as unknown.
 """
 
 import re
@@ -35,7 +37,7 @@ class Directory:
         self._groups = {TenantId(tenant.name): tenant.prefix_group for tenant in config.tenants}
 
     def application(self, tenant: TenantId, path: str | None, headers: RequestHeaders) -> ApplicationConfig:
-        """`path` is `namespace/name` where the URL names the application. Raises a refusal with 400."""
+        """The application of a request. `path` is `namespace/name` if the URL names it. Raises a refusal with 400."""
         own = self._of.get(tenant, {})
         named = path
         if named is None and (header := headers.get(wire.APPLICATION_HEADER.encode())) is not None:
@@ -68,11 +70,11 @@ def _choose(own: Mapping[ApplicationId, ApplicationConfig]) -> str:
 
 
 def run_id(headers: RequestHeaders, body_run: str | None) -> str | None:
-    """The client's id of the run, None for a run of one. Raises a refusal with 400 where it is too long."""
+    """The client's id of the run, None without one. Raises a refusal with 400 if it is too long."""
     found = _find_run(headers, body_run)
     if found is not None and len(found) > MAXIMUM_RUN_ID_BYTES:
         raise RefusalError(
-            Refusal.INVALID_BODY, f"The run id is {len(found)} bytes long: {MAXIMUM_RUN_ID_BYTES} is the most."
+            Refusal.INVALID_BODY, f"The run id is {len(found)} bytes long: use at most {MAXIMUM_RUN_ID_BYTES}."
         )
     return found
 

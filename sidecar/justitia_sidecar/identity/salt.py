@@ -1,4 +1,4 @@
-"""The cache salt of a request: with whose prompts it may share KV blocks.
+"""Makes the cache salt of a request, which decides whose prompts it may share KV blocks with.
 
 vLLM hashes `cache_salt` into the first block of a prompt, and each block into the next one, so two requests share
 blocks only under one salt. Ours is the SHA-256 of `tenant/NAME`, or of `group/NAME` for tenants that the pool's owner
@@ -20,8 +20,8 @@ def cache_salt(tenant: TenantId, group: str | None) -> str:
 
 
 def salted(body: bytes, salt: str) -> bytes:
-    """The body with this salt as its last member. `body` is the JSON of an object that has members; it is neither
-    parsed nor written anew. Only white space may follow the object's brace, so the last brace is the object's.
+    """The body with this salt as its last member. `body` is the JSON of an object that has members. It is neither
+    parsed nor written again: only white space may follow the object, so the last brace is the object's.
     """
     end, view = body.rindex(b"}"), memoryview(body)
     return b"".join((view[:end], _MEMBER % salt.encode(), view[end:]))

@@ -1,5 +1,5 @@
-"""The names that clients ask for: the pool's model, which every tenant of the pool may use, and its adapters, each for
-the tenants that it names, or for all. What a tenant may not use does not exist for it: it is neither served nor listed.
+"""Decides which models a tenant may use: the pool's model, and each adapter that names the tenant or names nobody.
+Other models do not exist for the tenant: they are neither served nor listed.
 """
 
 import msgspec
@@ -31,7 +31,7 @@ class ServedModels:
         return tenants is None or tenant in tenants
 
     def check(self, tenant: TenantId, model: str) -> None:
-        """Raises a refusal with 404 where the tenant may not use a model of this name."""
+        """Raises a refusal with 404 if the tenant may not use a model of this name."""
         if self.permits(tenant, model):
             return
         names = [repr(name) for name in (self._model, *self._tenants) if self.permits(tenant, name)]
@@ -41,10 +41,10 @@ class ServedModels:
             Refusal.MODEL_NOT_FOUND, f"This pool serves your tenant the {served}, not {shown(model)}.", param="model"
         )
 
-    def listed(self, tenant: TenantId, told: bytes) -> bytes:
-        """The engine's list of models, less those that the tenant may not use. Raises msgspec.DecodeError where it is
-        no such list.
+    def listed(self, tenant: TenantId, answer: bytes) -> bytes:
+        """The engine's list of models without those that the tenant may not use. Raises msgspec.DecodeError if it is no
+        such list.
         """
-        found = msgspec.json.decode(told, type=_Listed)
+        found = msgspec.json.decode(answer, type=_Listed)
         found.data = [each for each in found.data if self.permits(tenant, str(each.get("id")))]
         return msgspec.json.encode(found)

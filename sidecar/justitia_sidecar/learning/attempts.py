@@ -13,7 +13,7 @@ from typing import TypeVar
 import structlog
 
 from justitia_predictor.store import NotStoredError, StoreError
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Attempts:
     batches rely on it.
     """
 
-    def __init__(self, thread: Executor, metrics: Metrics) -> None:
+    def __init__(self, thread: Executor, metrics: SidecarMetrics) -> None:
         self._thread = thread
         self._metrics = metrics
 

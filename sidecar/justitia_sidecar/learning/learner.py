@@ -29,7 +29,7 @@ from justitia_sidecar.learning.recording import Recording
 from justitia_sidecar.learning.samples import Samples
 from justitia_sidecar.limits.held import HeldBytes
 from justitia_sidecar.limits.memory import memory_limit, most_held
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import Seconds
 
 
@@ -68,7 +68,7 @@ class Learner:
 def build_learner(
     samples: Samples | None,
     store: Store | None,
-    metrics: Metrics,
+    metrics: SidecarMetrics,
     clock: Callable[[], Seconds],
     time_of_day: Callable[[], Seconds],
     *,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.learning.prediction import RunPrediction
-from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
+from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_vocabulary.units import Seconds, TenantId
 
 MOST_ENDED = 10_000
@@ -43,7 +43,7 @@ class Lessons:
         """
         if run in self._open:
             return
-        holding = Holding(TenantId(run.application.tenant), Kind.LESSON, lambda: self._forget(run))
+        holding = Holding(TenantId(run.application.tenant), HeldKind.LESSON, lambda: self._forget(run))
         self._open[run] = prediction, holding
         if not self._held.put(holding, prediction.size):
             self._forget(run)

@@ -20,7 +20,7 @@ from justitia_sidecar.learning.application_table import ApplicationTable
 from justitia_sidecar.learning.attempts import Attempt
 from justitia_sidecar.learning.model_table import ModelTable
 from justitia_sidecar.learning.prediction import FirstLook, RunPrediction, look_at, run_prediction
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import Seconds
 
 DEADLINE: Seconds = 0.005
@@ -39,7 +39,7 @@ class Predicting:
         self,
         applications: ApplicationTable,
         models: ModelTable,
-        metrics: Metrics,
+        metrics: SidecarMetrics,
         thread: Executor,
         deadline: Seconds = DEADLINE,
     ) -> None:

@@ -15,7 +15,7 @@ from justitia_sidecar.learning.finished import FinishedRun, finished_run
 from justitia_sidecar.learning.lessons import Lessons
 from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.learning.samples import Samples
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_vocabulary.units import Seconds
 
 
@@ -29,7 +29,7 @@ class Recording:
         samples: Samples | None,
         attempts: Attempts,
         *,
-        metrics: Metrics,
+        metrics: SidecarMetrics,
         time_of_day: Callable[[], Seconds],
     ) -> None:
         self._lessons = lessons

@@ -19,7 +19,7 @@ from justitia_sidecar.limits.room import Ranking
 from justitia_vocabulary.units import TenantId
 
 
-class Kind(IntEnum):
+class HeldKind(IntEnum):
     """What is held, in the order in which it gives way: what costs a client least goes first."""
 
     LESSON = 0
@@ -32,7 +32,7 @@ class Holding:
     """So many bytes of a tenant. `give_way` is called once the account has let go of them."""
 
     tenant: TenantId
-    kind: Kind
+    kind: HeldKind
     give_way: Callable[[], None]
     size: int = 0
     pinned: bool = False
@@ -41,10 +41,14 @@ class Holding:
 @dataclass(slots=True)
 class _Holder:
     held: int = 0
-    by_kind: dict[Kind, dict[Holding, None]] = field(default_factory=lambda: {kind: {} for kind in Kind})
+    by_kind: dict[HeldKind, dict[Holding, None]] = field(default_factory=lambda: {kind: {} for kind in HeldKind})
 
 
-_OWN: dict[Kind, list[Kind]] = {Kind.LESSON: [], Kind.BODY: [Kind.LESSON], Kind.ANSWER: list(Kind)}
+_OWN: dict[HeldKind, list[HeldKind]] = {
+    HeldKind.LESSON: [],
+    HeldKind.BODY: [HeldKind.LESSON],
+    HeldKind.ANSWER: list(HeldKind),
+}
 """Of the asker's tenant, what gives way for something of the kind."""
 
 
@@ -93,16 +97,16 @@ class HeldBytes:
         share = self._ranking.normalised(asker.tenant, self.held(asker.tenant) + grows)
         largest = self._ranking.largest()
         if largest is not None and self._ranking.normalised(largest, self.held(largest)) > share:
-            return self._gives_way(largest, list(Kind))
+            return self._gives_way(largest, list(HeldKind))
         victim = self._gives_way(asker.tenant, _OWN[asker.kind])
         return None if victim is asker else victim
 
-    def _gives_way(self, tenant: TenantId, kinds: list[Kind]) -> Holding | None:
+    def _gives_way(self, tenant: TenantId, kinds: list[HeldKind]) -> Holding | None:
         if (holder := self._holders.get(tenant)) is None:
             return None
         for kind in kinds:
             if candidates := holder.by_kind[kind]:
-                if kind is Kind.ANSWER:
+                if kind is HeldKind.ANSWER:
                     return max(candidates, key=lambda each: each.size)
                 return next(reversed(candidates))
         return None

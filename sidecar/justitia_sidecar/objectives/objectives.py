@@ -1,11 +1,13 @@
-"""The objectives of a pool's applications: what is seen of them, and gamma from them where the pool asks for that.
+"""The objectives of a pool's applications: counts their values, and moves gamma by them where the pool asks for that.
 
-Values are counted from the moment a request, or a run, arrives. One that ends without a value (its client went away,
-the engine failed, it waited too long) counts as missed if it was older than the bound by then, and not at all else:
-it would be in the same place had it gone on. So does one that is still open. A run without open requests may be over:
-it counts when it is known to be.
+An objective comes as ObjectiveConfig and is watched as Objective (`justitia_scheduling.objectives`). What this pod
+counted of it leaves as ObjectiveCounts, which the operator adds up over pods (`tally.py`).
 
-Moments are seconds since 1970 by a clock that does not jump: that of requests, set once when the process starts.
+A value is counted at the moment when its request, or its run, arrived. An open request is a miss once it is older than
+the bound, and is not counted before. So is a request that ended without a value, because its client went away, the
+engine failed or it waited too long. A run without open requests may be over: it counts when that is known.
+
+Moments are seconds since 1970 by a clock that does not jump: the clock of requests, set once when the process starts.
 """
 
 from collections import defaultdict
@@ -15,19 +17,19 @@ from typing import Any
 
 import structlog
 
-from justitia_api.config import BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
-from justitia_api.status import BoostStatus, Counted, ObjectiveStatus
+from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
+from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
-from justitia_scheduling.objectives.cohorts import Cohort
+from justitia_scheduling.objectives.attainment import attainment, counted
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_scheduling.objectives.tally import Tally
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
-from justitia_vocabulary.units import ApplicationId, Seconds, TenantId
+from justitia_vocabulary.units import ApplicationId, Seconds
 
 _WATCHED = "watched "
 
@@ -35,35 +37,19 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """An objective as an application declares it."""
+class DeclaredObjective:
+    """An objective in the pool's configuration, and the application that declares it."""
 
-    tenant: TenantId
-    application: ApplicationId
+    application: ApplicationConfig
     config: ObjectiveConfig
-    objective: Objective
 
     @property
     def id(self) -> ObjectiveId:
-        return f"{self.application} {self.config.metric} P{self.config.percentile}"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How an objective stands in this pod. `opposed`: unattainable because another asks for the opposite."""
-
-    declared: Declared
-    counted: tuple[Cohort, ...]
-    unattainable: bool
-    opposed: bool
-
-    @property
-    def attainment(self) -> Attainment:
-        return attainment(self.declared.objective.percentile, self.counted)
+        return f"{self.application.id} {self.config.metric} P{self.config.percentile}"
 
 
 class Objectives:
-    """Of the pool in force. `epoch`: the time of day at which the clock of requests was 0."""
+    """The objectives of the configuration in effect. `epoch` is the time of day at 0 of the clock of requests."""
 
     def __init__(self, epoch: Seconds) -> None:
         self._epoch = epoch
@@ -73,23 +59,20 @@ class Objectives:
         self._decision: Decision | None = None
         self._looked: Seconds | None = None
         self._saved: Mapping[str, Any] | None = None
-        self.declared: dict[ObjectiveId, Declared] = {}
-        self._of: Mapping[tuple[ApplicationId, MetricName], list[Declared]] = {}
+        self._declared: dict[ObjectiveId, DeclaredObjective] = {}
+        self._by_metric: Mapping[tuple[ApplicationId, MetricName], list[DeclaredObjective]] = {}
 
     def configure(self, config: PoolConfig) -> None:
-        """What was counted of objectives that stay is kept, and so is gamma."""
+        """Keep what was counted of objectives that stay, and gamma."""
         weights = {tenant.name: tenant.weight for tenant in config.tenants}
-        every = [
-            Declared(TenantId(a.tenant), a.id, o, _objective(o, weights.get(a.tenant, 1.0)))
-            for a in config.applications
-            for o in a.objectives
-        ]
-        self.declared = {each.id: each for each in every}
-        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[Declared]] = defaultdict(list)
+        every = [DeclaredObjective(a, each) for a in config.applications for each in a.objectives]
+        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[DeclaredObjective]] = defaultdict(list)
         for each in every:
-            by_metric[each.application, each.objective.metric].append(each)
-        self._of = by_metric
-        self._seen.declare({each.id: each.objective for each in every})
+            by_metric[each.application.id, each.config.metric].append(each)
+        self._declared, self._by_metric = {each.id: each for each in every}, by_metric
+        self._seen.declare(
+            {each.id: _objective(each.config, weights.get(each.application.tenant, 1.0)) for each in every}
+        )
         self._seen.demand.keep(a.id for a in config.applications)
         self._boost = config.scheduling.boost
         if self._boost is None or self._boost.mode is not BoostMode.SLO:
@@ -104,7 +87,7 @@ class Objectives:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Of gamma, in 1/s; None: the engine's own."""
+        """The bounds of gamma, in 1/s. None: the engine's own."""
         if self._controller is not None:
             return self._controller.bounds
         return None if self._boost is None else (self._boost.minimum_gamma, self._boost.maximum_gamma)
@@ -115,11 +98,13 @@ class Objectives:
         self._seen.demand.arrived(request.application, request.timing.arrival + self._epoch)
 
     def first_token(self, request: TrackedRequest, now: Seconds) -> None:
-        """Of a streamed request."""
+        """Note the first token of a streamed request."""
         self._observe(MetricName.TIME_TO_FIRST_TOKEN, request.application, request.age(now), now)
 
     def ended(self, request: TrackedRequest, now: Seconds, *, completed: bool, engine: PolicyReport) -> None:
-        """`engine`: what the policy inside it last told, with the engine seconds that a token takes."""
+        """Note the end of a request. `engine` is the last report of the policy inside it, which says how much time of
+        the engine a token takes.
+        """
         age, application = request.age(now), request.application
         if request.asks.streamed and request.timing.first_token is None:
             self._late(MetricName.TIME_TO_FIRST_TOKEN, application, age, now)
@@ -134,30 +119,30 @@ class Objectives:
             self._seen.demand.served(application, took)
 
     def run_ended(self, run: TrackedRun) -> None:
-        """It was over when its last request was: that nothing comes after it is known later."""
+        """Note the end of a run. It was over when its last request was; that nothing follows is known later."""
         observe = self._late if run.aborted else self._observe
         observe(MetricName.RUN_COMPLETION, run.application.id, run.took, run.last_activity)
 
     def _observe(self, metric: MetricName, application: ApplicationId, value: Seconds, now: Seconds) -> None:
-        for each in self._of.get((application, metric), ()):
+        for each in self._by_metric.get((application, metric), ()):
             self._seen.observe(each.id, value, now + self._epoch)
 
     def _late(self, metric: MetricName, application: ApplicationId, age: Seconds, now: Seconds) -> None:
-        """There will be no value."""
-        for each in self._of.get((application, metric), ()):
-            if age > each.objective.bound:
+        """Count a miss where a value that will never come was late already."""
+        for each in self._by_metric.get((application, metric), ()):
+            if age > each.config.bound_seconds:
                 self._seen.observe(each.id, age, now + self._epoch)
 
     # Decisions.
 
     def look(self, now: Seconds, requests: Iterable[TrackedRequest], engine: PolicyReport) -> bool:
-        """Looks every `PERIOD` seconds: whether the bounds of gamma are others now. `engine`: what the
-        policy inside it last told.
+        """Look, every `PERIOD` seconds, at what was seen. Returns whether the bounds of gamma have changed. `engine` is
+        the last report of the policy inside it.
         """
         if self._looked is not None and now - self._looked < PERIOD:
             return False
         self._looked = now
-        self._tell_open(now, requests)
+        self._count_open(now, requests)
         if self._controller is None or engine.gamma_estimate is None:
             return False
         before = self._controller.bounds
@@ -165,10 +150,10 @@ class Objectives:
         if self._controller.bounds == before:
             return False
         low, high = self._controller.bounds
-        log.info("gamma is bounded", floor=low, ceiling=high, estimate=engine.gamma_estimate)
+        log.info("the objectives set new bounds of gamma", floor=low, ceiling=high, estimate=engine.gamma_estimate)
         return True
 
-    def _tell_open(self, now: Seconds, requests: Iterable[TrackedRequest]) -> None:
+    def _count_open(self, now: Seconds, requests: Iterable[TrackedRequest]) -> None:
         ages: defaultdict[tuple[ApplicationId, MetricName], list[Seconds]] = defaultdict(list)
         runs = set()
         for request in requests:
@@ -178,23 +163,43 @@ class Objectives:
                 ages[request.application, MetricName.TIME_TO_FIRST_TOKEN].append(request.age(now))
         for run in runs:
             ages[run.application.id, MetricName.RUN_COMPLETION].append(now - run.opened)
-        for each in self.declared.values():
-            if each.objective.metric.since_arrival:
-                of = ages[each.application, each.objective.metric]
-                self._seen.still_open(each.id, of, now + self._epoch)
+        for each in self._declared.values():
+            if each.config.metric.since_arrival:
+                self._seen.still_open(each.id, ages[each.application.id, each.config.metric], now + self._epoch)
 
-    # What is told.
+    # What is reported.
 
-    def standings(self, now: Seconds) -> Iterator[Standing]:
-        """Counts all of them: once for whatever is told at a moment."""
-        for each in self.declared.values():
-            decided = None if self._decision is None else self._decision.standings.get(each.id)
-            unattainable = decided is not None and decided.state is ObjectiveState.UNATTAINABLE
-            cohorts = counted(self._seen.watched[each.id], now + self._epoch)
-            yield Standing(each, cohorts, unattainable, decided is not None and decided.opposed)
+    def counts(self, now: Seconds) -> Iterator[ObjectiveCounts]:
+        """What this pod counted of each objective. The counts of several pods add up."""
+        for each in self._declared.values():
+            parts = counted(self._seen.watched[each.id], now + self._epoch)
+            unattainable, opposed = self._given_up(each.id)
+            yield ObjectiveCounts(
+                namespace=each.application.namespace,
+                name=each.application.name,
+                objective=each.config,
+                counted=tuple(PartCounts(total=part.total, missed=part.missed) for part in parts),
+                values=tuple(parts[0].values.state()),
+                unattainable=unattainable,
+                opposed=opposed,
+            )
+
+    def tallies(self, now: Seconds) -> Iterator[tuple[DeclaredObjective, Tally]]:
+        """How each objective stands in this pod alone, without the value at the percentile."""
+        for each in self._declared.values():
+            watched = self._seen.watched[each.id]
+            parts = counted(watched, now + self._epoch, values=False)
+            yield each, Tally(attainment(watched.objective.percentile, parts), *self._given_up(each.id))
+
+    def _given_up(self, key: ObjectiveId) -> tuple[bool, bool]:
+        """Whether no gamma meets the objective, and whether that is because another one asks for the opposite."""
+        decided = None if self._decision is None else self._decision.standings.get(key)
+        if decided is None:
+            return False, False
+        return decided.state is ObjectiveState.UNATTAINABLE, decided.opposed
 
     def boost(self, engine: PolicyReport) -> BoostStatus | None:
-        """None where the engine tells of no gamma."""
+        """Gamma in effect, and what bounds it. None where the engine reports no gamma."""
         if engine.gamma is None or engine.gamma_estimate is None:
             return None
         floor, ceiling = self.bounds or (LOWEST_GAMMA, HIGHEST_GAMMA)
@@ -211,8 +216,8 @@ class Objectives:
     # Restarts.
 
     def pieces(self) -> Iterator[tuple[str, Any]]:
-        """All that a restart is to keep, for JSON, by name; `restore` takes them together. Others may work between two
-        of them: one takes milliseconds.
+        """All that a restart has to keep, as named pieces for JSON; `restore` takes them together. A piece takes
+        milliseconds, and others may work between two of them.
         """
         yield "controller", None if self._controller is None else self._controller.state()
         yield "demand", self._seen.demand.state()
@@ -221,35 +226,21 @@ class Objectives:
                 yield f"{_WATCHED}{key}", watched.state()
 
     def restore(self, pieces: Mapping[str, Any]) -> None:
-        """Go on from there once it is configured what is declared."""
+        """Go on from there, once `configure` says what is declared."""
         self._saved = pieces
 
     def _go_on_from(self, saved: Mapping[str, Any]) -> None:
-        """Nothing of it, where that is not what `pieces` gave."""
-        seen = Observations({each.id: each.objective for each in self.declared.values()})
+        """Take what was saved, or nothing of it where it is not what `pieces` gave."""
+        seen = Observations({key: watched.objective for key, watched in self._seen.watched.items()})
         watched = {name.removeprefix(_WATCHED): each for name, each in saved.items() if name.startswith(_WATCHED)}
         try:
             seen.restore({"watched": watched, "demand": saved["demand"]})
             if self._controller is not None and saved["controller"] is not None:
                 self._controller.restore(saved["controller"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.warning("what was counted of the objectives before is not understood", reason=repr(error))
+            log.warning("saved counts of objectives not understood: counting starts again", reason=repr(error))
             return
         self._seen = seen
-
-
-def objective_status(standing: Standing) -> ObjectiveStatus:
-    """For those who add up what pods counted."""
-    namespace, name = standing.declared.application.split("/")
-    return ObjectiveStatus(
-        namespace=namespace,
-        name=name,
-        objective=standing.declared.config,
-        counted=tuple(Counted(total=cohort.total, missed=cohort.missed) for cohort in standing.counted),
-        values=tuple(standing.counted[0].values.state()),
-        unattainable=standing.unattainable,
-        opposed=standing.opposed,
-    )
 
 
 def _objective(config: ObjectiveConfig, weight: float) -> Objective:

@@ -17,7 +17,7 @@ from justitia_api.status import PoolStatus, QueueStatus
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.report.exposition import Exposition
 from justitia_sidecar.report.queue import observe_queue
-from justitia_sidecar.report.status import Report
+from justitia_sidecar.report.status import SidecarReport
 
 
 def _from_beside(request: Request) -> None:
@@ -30,7 +30,7 @@ def _from_beside(request: Request) -> None:
 Beside = Annotated[None, Depends(_from_beside)]
 
 
-def build_admin(report: Report) -> FastAPI:
+def build_admin(report: SidecarReport) -> FastAPI:
     parts = report.parts
     current, open_requests = parts.current, parts.open
     admin = FastAPI(title="Justitia sidecar, admin", redoc_url=None)

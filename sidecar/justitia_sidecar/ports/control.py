@@ -17,7 +17,7 @@ from justitia_api.wire import CERTIFICATE_FILE, DOCUMENTS_PATH, PRIVATE_KEY_FILE
 from justitia_sidecar.current import Current
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.reload import problem_of
-from justitia_sidecar.report.status import Report
+from justitia_sidecar.report.status import SidecarReport
 
 LONGEST_DOCUMENTS = 4 * 2**20
 """Bytes. A ConfigMap and a Secret hold one MiB each."""
@@ -55,7 +55,7 @@ class ControlCredentials:
         return bool(self._token) and hmac.compare_digest(given, self._token)
 
 
-def build_control(current: Current, report: Report, credentials: ControlCredentials) -> FastAPI:
+def build_control(current: Current, report: SidecarReport, credentials: ControlCredentials) -> FastAPI:
     control = FastAPI(title="Justitia sidecar, control", docs_url=None, redoc_url=None, openapi_url=None)
 
     @control.middleware("http")

@@ -20,16 +20,16 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PolicyFinding:
     status: Literal["True", "False", "Unknown"]
     reason: Reason
     message: str
 
 
-def find(scheduler: EngineSchedulerStatus, generation: int, unsupported: str | None = None) -> Finding:
+def find(scheduler: EngineSchedulerStatus, generation: int, unsupported: str | None = None) -> PolicyFinding:
     """`generation` is that of the sidecar's configuration; `unsupported` is why the engine keeps no order."""
     if unsupported is not None:
-        return Finding(
+        return PolicyFinding(
             "False",
             Reason.ENGINE_NOT_SUPPORTED,
             f"The engine's own scheduler serves, and requests are ordered in front of it, as with enforcement Sidecar: "
@@ -37,7 +37,7 @@ def find(scheduler: EngineSchedulerStatus, generation: int, unsupported: str | N
             "for several answers are refused. Use an image whose vLLM is supported.",
         )
     if not scheduler.connected:
-        return Finding(
+        return PolicyFinding(
             "False",
             Reason.NOT_CONNECTED,
             "The scheduler inside the engine is not connected: requests come to it without tickets, and all have one "
@@ -45,7 +45,7 @@ def find(scheduler: EngineSchedulerStatus, generation: int, unsupported: str | N
             "started with its --scheduler-cls and shares the socket's folder with the sidecar.",
         )
     if scheduler.dismissed:
-        return Finding(
+        return PolicyFinding(
             "False",
             Reason.POLICY_FAILED,
             f"The policy has failed and requests are served in the order of arrival: "
@@ -53,19 +53,19 @@ def find(scheduler: EngineSchedulerStatus, generation: int, unsupported: str | N
             "again: choose another one, and report the error.",
         )
     if scheduler.generation is None:
-        return Finding(
+        return PolicyFinding(
             "Unknown",
             Reason.OUTDATED,
             f"The engine has not said yet by which configuration it orders; {generation} is to be in force.",
         )
     if scheduler.generation != generation:
-        return Finding(
+        return PolicyFinding(
             "False",
             Reason.OUTDATED,
             f"The engine does not order by configuration {generation} yet. If it stays so while requests are served, "
             "its log says why it refuses the configuration.",
         )
-    return Finding("True", Reason.CONFIGURED, f"The engine orders by configuration {scheduler.generation}.")
+    return PolicyFinding("True", Reason.CONFIGURED, f"The engine orders by configuration {scheduler.generation}.")
 
 
 class PolicyCondition:
@@ -73,7 +73,7 @@ class PolicyCondition:
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
-        self._found: Finding | None = None
+        self._found: PolicyFinding | None = None
         self._since = clock()
 
     def observe(self, scheduler: EngineSchedulerStatus, generation: int, unsupported: str | None = None) -> Condition:

@@ -1,17 +1,16 @@
 """What a sidecar says of itself: status, and gauges for a scrape."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from justitia_api.conditions import Condition
-from justitia_api.status import BoostStatus, PoolStatus, TenantStatus
+from justitia_api.status import PoolStatus, TenantReport
 from justitia_sidecar.admission.books import TenantLoad
 from justitia_sidecar.admission.observation import WINDOW, ShareWindow
 from justitia_sidecar.current import InEffect
 from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.learning.status import learning_status
-from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.objectives.objectives import Standing, objective_status
+from justitia_sidecar.objectives.gauges import set_objective_gauges
 from justitia_sidecar.report.policy_condition import PolicyCondition
 from justitia_sidecar.request.parts import Parts
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
@@ -21,7 +20,7 @@ TENANTS_OF_A_PIECE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SidecarReport:
     parts: Parts
     shares: ShareWindow
     hangs: HangWatch
@@ -29,7 +28,50 @@ class Report:
 
     def status(self) -> PoolStatus:
         """Raises a refusal with 503 while nothing is configured."""
-        return self._status(self.parts.objectives.standings(self.parts.clock()))
+        parts = self.parts
+        in_effect = parts.current.configured()
+        config, admission = in_effect.config, in_effect.admission
+        books, service = admission.books, admission.service
+        shares, entitled = self.shares.shares(), self._entitled(in_effect)
+        tenants = []
+        for name in _tenants(in_effect):
+            load = books.load.get(name, TenantLoad())
+            tenants.append(
+                TenantReport(
+                    name=name,
+                    weight=books.weight(name),
+                    service=service.get(name, 0.0),
+                    share=shares.get(name, 0.0) if shares else None,
+                    entitled_share=entitled.get(name, 0.0) if entitled else None,
+                    queued=load.queued,
+                    running=load.running,
+                    time_to_first_token=parts.first_tokens.quantiles(name),
+                )
+            )
+        channel, learner = parts.order.engine_channel, parts.learner
+        return PoolStatus(
+            namespace=config.namespace,
+            name=config.name,
+            generation=config.generation,
+            documents=parts.current.documents,
+            not_understood=parts.current.not_understood,
+            policy=config.scheduling.policy,
+            cost_model=config.scheduling.cost_model,
+            cost_unit=admission.unit,
+            engine_ready=admission.engine.ready,
+            draining=parts.open.draining,
+            kv_capacity_tokens=admission.engine.kv_tokens,
+            kv_reserved_tokens=admission.reserved,
+            open_runs=len(books.runs),
+            window_seconds=WINDOW,
+            gate=admission.gate,
+            engine_scheduler=None if channel is None else channel.status,
+            conditions=self.conditions(),
+            tenants=tuple(tenants),
+            learning=learning_status(config, learner.applications, learner.models),
+            objectives=tuple(parts.objectives.counts(parts.clock())),
+            boost=parts.objectives.boost(parts.order.policy_in_engine),
+        )
 
     def conditions(self) -> tuple[Condition, ...]:
         """Those of the configuration in effect."""
@@ -69,58 +111,12 @@ class Report:
         m.engine_hangs.set(self.hangs.hangs)
         objectives = self.parts.objectives
         boost = objectives.boost(self.parts.order.policy_in_engine)
-        _set_objectives(m, objectives.standings(self.parts.clock()), boost)
+        set_objective_gauges(m, objectives.tallies(self.parts.clock()), boost)
         m.step_seconds.clear()
         if (t := admission.step_time) is not None:
             m.step_seconds.labels("step").set(t.per_step)
             m.step_seconds.labels("token").set(t.per_token)
             m.step_seconds.labels("kv_token").set(t.per_kv_token)
-
-    def _status(self, standings: Iterable[Standing]) -> PoolStatus:
-        parts = self.parts
-        in_effect = parts.current.configured()
-        config, admission = in_effect.config, in_effect.admission
-        books, service = admission.books, admission.service
-        shares, entitled = self.shares.shares(), self._entitled(in_effect)
-        tenants = []
-        for name in _tenants(in_effect):
-            load = books.load.get(name, TenantLoad())
-            tenants.append(
-                TenantStatus(
-                    name=name,
-                    weight=books.weight(name),
-                    service=service.get(name, 0.0),
-                    share=shares.get(name, 0.0) if shares else None,
-                    entitled_share=entitled.get(name, 0.0) if entitled else None,
-                    queued=load.queued,
-                    running=load.running,
-                    time_to_first_token=parts.first_tokens.quantiles(name),
-                )
-            )
-        channel, learner = parts.order.engine_channel, parts.learner
-        return PoolStatus(
-            namespace=config.namespace,
-            name=config.name,
-            generation=config.generation,
-            documents=parts.current.documents,
-            not_understood=parts.current.not_understood,
-            policy=config.scheduling.policy,
-            cost_model=config.scheduling.cost_model,
-            cost_unit=admission.unit,
-            engine_ready=admission.engine.ready,
-            draining=parts.open.draining,
-            kv_capacity_tokens=admission.engine.kv_tokens,
-            kv_reserved_tokens=admission.reserved,
-            open_runs=len(books.runs),
-            window_seconds=WINDOW,
-            gate=admission.gate,
-            engine_scheduler=None if channel is None else channel.status,
-            conditions=self.conditions(),
-            tenants=tuple(tenants),
-            learning=learning_status(config, learner.applications, learner.models),
-            objectives=tuple(map(objective_status, standings)),
-            boost=parts.objectives.boost(parts.order.policy_in_engine),
-        )
 
     def _entitled(self, in_effect: InEffect) -> dict[TenantId, float]:
         """What each tenant is entitled to; nobody to anything under a policy that knows no weights."""
@@ -136,26 +132,3 @@ def _tenants(in_effect: InEffect) -> list[TenantId]:
 
 def _has_weights(in_effect: InEffect) -> bool:
     return in_effect.config.scheduling.policy not in WITHOUT_WEIGHTS
-
-
-def _set_objectives(m: Metrics, standings: Iterable[Standing], boost: BoostStatus | None) -> None:
-    gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
-    for gauge in gauges:
-        gauge.clear()
-    for standing in standings:
-        of, attained = standing.declared, standing.attainment
-        labels = (of.tenant, of.application, of.config.metric.value, str(of.config.percentile))
-        found = (
-            attained.share,
-            attained.budget,
-            attained.fast_burn,
-            attained.slow_burn,
-            attained.alerted,
-            standing.unattainable,
-        )
-        for gauge, value in zip(gauges, found, strict=True):
-            gauge.labels(*labels).set(value)
-    if boost is not None:
-        m.gamma_floor.set(boost.floor)
-        m.gamma_ceiling.set(boost.ceiling)
-        m.slo_replicas.set(boost.needed or 0)

@@ -8,7 +8,7 @@ from justitia_api.config import ApplicationConfig
 from justitia_sidecar.admission.bounds import queue_full
 from justitia_sidecar.admission.metering import Metering
 from justitia_sidecar.admission.request import TrackedRequest
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.request.body import Endpoint, ParsedBody
 from justitia_sidecar.request.reading import Body
 from justitia_sidecar.request.waiting import Waiting
@@ -30,13 +30,13 @@ class Accepted:
     arrival: Seconds
 
 
-class Progress:
+class RequestProgress:
     """Hears what becomes of a request: ends its wait, and counts what is known of it later. `waiting` is its wait."""
 
     waiting: Waiting
 
     def __init__(
-        self, body: Body, most_queued: int, metrics: Metrics, metering: Metering, clock: Callable[[], Seconds]
+        self, body: Body, most_queued: int, metrics: SidecarMetrics, metering: Metering, clock: Callable[[], Seconds]
     ) -> None:
         self.admission: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._body = body

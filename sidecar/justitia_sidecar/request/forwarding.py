@@ -32,7 +32,7 @@ MOST_ANSWER_BYTES = 32 * 2**20
 """Of an answer that is not streamed."""
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """How a request ended: label of the metric."""
 
     COMPLETED = "completed"
@@ -64,7 +64,7 @@ class Forwarding:
         self._connection = connection
         self._outbox = Outbox(parts.held, request.tenant, send, connection)
         self._head_sent = False
-        self._outcome = Outcome.ABORTED
+        self._outcome = RequestOutcome.ABORTED
         self._counted: Tokens = 0
         self._answered = False
         self._refused = False
@@ -86,7 +86,7 @@ class Forwarding:
         try:
             response = await self._parts.engine.send(endpoint, body.content, headers, on_written=body.let_go)
         except EngineError as error:
-            self._outcome = Outcome.ENGINE_FAILED
+            self._outcome = RequestOutcome.ENGINE_FAILED
             log.warning("engine unavailable", reason=str(error))
             self._parts.watch.lost()
             if isinstance(error, EngineAbsentError):
@@ -110,14 +110,14 @@ class Forwarding:
                 if not self._head_sent:
                     await self._begin(response)
                 forward = self._read(splitter.feed(data), count)
-                if self._outcome is Outcome.COMPLETED:
+                if self._outcome is RequestOutcome.COMPLETED:
                     last += forward
                 elif forward:
                     await self._outbox.write(forward)
         except (aiohttp.ClientError, EventTooLongError) as error:
             log.warning("engine failed in a stream", reason=repr(error))
-        if self._outcome is not Outcome.COMPLETED:
-            self._outcome = Outcome.ENGINE_FAILED
+        if self._outcome is not RequestOutcome.COMPLETED:
+            self._outcome = RequestOutcome.ENGINE_FAILED
             if not self._head_sent:
                 raise engine_unavailable()
             message = "The engine failed while it produced this answer: send the request again."
@@ -139,7 +139,7 @@ class Forwarding:
             read = read_event(event, keep_usage=parsed.wants_usage, keep_continuous=parsed.wants_continuous_usage)
             count.add(read)
             if event.startswith(_DONE):
-                self._outcome = Outcome.COMPLETED
+                self._outcome = RequestOutcome.COMPLETED
             forward.append(read.forward)
         if count.produced > self._counted:
             prompt_tokens = count.prompt_tokens or self._request.account.prompt
@@ -156,7 +156,7 @@ class Forwarding:
                 if outbox.held > MOST_ANSWER_BYTES:
                     raise answer_too_large()
         except aiohttp.ClientError as error:
-            self._outcome = Outcome.ENGINE_FAILED
+            self._outcome = RequestOutcome.ENGINE_FAILED
             log.warning("engine failed in an answer", reason=repr(error))
             raise engine_unavailable() from None
         body = outbox.whole()
@@ -164,11 +164,11 @@ class Forwarding:
             usage = read_answer(body)
             if usage is not None:
                 self._count(usage.prompt_tokens, usage.completion_tokens or 0, usage.cached)
-            self._outcome = Outcome.COMPLETED
+            self._outcome = RequestOutcome.COMPLETED
         else:
             if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 self._refused_by_engine()
-            self._outcome = Outcome.REFUSED_BY_ENGINE
+            self._outcome = RequestOutcome.REFUSED_BY_ENGINE
         self.close()
         length = (b"content-length", b"%d" % len(body))
         await outbox.begin(response.status, [*self._head(response), length])
@@ -209,11 +209,11 @@ class Forwarding:
         now = self._parts.clock()
         metrics = self._parts.metrics
         labels = (request.tenant, request.application)
-        if self._outcome is Outcome.ABORTED and self._connection.given_up:
-            self._outcome = Outcome.STALLED
+        if self._outcome is RequestOutcome.ABORTED and self._connection.given_up:
+            self._outcome = RequestOutcome.STALLED
         if request.in_engine and not (request.account.produced or self._refused):
             metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(request, now))
-        completed = self._outcome is Outcome.COMPLETED
+        completed = self._outcome is RequestOutcome.COMPLETED
         self._parts.objectives.ended(request, now, completed=completed, engine=self._parts.order.policy_in_engine)
         if completed:
             self._metric("completion", request.age(now))

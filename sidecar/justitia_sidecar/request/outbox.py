@@ -9,7 +9,7 @@ take nothing are ended by `client_connection.py`.
 import asyncio
 from collections import deque
 
-from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
+from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_sidecar.refusals import Headers
 from justitia_sidecar.request.asgi import Connection, Send
 from justitia_vocabulary.units import TenantId
@@ -23,7 +23,7 @@ class Outbox:
 
     def __init__(self, account: HeldBytes, tenant: TenantId, send: Send, connection: Connection) -> None:
         self._account = account
-        self._holding = Holding(tenant, Kind.ANSWER, self.give_up)
+        self._holding = Holding(tenant, HeldKind.ANSWER, self.give_up)
         self._send = send
         self._connection = connection
         self._head: tuple[int, Headers] | None = None

@@ -12,7 +12,7 @@ from justitia_sidecar.current import Current
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.learning.learner import Learner
 from justitia_sidecar.limits.held import HeldBytes
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.request.body import TokensPerByte
 from justitia_sidecar.request.open import OpenRequests
@@ -31,7 +31,7 @@ class Parts:
     held: HeldBytes
     learner: Learner
     objectives: Objectives
-    metrics: Metrics
+    metrics: SidecarMetrics
     first_tokens: FirstTokens
     tokens_per_byte: TokensPerByte
     clock: Callable[[], Seconds]

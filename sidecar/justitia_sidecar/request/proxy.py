@@ -11,13 +11,13 @@ import uuid
 from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import check_fits
-from justitia_sidecar.admission.request import Demand, Timing, TokenAccount, TrackedRequest
+from justitia_sidecar.admission.request import RequestShape, Timing, TokenAccount, TrackedRequest
 from justitia_sidecar.identity import recognition
 from justitia_sidecar.identity.salt import salted
 from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.refusals import RefusalError, draining, engine_unavailable
-from justitia_sidecar.request.accepted import Accepted, Progress
+from justitia_sidecar.request.accepted import Accepted, RequestProgress
 from justitia_sidecar.request.asgi import (
     ClientGoneError,
     Connection,
@@ -127,7 +127,7 @@ class Proxy:
         in_effect = parts.current.configured()
         admission, queue = in_effect.admission, in_effect.config.queue
         predicted = await self._predict(accepted, admission)
-        progress = Progress(accepted.body, queue.maximum_requests, parts.metrics, parts.metering, parts.clock)
+        progress = RequestProgress(accepted.body, queue.maximum_requests, parts.metrics, parts.metering, parts.clock)
         request = self._track(accepted, admission, progress, predicted)
         waiting = Waiting(request, admission, queue.timeout_seconds, parts.open.waits, interruption)
         progress.waiting = waiting
@@ -171,7 +171,7 @@ class Proxy:
         return self._parts.tokens_per_byte.estimate(application, parsed.prompt_bytes)
 
     def _track(
-        self, accepted: Accepted, admission: Admission, observer: Progress, predicted: RunPrediction | None
+        self, accepted: Accepted, admission: Admission, observer: RequestProgress, predicted: RunPrediction | None
     ) -> TrackedRequest:
         parsed, engine, application = accepted.parsed, admission.engine, accepted.application
         tokens = self._prompt_tokens(application.id, parsed)
@@ -187,7 +187,7 @@ class Proxy:
             tenant=accepted.tenant,
             application=application.id,
             run=run,
-            asks=Demand(
+            asks=RequestShape(
                 max_tokens=room if parsed.max_tokens is None else min(parsed.max_tokens, room),
                 fixed_output=parsed.fixed_output,
                 streamed=parsed.stream,

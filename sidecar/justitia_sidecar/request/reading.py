@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from justitia_api.wire import Refusal
-from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
+from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.request.asgi import ClientGoneError, Receive, Scope
 from justitia_vocabulary.units import TenantId
@@ -15,7 +15,7 @@ class Body:
     def __init__(self, account: HeldBytes, tenant: TenantId, give_way: Callable[[RefusalError], None]) -> None:
         self.content = b""
         self._account = account
-        self._holding = Holding(tenant, Kind.BODY, lambda: give_way(_memory_full()))
+        self._holding = Holding(tenant, HeldKind.BODY, lambda: give_way(_memory_full()))
 
     async def read(self, scope: Scope, receive: Receive, most: int) -> None:
         """Fill `content`. Raises a refusal, before a byte is read where the head tells the size, and ClientGoneError.

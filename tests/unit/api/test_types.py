@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from justitia_api.application import LLMApplicationSpec
 from justitia_api.config import BoostConfig, SchedulingConfig
-from justitia_api.engine import Model
+from justitia_api.engine import ModelSpec
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.tenant import TenantSpec
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
@@ -147,9 +147,9 @@ def test_it_is_refused(type_: type[BaseModel], document: dict[str, Any], words: 
 
 
 def test_a_model_is_served_under_its_path_unless_named() -> None:
-    assert Model(uri="hf://acme/model").served_name == "acme/model"
-    assert Model(uri="hf://acme/model", name="m").served_name == "m"
-    assert Model(uri="file:///models/x").location == "/models/x"
+    assert ModelSpec(uri="hf://acme/model").served_name == "acme/model"
+    assert ModelSpec(uri="hf://acme/model", name="m").served_name == "m"
+    assert ModelSpec(uri="file:///models/x").location == "/models/x"
 
 
 def test_amounts_keep_the_form_they_were_given_in() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from justitia_benchmarks.experiment import Cell, Experiment, Verdict
-from justitia_benchmarks.experiments.boost import Front, Load, Sensitivity, Starvation, Table
+from justitia_benchmarks.experiment import Cell, Experiment, PaperVerdict
+from justitia_benchmarks.experiments.boost import BoostFront, BoostStarvation, Load, Sensitivity, Table
 from justitia_benchmarks.experiments.boost_serving import (
     LARGE,
     SMALL,
@@ -26,9 +26,9 @@ from justitia_simulator.workload import WorkloadRun
 SMALL_CELLS: list[tuple[Experiment, list[Cell]]] = [
     (Table(), [Cell({"engine": LARGE, "mix": "heavy-70", "swap": False, "requests": 30}, seed) for seed in (0, 1)]),
     (Load(), [Cell({"mix": "light-70", "rho": rho, "requests": 30}, seed) for seed in (0, 1) for rho in (0.5, 1.0)]),
-    (Front(), [Cell({"mix": "light-70", "requests": 30}, seed) for seed in (0, 1)]),
+    (BoostFront(), [Cell({"mix": "light-70", "requests": 30}, seed) for seed in (0, 1)]),
     (Sensitivity(), [Cell({"chunk": 1024, "requests": 30}, seed) for seed in (0, 1)]),
-    (Starvation(), [Cell({"requests": 30}, seed) for seed in (0, 1)]),
+    (BoostStarvation(), [Cell({"requests": 30}, seed) for seed in (0, 1)]),
 ]
 
 
@@ -101,10 +101,10 @@ MEASURES = (*reports.MEASURES, *reports.FRONT, "preemptions")
 
 @pytest.mark.parametrize(
     ("latency", "verdict"),
-    [((0.6, 0.6), Verdict.BEATEN), ((0.60, 0.69), Verdict.REACHED), ((0.7, 0.72), Verdict.NOT_REACHED)],
+    [((0.6, 0.6), PaperVerdict.BEATEN), ((0.60, 0.69), PaperVerdict.REACHED), ((0.7, 0.72), PaperVerdict.NOT_REACHED)],
 )
 def test_a_claim_is_beaten_only_with_its_whole_interval(
-    latency: tuple[float, float], verdict: Verdict, tmp_path: Path
+    latency: tuple[float, float], verdict: PaperVerdict, tmp_path: Path
 ) -> None:
     rows = []
     for seed, scale in enumerate(latency):
@@ -113,4 +113,4 @@ def test_a_claim_is_beaten_only_with_its_whole_interval(
         rows.append((Cell({"engine": LARGE, "mix": "heavy-70", "swap": False}, seed), figures_of))
     claims = {claim.claim: claim for claim in reports.table(rows, tmp_path)}
     assert claims["Table 2, 70 % reasoning: uniboost-paper improves p99 over TRAIL+, %"].verdict is verdict
-    assert claims["Table 2, 70 % reasoning: distboost improves p99 over TRAIL+, %"].verdict is Verdict.NOT_REACHED
+    assert claims["Table 2, 70 % reasoning: distboost improves p99 over TRAIL+, %"].verdict is PaperVerdict.NOT_REACHED

@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from justitia_benchmarks.engine_learning.curve import curve, first_version, largest_difference
-from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, Learned, PastRuns, contended_cells
+from justitia_benchmarks.engine_learning.plan import QUICK, WHOLE, LearningCurve, PastRuns, contended_cells
 from justitia_benchmarks.engine_learning.serving import check, writing
 from justitia_benchmarks.engine_learning.workload import (
     MOST_OUTPUT,
@@ -23,7 +23,7 @@ from justitia_benchmarks.engine_learning.workload import (
     make_model,
     past_rounds,
 )
-from justitia_benchmarks.experiment import Verdict
+from justitia_benchmarks.experiment import PaperVerdict
 from justitia_benchmarks.experiments.learning.errors import errors_by_kind
 from justitia_benchmarks.reports.engine_learning import completion_claims, error_claims, write_document
 from justitia_benchmarks.reports.learning import KINDS, ORDER
@@ -187,7 +187,7 @@ def test_each_seed_is_served_in_every_way_and_each_cell_has_a_result_of_its_own(
     cells = list(contended_cells(WHOLE))
     for seed in range(1, WHOLE.seeds + 1):
         assert {cell.told for cell in cells if cell.seed == seed} == set(ORDER)
-    other = [*contended_cells(QUICK), *(kind(plan) for plan in (WHOLE, QUICK) for kind in (PastRuns, Learned))]
+    other = [*contended_cells(QUICK), *(kind(plan) for plan in (WHOLE, QUICK) for kind in (PastRuns, LearningCurve))]
     digests = [cell.digest for cell in (*cells, *other)]
     assert len(set(digests)) == len(digests)
 
@@ -210,11 +210,11 @@ def test_errors_and_times_are_judged_against_the_papers_figures(tmp_path: Path) 
         for cell in contended_cells(QUICK)
     ]
     verdicts = [claim.verdict for claim in error_claims(QUICK, learned)]
-    assert verdicts == [Verdict.REACHED, Verdict.REACHED]
+    assert verdicts == [PaperVerdict.REACHED, PaperVerdict.REACHED]
     assert [claim.verdict for claim in completion_claims(rows)] == [
-        Verdict.BEATEN,
-        Verdict.BEATEN,
-        Verdict.BEATEN,
+        PaperVerdict.BEATEN,
+        PaperVerdict.BEATEN,
+        PaperVerdict.BEATEN,
     ]
     document = write_document(QUICK, learned, rows, tmp_path).read_text()
     assert "| cold start | 1.62 (1.62 to 1.62, n = 2) |" in document
@@ -227,6 +227,6 @@ def test_a_cold_start_that_costs_too_much_is_said_to() -> None:
     jct = dict(zip(ORDER, (1.4, 1.0, 0.9, 0.9, 0.8), strict=True))
     rows = [(cell, contended_figures(jct[cell.told] * cell.seed, 1.0)) for cell in contended_cells(QUICK)]
     (*_, cold) = completion_claims(rows)
-    assert cold.verdict is Verdict.NOT_REACHED
+    assert cold.verdict is PaperVerdict.NOT_REACHED
     assert isinstance(cold.ours, Estimate)
     assert cold.ours.mean == pytest.approx(1.4)

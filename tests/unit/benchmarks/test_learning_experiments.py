@@ -6,7 +6,7 @@ from statistics import correlation
 import numpy as np
 import pytest
 
-from justitia_benchmarks.experiment import Cell, Experiment, Verdict
+from justitia_benchmarks.experiment import Cell, Experiment, PaperVerdict
 from justitia_benchmarks.experiments.learning import EXPERIMENTS
 from justitia_benchmarks.experiments.learning.completion import LearnedCompletion
 from justitia_benchmarks.experiments.learning.errors import PredictionError
@@ -84,5 +84,5 @@ def test_rollouts_are_reported_and_a_poisoned_model_does_not_come_in_force(tmp_p
         ["Rejected"],
         ["RolledBack"],
     ]
-    assert all(claim.verdict is Verdict.REACHED for claim in experiment.report(rows, tmp_path))
+    assert all(claim.verdict is PaperVerdict.REACHED for claim in experiment.report(rows, tmp_path))
     assert "| FV | 100%" in (tmp_path / "rollouts.md").read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from justitia_benchmarks import runner
 from justitia_benchmarks.experiment import Cell, Experiment
-from justitia_benchmarks.runner import Outcome, cell_digest, run_experiments, source_digest, source_files
+from justitia_benchmarks.runner import ExperimentOutcome, cell_digest, run_experiments, source_digest, source_files
 from support.experiments import Squares
 
 
@@ -19,7 +19,7 @@ def marks(tmp_path: Path) -> Path:
     return tmp_path / "marks"
 
 
-def run(experiment: Experiment, folder: Path, jobs: int = 1) -> Outcome:
+def run(experiment: Experiment, folder: Path, jobs: int = 1) -> ExperimentOutcome:
     [outcome] = run_experiments({experiment: experiment.cells(False)}, folder, jobs=jobs)
     return outcome
 

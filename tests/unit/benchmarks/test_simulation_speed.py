@@ -1,7 +1,7 @@
 """The pace is that of the whole workload, and the table tells each policy's middle turn."""
 
 from justitia_benchmarks.experiments.tiered.serving import agents
-from justitia_benchmarks.simulation_speed import TENANTS, Pace, document, measure
+from justitia_benchmarks.simulation_speed import TENANTS, SimulationPace, document, measure
 
 
 def test_every_request_of_the_workload_counts() -> None:
@@ -12,6 +12,6 @@ def test_every_request_of_the_workload_counts() -> None:
 
 
 def test_the_table_tells_the_middle_turn_and_the_range() -> None:
-    text = document([Pace("w", "p", 1500, 1000.0 * pace) for pace in (90, 120, 100)])
+    text = document([SimulationPace("w", "p", 1500, 1000.0 * pace) for pace in (90, 120, 100)])
     assert "| policy | w, 1,500 requests |" in text
     assert "| p | 100 (90-120) |" in text

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from justitia_benchmarks.experiment import Cell, Experiment, Verdict
+from justitia_benchmarks.experiment import Cell, Experiment, PaperVerdict
 from justitia_benchmarks.experiments.slo import EXPERIMENTS
 from justitia_benchmarks.experiments.slo.overload import Overload
-from justitia_benchmarks.experiments.slo.serving import END, SCENARIOS, STEP, Served, attained, serve, workload
+from justitia_benchmarks.experiments.slo.serving import END, SCENARIOS, STEP, ServedStep, attained, serve, workload
 from justitia_benchmarks.experiments.slo.steps import FIXED, Steps
 from justitia_benchmarks.reports.slo import CONTROLLER, EQUATION_9
 
@@ -36,12 +36,12 @@ def test_a_window_is_judged_by_the_bound_of_its_moment() -> None:
     runs = [run for run in workload(scenario, 1) if run.arrival < 5]
     served = serve(runs, 0.1)
     waited = [replace_first(request, 10.0) for request in served.requests]
-    assert attained(Served(waited, []), scenario, 0.0) == 1.0
+    assert attained(ServedStep(waited, []), scenario, 0.0) == 1.0
     later = [
         replace_first(r, 10.0, STEP) if i % 2 else replace_first(r, 1.0, STEP) for i, r in enumerate(served.requests)
     ]
-    assert attained(Served(later, []), scenario, STEP) == pytest.approx(0.5, abs=0.05)
-    assert attained(Served([], []), scenario, STEP) == 1.0
+    assert attained(ServedStep(later, []), scenario, STEP) == pytest.approx(0.5, abs=0.05)
+    assert attained(ServedStep([], []), scenario, STEP) == 1.0
 
 
 def replace_first(request: Any, wait: float, start: float = 0.0) -> Any:
@@ -82,9 +82,9 @@ def test_only_windows_that_some_fixed_gamma_holds_count(tmp_path: Path) -> None:
     claims = Steps().report([(cell, {"percentile": 0.9, "contenders": contenders}) for cell in cells], tmp_path)
     figures = {claim.claim: claim for claim in claims}
     share = figures["load doubles: share of windows held where a fixed gamma could, controller"]
-    assert (share.ours.mean, share.verdict) == (0.5, Verdict.NOT_REACHED)  # type: ignore[union-attr]
+    assert (share.ours.mean, share.verdict) == (0.5, PaperVerdict.NOT_REACHED)  # type: ignore[union-attr]
     reached = figures["load doubles: seconds from the step to windows that are held"]
-    assert (reached.ours.mean, reached.verdict) == (35.0, Verdict.BEATEN)  # type: ignore[union-attr]
+    assert (reached.ours.mean, reached.verdict) == (35.0, PaperVerdict.BEATEN)  # type: ignore[union-attr]
     spell = figures["load doubles: longest spell that is missed though a fixed gamma could hold it, s"]
     assert spell.ours.mean == 30.0  # type: ignore[union-attr]
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -96,7 +96,7 @@ def test_overload_is_reported(tmp_path: Path) -> None:
     figures = {"said": 120.0, "before": 0, "named": 2, "held": {"1": 0.1, "2": 1.0, "3": 1.0}}
     cells = [Cell({"scenario": "load times four"}, seed) for seed in range(2)]
     said, held = Overload().report([(cell, figures) for cell in cells], tmp_path)
-    assert (said.verdict, held.verdict) == (Verdict.REACHED, Verdict.BEATEN)
+    assert (said.verdict, held.verdict) == (PaperVerdict.REACHED, PaperVerdict.BEATEN)
     silent = {**figures, "said": None, "named": None}
     (said,) = Overload().report([(cells[0], silent)], tmp_path)
-    assert said.verdict is Verdict.NOT_REACHED
+    assert said.verdict is PaperVerdict.NOT_REACHED

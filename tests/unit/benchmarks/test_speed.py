@@ -12,7 +12,7 @@ from justitia_benchmarks.speed import (
     RUNNING,
     STEP_TIME,
     Operation,
-    Timing,
+    OperationTiming,
     Traffic,
     benchmark,
     growth,
@@ -25,8 +25,8 @@ from justitia_scheduling.core.cost import EngineTime
 from justitia_vocabulary.policies import PolicyName
 
 
-def timing(queued: int, median: float, seed: int = 1) -> Timing:
-    return Timing("p", queued, Operation.AFTER_STEP, seed, median, 2 * median)
+def timing(queued: int, median: float, seed: int = 1) -> OperationTiming:
+    return OperationTiming("p", queued, Operation.AFTER_STEP, seed, median, 2 * median)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -75,7 +75,7 @@ def test_a_row_holds_the_lengths_in_order_and_the_middle_of_the_seeds() -> None:
 def test_an_operation_that_never_came_to_pass_at_a_length_is_a_dash() -> None:
     timings = [timing(queued, 1.0, seed) for seed in (1, 2) for queued in (10, 100)]
     assert rows([t for t in timings if t.queued == 10 or t.seed == 1])[0][1:3] == ["1.0 (2.0)", "1.0 (2.0)"]
-    other = Timing("q", 10, Operation.AFTER_STEP, 1, 3.0, 6.0)
+    other = OperationTiming("q", 10, Operation.AFTER_STEP, 1, 3.0, 6.0)
     assert rows([*timings, other])[1] == ["q", "3.0 (6.0)", "-", "-"]
 
 

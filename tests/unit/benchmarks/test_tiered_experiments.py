@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia_benchmarks.experiment import Cell, Verdict
+from justitia_benchmarks.experiment import Cell, PaperVerdict
 from justitia_benchmarks.experiments.agent_runs import full_iteration, jcts
 from justitia_benchmarks.experiments.tiered.charges import CHARGES, TENANTS, Charges, Metered, both, half
 from justitia_benchmarks.experiments.tiered.completion import Completion
@@ -85,9 +85,9 @@ def test_the_widest_gap_is_measured_by_its_bound() -> None:
 
 @pytest.mark.parametrize(
     ("high", "verdict"),
-    [(0.99, Verdict.BEATEN), (NO_WORSE, Verdict.REACHED), (NO_WORSE + 0.01, Verdict.NOT_REACHED)],
+    [(0.99, PaperVerdict.BEATEN), (NO_WORSE, PaperVerdict.REACHED), (NO_WORSE + 0.01, PaperVerdict.NOT_REACHED)],
 )
-def test_no_worse_is_decided_by_the_upper_end(high: float, verdict: Verdict) -> None:
+def test_no_worse_is_decided_by_the_upper_end(high: float, verdict: PaperVerdict) -> None:
     assert no_worse("p99", Estimate(0.95, 0.9, high, 20), "why").verdict is verdict
 
 

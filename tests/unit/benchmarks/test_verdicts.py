@@ -2,10 +2,10 @@
 
 import pytest
 
-from justitia_benchmarks.experiment import Verdict, at_least, at_most
+from justitia_benchmarks.experiment import PaperVerdict, at_least, at_most
 from justitia_benchmarks.statistics import Estimate
 
-BEATEN, REACHED, NOT_REACHED = Verdict.BEATEN, Verdict.REACHED, Verdict.NOT_REACHED
+BEATEN, REACHED, NOT_REACHED = PaperVerdict.BEATEN, PaperVerdict.REACHED, PaperVerdict.NOT_REACHED
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ BEATEN, REACHED, NOT_REACHED = Verdict.BEATEN, Verdict.REACHED, Verdict.NOT_REAC
     ],
     ids=["interval below", "mean below", "mean equal", "only the lower end below", "one seed has no interval"],
 )
-def test_less_is_better(low: float, mean: float, high: float, n: int, verdict: Verdict) -> None:
+def test_less_is_better(low: float, mean: float, high: float, n: int, verdict: PaperVerdict) -> None:
     assert at_most(Estimate(mean, low, high, n), 0.42) is verdict
     assert at_least(Estimate(-mean, -high, -low, n), -0.42) is verdict, "more is better: the mirror image"
 
@@ -28,6 +28,6 @@ def test_less_is_better(low: float, mean: float, high: float, n: int, verdict: V
     ("high", "mean", "verdict"), [(0.99, 0.9, BEATEN), (1.2, 1.1, REACHED), (1.15, 1.11, NOT_REACHED)]
 )
 def test_close_to_is_reached_within_the_margin_and_beaten_without_it(
-    high: float, mean: float, verdict: Verdict
+    high: float, mean: float, verdict: PaperVerdict
 ) -> None:
     assert at_most(Estimate(mean, 0.8, high, 20), 1.0, within=0.1) is verdict

@@ -13,7 +13,7 @@ import pytest
 
 from justitia_cli.demo.command import REQUIRED_PART
 from justitia_cli.demo.findings import FLOODERS
-from justitia_cli.demo.load import FLOOD_SECONDS, Plan, contended_runs, count_requests, plan_load
+from justitia_cli.demo.load import FLOOD_SECONDS, LoadPlan, contended_runs, count_requests, plan_load
 from justitia_simulator.traces import load_trace
 from justitia_simulator.workload import WorkloadRun
 
@@ -82,10 +82,10 @@ def test_a_pool_with_another_queue_gets_what_it_takes(queue: int) -> None:
 
 
 def test_the_machine_it_was_written_on_is_flooded_for_the_whole_time() -> None:
-    assert plan_load(TRACE, WRITTEN_ON, 1.0, QUEUE, SEED) == Plan(WRITTEN_ON * FLOOD_SECONDS, FLOOD_SECONDS)
+    assert plan_load(TRACE, WRITTEN_ON, 1.0, QUEUE, SEED) == LoadPlan(WRITTEN_ON * FLOOD_SECONDS, FLOOD_SECONDS)
 
 
 def test_a_load_by_speed_alone_overflows_the_queue_of_a_fast_machine() -> None:
     speed = 5 * WRITTEN_ON
-    runs = contended_runs(TRACE, Plan(speed * FLOOD_SECONDS, FLOOD_SECONDS), SEED)
+    runs = contended_runs(TRACE, LoadPlan(speed * FLOOD_SECONDS, FLOOD_SECONDS), SEED)
     assert serve(runs, speed).most_waiting > QUEUE

@@ -4,18 +4,18 @@ import io
 
 from rich.console import Console
 
-from justitia_api.status import ObjectiveStatus, TenantStatus
+from justitia_api.status import ObjectiveCounts, TenantReport
 from justitia_cli.live_table import live_table, objectives_table
 from justitia_vocabulary.policies import PolicyName
 from support.objectives import FIRST_TOKEN, pool_status, some, told
 
 
-def objective(total: int, missed: int, **more: bool) -> ObjectiveStatus:
+def objective(total: int, missed: int, **more: bool) -> ObjectiveCounts:
     """Of values that have just come."""
     return told(FIRST_TOKEN, some(total - missed, missed, age=0.0), **more)
 
 
-def shown(seen: ObjectiveStatus) -> str:
+def shown(seen: ObjectiveCounts) -> str:
     """The last row."""
     page = io.StringIO()
     Console(file=page, width=160).print(objectives_table(pool_status((seen,))))
@@ -50,7 +50,7 @@ def test_before_anything_is_known_there_are_no_figures() -> None:
 
 
 def test_a_weight_is_shown_where_the_policy_knows_weights() -> None:
-    tenant = TenantStatus(name="gold", weight=4, service=1, share=0.5, entitled_share=None, queued=0, running=0)
+    tenant = TenantReport(name="gold", weight=4, service=1, share=0.5, entitled_share=None, queued=0, running=0)
 
     def row(policy: PolicyName) -> list[str]:
         page = io.StringIO()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from justitia_cli.local.launch import Ports, scheduler_launch
+from justitia_cli.local.launch import Ports, sidecar_launch
 from justitia_operator.world.objects import Kind
 from support.resources import child, settled, small_world
 
@@ -10,7 +10,7 @@ from support.resources import child, settled, small_world
 def test_nothing_of_a_local_scheduler_is_in_a_pods_folders(tmp_path: Path) -> None:
     deployment = child(settled(small_world()), Kind.DEPLOYMENT)
     config, keys = tmp_path / "pool.json", tmp_path / "keys.json"
-    environment = scheduler_launch(deployment, config, keys, Ports(1, 2, 3), tmp_path / "plugin").environment
+    environment = sidecar_launch(deployment, config, keys, Ports(1, 2, 3), tmp_path / "plugin").environment
     folders = [value for value in environment.values() if value.startswith("/")]
     assert folders
     assert [value for value in folders if not Path(value).is_relative_to(tmp_path)] == []

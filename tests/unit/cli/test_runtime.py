@@ -106,8 +106,11 @@ def test_libnuma_is_unpacked_into_the_cache_where_the_machine_lacks_it(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
-    cache.mkdir(parents=True)
-    folder = runtime._numa_settings(cache, lambda line: None)["LD_LIBRARY_PATH"].split(":")[0]
+    lock = (resources.files("justitia_cli") / "locks" / "engine-cpu.txt").read_bytes()
+    made = cache / environment_name("cpu", lock)
+    made.mkdir(parents=True)
+    (made / ".complete").touch()
+    folder = ensure_engine(lambda line: None, "cpu").environment["LD_LIBRARY_PATH"].split(":")[0]
     assert Path(folder).is_relative_to(cache)
     assert ctypes.CDLL(f"{folder}/libnuma.so.1").numa_available is not None
     assert [entry.name for entry in cache.iterdir() if entry.name.startswith("tmp")] == []

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from justitia_api.config import KeyTable, PoolConfig
-from justitia_api.engine import Engine, EnvironmentVariable
+from justitia_api.engine import EngineSpec, EnvironmentVariable
 from justitia_api.pool import ServingPool
 from justitia_operator.build.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
 from justitia_operator.build.builders import build_children
@@ -296,7 +296,7 @@ def test_the_control_port_is_for_the_operator_and_the_admin_port_for_metrics_too
     ],
 )
 def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:
-    message = refused_argument(Engine(args=("--dtype=float32", argument)))
+    message = refused_argument(EngineSpec(args=("--dtype=float32", argument)))
     assert message is not None
     assert "remove it" in message
 
@@ -305,24 +305,24 @@ def test_an_argument_that_would_override_ours_is_refused(argument: str) -> None:
     "argument", ["--max-model-len=8192", "--model-impl=auto", "-tp=2", "8192", "--", "--hf-config-path=/x", "--dtype"]
 )
 def test_other_arguments_are_the_users(argument: str) -> None:
-    assert refused_argument(Engine(args=("--dtype=float32", argument))) is None
+    assert refused_argument(EngineSpec(args=("--dtype=float32", argument))) is None
 
 
 @pytest.mark.parametrize("value", ["example.com", "more=hf://acme/lora"])
 def test_a_value_without_an_option_is_refused_since_it_would_add_to_an_option_of_ours(value: str) -> None:
-    message = refused_argument(Engine(args=(value, "--max-model-len=1")))
+    message = refused_argument(EngineSpec(args=(value, "--max-model-len=1")))
     assert message is not None
     assert "begin with an option" in message
-    assert refused_argument(Engine(args=("--max-model-len", "1"))) is None
+    assert refused_argument(EngineSpec(args=("--max-model-len", "1"))) is None
 
 
 @pytest.mark.parametrize("name", REFUSED_VARIABLES)
 def test_a_variable_that_does_what_a_refused_argument_does_is_refused(name: str) -> None:
     env = (EnvironmentVariable(name="HF_HUB_OFFLINE", value="1"), EnvironmentVariable(name=name, value="2"))
-    message = refused_variable(Engine(env=env))
+    message = refused_variable(EngineSpec(env=env))
     assert message is not None
     assert f"engine.env sets {name}" in message
-    assert refused_variable(Engine(env=env[:1])) is None
+    assert refused_variable(EngineSpec(env=env[:1])) is None
 
 
 def test_an_object_with_defaults_and_additions_covers_what_was_applied() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from justitia_api.config import Document
-from justitia_api.engine import Engine, Model
+from justitia_api.engine import EngineSpec, ModelSpec
 from justitia_api.pool import ServingPoolSpec
 from justitia_operator.decide.inline_pools import FREE
 from justitia_operator.runtime.settings import Settings
@@ -110,7 +110,7 @@ def test_every_field_of_a_pool_is_either_free_or_granted() -> None:
     def names(document: type[Document], prefix: str = "") -> Iterator[str]:
         yield from (f"{prefix}{field.alias or name}" for name, field in document.model_fields.items())
 
-    every = {*names(ServingPoolSpec), *names(Engine, "engine."), *names(Model, "model.")}
+    every = {*names(ServingPoolSpec), *names(EngineSpec, "engine."), *names(ModelSpec, "model.")}
     assert every - {"model", "engine", "engine.image"} == (FREE | set(Grant)) - {Grant.ENV_SECRETS}
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_api.status import BoostStatus, ObjectiveStatus
+from justitia_api.status import BoostStatus, ObjectiveCounts
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.objects import Json, Kind, Plan, Ref
 from justitia_operator.world.reports import Report
@@ -29,7 +29,7 @@ def objectives_world(*slo: Json, scheduling: Json | None = None, **more: Any) ->
     return settled(world(tenant(), key(), served, application(slo=list(slo or [FIRST_TOKEN]), **more)))
 
 
-def reporting(snapshot: Snapshot, *pods: Iterable[ObjectiveStatus], boosts: Iterable[BoostStatus] = ()) -> Snapshot:
+def reporting(snapshot: Snapshot, *pods: Iterable[ObjectiveCounts], boosts: Iterable[BoostStatus] = ()) -> Snapshot:
     """Each of the pods was told all there is, and tells what it counted."""
     boosts = [*boosts, *[None] * len(pods)]
     reports = {}
@@ -56,7 +56,7 @@ def met(snapshot: Snapshot) -> tuple[str, str, str]:
     return condition(snapshot, Kind.LLM_APPLICATION, "chat", "SLOMet")
 
 
-def seen(*pods: Iterable[ObjectiveStatus], **more: Any) -> tuple[str, str, str]:
+def seen(*pods: Iterable[ObjectiveCounts], **more: Any) -> tuple[str, str, str]:
     return met(reconciled(reporting(objectives_world(), *pods, **more))[0])
 
 

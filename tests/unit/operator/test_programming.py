@@ -7,7 +7,7 @@ import pytest
 
 from justitia_api.conditions import Condition
 from justitia_api.config import PoolDocuments, digest_of
-from justitia_api.status import LearningStatus, ObjectiveStatus
+from justitia_api.status import LearningStatus, ObjectiveCounts
 from justitia_operator.decide.programming import concerned_by_figures, pods_behind
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.objects import Json, Kind, Push, Ref
@@ -171,7 +171,7 @@ def learned(samples: int) -> dict[tuple[str, str], LearningStatus]:
     return {("apps", "chat"): LearningStatus(namespace="apps", name="chat", samples=samples)}
 
 
-def counted(missed: int) -> dict[tuple[str, str], tuple[ObjectiveStatus, ...]]:
+def counted(missed: int) -> dict[tuple[str, str], tuple[ObjectiveCounts, ...]]:
     return {("apps", "agent"): (objective_told(FIRST_TOKEN, some(90, missed)),)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from justitia_api.conditions import Reason
-from justitia_api.learning import Predictor, PredictorStatus, Rollout
+from justitia_api.learning import PredictorSpec, PredictorStatus, RolloutSpec
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_operator.learning.rollout import (
     PATIENCE,
@@ -23,7 +23,7 @@ from justitia_operator.learning.rollout import (
 from support.resources import NOW
 
 FIRST, SECOND, THIRD = ("a" * 64, "b" * 64, "c" * 64)
-SHADOW = Predictor()
+SHADOW = PredictorSpec()
 LEAST = SHADOW.rollout.minimum_runs
 NOTHING = Learned(None, Model(), Model())
 TRAINED = Outcome(NOW, 120, FIRST, "linear")
@@ -126,27 +126,27 @@ def test_what_cannot_be_loaded_gives_way_but_not_what_is_not_loaded_yet() -> Non
 
 
 def test_immediate_takes_effect_at_once() -> None:
-    policy = Predictor(rollout=Rollout(strategy="Immediate"))
+    policy = PredictorSpec(rollout=RolloutSpec(strategy="Immediate"))
     after = step(policy, PredictorStatus(version=SECOND), NOTHING, TRAINED, NOW)
     assert (after.version, after.candidate, after.history, reason(after)) == (FIRST, None, (SECOND,), Reason.PROMOTED)
 
 
 def test_a_canary_has_its_share() -> None:
-    policy = Predictor(rollout=Rollout(strategy="Canary", percent=25))
+    policy = PredictorSpec(rollout=RolloutSpec(strategy="Canary", percent=25))
     assert step(policy, PredictorStatus(), NOTHING, TRAINED, NOW).candidate_percent == 25
-    assert Predictor(rollout=Rollout(strategy="Canary")).rollout.canary_percent == 10
+    assert PredictorSpec(rollout=RolloutSpec(strategy="Canary")).rollout.canary_percent == 10
 
 
 @pytest.mark.parametrize("status", [COMPARED, IN_FORCE])
 def test_what_is_paused_stands_still(status: PredictorStatus) -> None:
-    policy = Predictor(paused=True)
+    policy = PredictorSpec(paused=True)
     after = step(policy, status, seen(version=errors(100, -1.0), candidate=errors(300, 1.0)), TRAINED, NOW)
     assert (after.version, after.candidate) == (status.version, status.candidate)
     assert not training_is_due(policy, PredictorStatus(samples=2000), NOW)
 
 
 def test_a_version_by_hand_is_in_effect_and_stays() -> None:
-    policy = Predictor(version=THIRD)
+    policy = PredictorSpec(version=THIRD)
     after = step(policy, COMPARED, NOTHING, None, NOW)
     assert (after.version, after.candidate, after.history) == (THIRD, None, (FIRST,))
     assert step(policy, after, seen(version=errors(100, -1.0)), TRAINED, NOW).version == THIRD

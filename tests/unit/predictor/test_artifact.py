@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from justitia_predictor.artifact import MOST_BYTES, About, Artifact, ArtifactError, digest
+from justitia_predictor.artifact import MOST_BYTES, Artifact, ArtifactError, Provenance, digest
 from justitia_predictor.features import FEATURES_VERSION
 from justitia_predictor.training import FITS, train
 from support.written_runs import written_runs
@@ -24,7 +24,9 @@ OTHERS = written_runs(20, noise=0.3, seed=2)
 
 def artifact(kind: str) -> Artifact:
     logs = [math.log(s.cost) for s in SAMPLES]
-    return Artifact(FITS[kind](SAMPLES, 1), About(kind, "apps/check", len(SAMPLES), "ab", min(logs), max(logs), {}))
+    return Artifact(
+        FITS[kind](SAMPLES, 1), Provenance(kind, "apps/check", len(SAMPLES), "ab", min(logs), max(logs), {})
+    )
 
 
 ALL = {kind: artifact(kind).to_bytes() for kind in FITS}

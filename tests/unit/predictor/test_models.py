@@ -61,7 +61,9 @@ def test_trees_say_what_scikit_learn_says() -> None:
 
 @pytest.mark.parametrize("kind", FITS)
 def test_what_was_fitted_is_sound(kind: str) -> None:
-    FITS[kind](SAMPLES, 1).check()
+    model = FITS[kind](SAMPLES, 1)
+    model.check()
+    assert all(math.isfinite(model.log_cost(sample.features)) for sample in OTHERS)
 
 
 def shortened(model: Model, name: str) -> Model:

@@ -3,7 +3,9 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
 
 from justitia_predictor import sample
@@ -76,10 +78,16 @@ def test_a_name_that_could_mean_more_than_one_application_is_refused(store: Stor
 def test_batches_that_go_while_they_are_read_are_not_missed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in (1, 2):
         store.put_samples("a", at, "pod", SAMPLES[:at])
-    listed = list(store._paths("a/samples"))
-    store.tidy_samples("a", 100, since=2)
-    monkeypatch.setattr(Store, "_paths", lambda self, prefix: iter(listed))
+    get = obstore.get
+
+    def tidied_meanwhile(bucket: Any, path: str) -> Any:
+        monkeypatch.setattr(obstore, "get", get)
+        store.tidy_samples("a", 100, since=2)
+        return get(bucket, path)
+
+    monkeypatch.setattr(obstore, "get", tidied_meanwhile)
     assert store.samples("a", 100) == (SAMPLES[:2], 0)
+    assert store.tidy_samples("a", 100, since=0) == 2
 
 
 def test_what_killed_writers_left_goes_with_its_time_and_with_its_application(store: Store, tmp_path: Path) -> None:

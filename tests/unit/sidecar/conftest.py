@@ -9,7 +9,7 @@ from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.learning.learner import build_learner
 from justitia_sidecar.learning.samples import Samples
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
 from support.learning_room import Clock, Room, learning_pool
 from support.misbehaving_engine import MisbehavingEngine
@@ -27,7 +27,7 @@ def no_loop_of_the_main_thread() -> None:
 def room(tmp_path: Path) -> Iterator[Room]:
     """Requests wait for what is predicted for them, however slow the machine is."""
     with closing(Samples(tmp_path / "samples.db")) as samples:
-        store, clock, metrics = MisbehavingStore(f"file://{tmp_path}/store"), Clock(), Metrics()
+        store, clock, metrics = MisbehavingStore(f"file://{tmp_path}/store"), Clock(), SidecarMetrics()
         learner = build_learner(samples, store, metrics, clock, clock.time_of_day, deadline=60.0)
         yield Room(learner, samples, store, clock, metrics)
 

@@ -8,17 +8,17 @@ from structlog.testing import capture_logs
 from justitia_predictor.artifact import ArtifactError
 from justitia_predictor.store import NotStoredError, StoreError
 from justitia_sidecar.learning.attempts import Attempt, Attempts, FailedAttempt
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from support.executors import AtOnce, ByHand
 
 
-def failures(metrics: Metrics, attempt: Attempt) -> float:
+def failures(metrics: SidecarMetrics, attempt: Attempt) -> float:
     value = metrics.registry.get_sample_value("justitia_learning_failures_total", {"attempt": attempt.value})
     return value or 0.0
 
 
 async def test_work_that_succeeds_is_neither_counted_nor_logged() -> None:
-    metrics = Metrics()
+    metrics = SidecarMetrics()
     with capture_logs() as logs:
         found = await Attempts(AtOnce(), metrics).run(Attempt.LOAD, lambda: 7, failed="not loaded")
     assert (found, logs, failures(metrics, Attempt.LOAD)) == (7, [], 0)
@@ -26,7 +26,7 @@ async def test_work_that_succeeds_is_neither_counted_nor_logged() -> None:
 
 async def test_the_loop_goes_on_while_the_thread_works() -> None:
     thread = ByHand()
-    working = asyncio.create_task(Attempts(thread, Metrics()).run(Attempt.LOAD, lambda: 7, failed="not loaded"))
+    working = asyncio.create_task(Attempts(thread, SidecarMetrics()).run(Attempt.LOAD, lambda: 7, failed="not loaded"))
     await asyncio.sleep(0)
     assert not working.done()
     thread.work()
@@ -37,7 +37,7 @@ async def test_work_that_fails_is_counted_and_logged_with_what_failed_and_why() 
     def fail() -> None:
         raise StoreError("away")
 
-    metrics = Metrics()
+    metrics = SidecarMetrics()
     with capture_logs() as logs:
         found = await Attempts(AtOnce(), metrics).run(Attempt.STORE, fail, failed="not counted", application="a")
     assert isinstance(found, FailedAttempt)

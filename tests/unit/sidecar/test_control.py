@@ -20,7 +20,7 @@ from justitia_operator.build.credentials import PERIOD, make_credentials, period
 from justitia_operator.runtime.control import Control
 from justitia_operator.world.objects import Kind, Push, Ref
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.ports.control import LONGEST_DOCUMENTS, ControlCredentials, build_control
 from justitia_sidecar.refusals import RefusalError
 from justitia_sidecar.service import Sidecar
@@ -64,7 +64,7 @@ async def serving(
     credentials = ControlCredentials(folder)
     listener = socket.create_server(("127.0.0.1", 0))
     async with EngineClient.session() as session, aiohttp.ClientSession(trace_configs=list(traces)) as http:
-        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), Metrics(), lambda: 0.0, None)
+        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), SidecarMetrics(), lambda: 0.0, None)
         server = uvicorn.Server(
             uvicorn.Config(
                 build_control(sidecar.parts.current, sidecar.report, credentials),

@@ -246,16 +246,16 @@ def test_whether_a_request_waits_is_not_claimed_where_it_cannot_be_known(why: st
         case "connection ended":
             engine.gaps += 1
         case "policy failed":
-            engine._receive(encode(Snapshot(failures=1)))
+            engine.receive(encode(Snapshot(failures=1)))
         case "messages dropped":
-            engine._receive(encode(Snapshot(dropped_out=3)))
+            engine.receive(encode(Snapshot(dropped_out=3)))
     assert not admission.waits(ticket)
 
 
 def test_a_first_snapshot_tells_of_no_loss() -> None:
     admission, engine = room()
     ticket = ask(admission, "a")
-    engine._receive(encode(Snapshot()))
+    engine.receive(encode(Snapshot()))
     assert admission.waits(ticket)
 
 
@@ -268,7 +268,6 @@ def test_an_aborted_request_is_counted_by_the_engine_after_it_is_over_and_once()
     for number in (0, 1, prompt, prompt, prompt + 1, prompt + 1):
         closes(engine, ticket, 10, sequence=number)
     assert hearing(ticket).counts == [(50, 10), (50, 20), (100, 30), (100, 40)]
-    assert len(admission._accounts) == 0
 
 
 def test_what_was_streamed_and_what_the_engine_says_are_not_added() -> None:
@@ -278,7 +277,7 @@ def test_what_was_streamed_and_what_the_engine_says_are_not_added() -> None:
     closes(engine, ticket, 9, cached=40)
     assert (ticket.account.produced, cost(admission, ticket)) == (9, 9 * 10 + 45)
     admission.leave(ticket, 1, completed=True)
-    assert (ticket.account.produced, cost(admission, ticket), len(admission._accounts)) == (9, 9 * 10 + 45, 0)
+    assert (ticket.account.produced, cost(admission, ticket)) == (9, 9 * 10 + 45)
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["never told", "another engine"])
@@ -291,7 +290,9 @@ def test_a_request_whose_end_is_never_told_is_counted_by_what_was_streamed(told:
     engine.peer = "another"
     admission.tick(2)
     admission.tick(3)
-    assert (ticket.account.produced, cost(admission, ticket), len(admission._accounts)) == (4, 4 * 50 + 10, 0)
+    assert (ticket.account.produced, cost(admission, ticket)) == (4, 4 * 50 + 10)
+    closes(engine, ticket, 9)
+    assert ticket.account.produced == 4, "nobody waits any more for what it did"
 
 
 def test_what_the_engine_tells_after_a_run_is_over_belongs_to_its_cost() -> None:
@@ -305,12 +306,15 @@ def test_what_the_engine_tells_after_a_run_is_over_belongs_to_its_cost() -> None
     assert ticket.run.cost == 50 * 10 + 55
 
 
-def test_accounts_that_wait_for_the_engine_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_whose_counts_are_waited_for_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "MOST_WAITING", 3)
-    admission, _ = room()
-    for number in range(10):
-        admission.leave(ask(admission, f"{number}"), 1, completed=False)
-    assert len(admission._accounts) == 3
+    admission, engine = room()
+    tickets = [ask(admission, f"{number}") for number in range(10)]
+    for ticket in tickets:
+        admission.leave(ticket, 1, completed=False)
+    for ticket in tickets:
+        closes(engine, ticket, 10)
+    assert [ticket.account.produced for ticket in tickets] == [0] * 7 + [10] * 3
 
 
 def test_a_refused_wait_is_no_beginning() -> None:

@@ -1,4 +1,4 @@
-"""The sidecar's end of the channel with the engine's real end, over a real socket."""
+"""The sidecar's end of the channel: with the engine's real end over a real socket, and by itself."""
 
 import asyncio
 import time
@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from justitia_channel.messages import (
+    VERSION,
     About,
     Admitted,
     AskQueue,
@@ -20,10 +23,12 @@ from justitia_channel.messages import (
     Ticket,
     WaitingRequest,
 )
+from justitia_channel.wire import ChannelError, encode
 from justitia_engine.link import Link
-from justitia_sidecar.engine.channel import EngineChannel, listen
+from justitia_sidecar.engine.channel import LONGEST_BACKLOG, EngineChannel, listen
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
+from support.listening_channel import SilentConnection
 
 CONFIGURATION = Configure(7, "vtc", "engine-time", {"gold": 3.0})
 
@@ -54,7 +59,7 @@ async def pair(path: Path) -> AsyncIterator[tuple[EngineChannel, Link, list[Mess
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def test_who_connects_is_told_the_configuration_in_force(tmp_path: Path) -> None:
+async def test_who_connects_gets_the_configuration_in_effect(tmp_path: Path) -> None:
     async with pair(tmp_path / "s") as (_, link, _):
         assert isinstance(link.inbox[0], Hello)
         assert link.inbox[1] == CONFIGURATION
@@ -94,7 +99,7 @@ async def test_a_ticket_says_when_it_was_sent(tmp_path: Path) -> None:
         assert before <= ticket.sent <= time.monotonic()
 
 
-async def test_what_another_engine_process_has_told_is_not_this_ones(tmp_path: Path) -> None:
+async def test_what_another_engine_process_has_said_is_not_this_ones(tmp_path: Path) -> None:
     async with pair(tmp_path / "s") as (channel, link, _):
         told: list[tuple[str, object]] = []
         channel.on_snapshot = lambda instance, state: told.append((instance, state))
@@ -103,7 +108,7 @@ async def test_what_another_engine_process_has_told_is_not_this_ones(tmp_path: P
         assert told == [(channel.peer, channel.state)]
         assert (channel.status.generation, channel.status.dismissed, channel.status.vllm) == (7, True, "x")
         link.close()
-        channel._engine.close()  # type: ignore[union-attr]
+        channel.disconnect()
         await until(lambda: not channel.connected)
         assert channel.status.generation == 7
         other = Link(str(tmp_path / "s"), About("y"), lambda text: None)
@@ -114,11 +119,10 @@ async def test_what_another_engine_process_has_told_is_not_this_ones(tmp_path: P
         other.close()
 
 
-async def test_an_engine_that_comes_back_is_told_again(tmp_path: Path) -> None:
+async def test_an_engine_that_comes_back_gets_the_configuration_again(tmp_path: Path) -> None:
     async with pair(tmp_path / "s") as (channel, link, _):
         link.inbox.clear()
-        assert channel._engine is not None
-        channel._engine.close()
+        channel.disconnect()
         await until(lambda: CONFIGURATION in link.inbox)
 
 
@@ -133,6 +137,46 @@ async def test_a_sidecar_that_comes_back_is_found(tmp_path: Path) -> None:
         await until(lambda told=configuration: told in link.inbox)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        assert channel._engine is not None
-        channel._engine.close()
+        channel.disconnect()
     link.close()
+
+
+def test_what_the_plug_in_does_not_read_is_dropped_and_counted() -> None:
+    channel, connection = EngineChannel(), SilentConnection()
+    channel.joined(connection)
+    connection.written.clear()
+    ends = [RunEnded(RunId(str(number))) for number in range(3)]
+    for message, backlog in zip(ends, (LONGEST_BACKLOG, LONGEST_BACKLOG + 1, 0), strict=True):
+        connection.backlog = backlog
+        channel.send(message)
+    assert connection.written == [ends[0], ends[2]]
+    assert channel.dropped == 1
+
+
+def test_a_plug_in_that_connects_takes_the_place_of_the_one_before() -> None:
+    channel, first, second = EngineChannel(), SilentConnection(), SilentConnection()
+    channel.joined(first)
+    channel.joined(second)
+    channel.receive(encode(Hello(VERSION, "second")))
+    channel.left(first)
+    assert (first.closed, second.closed) == (True, False)
+    assert (channel.connected, channel.peer, channel.gaps) == (True, "second", 1)
+    channel.left(second)
+    assert (channel.connected, channel.gaps) == (False, 2)
+
+
+def test_a_malformed_message_is_counted_and_passed_over() -> None:
+    heard: list[Message] = []
+    channel = EngineChannel(heard.append)
+    for line in (b"{", encode(Admitted("a", 0)), b'{"kind": "no such"}'):
+        channel.receive(line)
+    assert heard == [Admitted("a", 0)]
+    assert channel.malformed == 2
+
+
+def test_a_plug_in_of_another_version_is_refused() -> None:
+    channel = EngineChannel()
+    channel.joined(SilentConnection())
+    with pytest.raises(ChannelError, match=f"it speaks version {VERSION + 1}, not {VERSION}: update the older"):
+        channel.receive(encode(Hello(VERSION + 1, "engine")))
+    assert not channel.connected

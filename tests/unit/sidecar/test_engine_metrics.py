@@ -1,4 +1,4 @@
-"""Metrics of the engine's scheduler: nothing falls, whatever starts again."""
+"""Metrics of the plug-in: nothing falls, whatever starts again."""
 
 from itertools import pairwise
 
@@ -13,6 +13,7 @@ from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.metrics import EngineMetrics, GrowingTotals
 from justitia_vocabulary.units import TenantId
+from support.listening_channel import SilentConnection
 
 STATE = Snapshot(
     decisions=10,
@@ -45,7 +46,7 @@ class Exported:
 
     def says(self, instance: str, told: Snapshot) -> None:
         for message in (Hello(VERSION, instance), told):
-            self.channel._receive(encode(message).rstrip())
+            self.channel.receive(encode(message))
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -99,7 +100,8 @@ def test_gauges_are_there_while_the_engine_is() -> None:
     assert exported.value("justitia_engine_scheduler_connected") == 0
     exported.says("one", STATE)
     assert exported.value("justitia_engine_gamma") is None
-    exported.channel._engine = object()  # type: ignore[assignment]
+    exported.channel.joined(SilentConnection())
+    exported.says("one", STATE)
     assert exported.value("justitia_engine_scheduler_connected") == 1
     assert exported.value("justitia_engine_gamma") == 0.5
     assert exported.value("justitia_engine_virtual_time") == 100

@@ -7,7 +7,7 @@ import pytest
 
 from justitia_api.config import KeyTable, SchedulingConfig
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.policies import PolicyName
 from support.sidecar_client import GOLD, PEPPER, pool
@@ -16,7 +16,7 @@ from support.sidecar_client import GOLD, PEPPER, pool
 @pytest.fixture
 async def sidecar() -> AsyncIterator[Sidecar]:
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), Metrics(), time.monotonic)
+        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", session), SidecarMetrics(), time.monotonic)
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER))
         yield sidecar
 

@@ -5,7 +5,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.report.exposition import SERIES_OF_A_PIECE, Exposition
 
 
@@ -28,7 +28,7 @@ def _ours(exposition: Exposition) -> bytes:
 
 
 def test_the_text_is_that_of_the_client_library() -> None:
-    metrics = Metrics()
+    metrics = SidecarMetrics()
     exposition = Exposition(metrics.registry)
     for round_ in range(1, 4):
         for tenant in ("gold", 'q"uote', "back\\slash", "new\nline", "50%s", "grün"):

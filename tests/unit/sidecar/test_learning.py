@@ -8,7 +8,7 @@ import pytest
 from justitia_predictor.artifact import Artifact
 from justitia_predictor.features import Features, FirstRequest
 from justitia_sidecar.learning.prediction import MOST_FEATURE_BYTES
-from justitia_sidecar.limits.held import Holding, Kind
+from justitia_sidecar.limits.held import HeldKind, Holding
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 from support.failing_model import FailingModel
@@ -186,7 +186,7 @@ async def test_nothing_is_learned_of_a_run_for_which_there_is_no_room(sidecar: S
     await Client(sidecar, **request("s", prompt=" ".join(map(str, range(300))), ends=True)).run()
     assert unnoticed() == 1
     held.capacity = held.total
-    assert held.put(Holding(TenantId("silver"), Kind.BODY, lambda: None), held.capacity // 2)
+    assert held.put(Holding(TenantId("silver"), HeldKind.BODY, lambda: None), held.capacity // 2)
     assert unnoticed() == 2
     await room.settle()
     assert room.samples.counts() == {}

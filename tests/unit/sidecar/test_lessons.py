@@ -5,7 +5,7 @@ import pytest
 from justitia_sidecar.learning import lessons as module
 from justitia_sidecar.learning.lessons import Lessons
 from justitia_sidecar.learning.prediction import RunPrediction
-from justitia_sidecar.limits.held import HeldBytes, Holding, Kind
+from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_vocabulary.units import TenantId
 from support.learning_room import prediction, tracked
 
@@ -83,7 +83,7 @@ def test_what_others_hold_takes_an_open_runs_lesson_and_never_an_ended_ones(rig:
         rig.lessons.run_began(run, prediction())
     rig.lessons.run_ended(over, 0.0)
     rig.held.capacity = 2 * SIZE
-    body = Holding(TenantId("silver"), Kind.BODY, lambda: None)
+    body = Holding(TenantId("silver"), HeldKind.BODY, lambda: None)
     assert rig.held.put(body, SIZE)
     assert rig.forgotten == 1
     assert [run for run, _ in rig.settled(0.0)] == ["run-1"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from justitia_api.config import (
     ApplicationConfig,
@@ -21,13 +22,14 @@ from justitia_api.config import (
 )
 from justitia_channel.messages import Snapshot
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.objectives.slo import PERIOD
+from justitia_scheduling.objectives.slo import PERIOD, USUAL_LOAD
+from justitia_scheduling.objectives.tally import tally
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.engine.configuration import engine_configuration
-from justitia_sidecar.metrics import Metrics
-from justitia_sidecar.objectives.objectives import Objectives, objective_status
+from justitia_sidecar.metrics import SidecarMetrics
+from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.objectives.remembered import load, save
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.objectives import MetricName
@@ -76,10 +78,7 @@ def ticket(arrival: float = 0.0, **changes: Any) -> TrackedRequest:
 
 def seen(objectives: Objectives, now: float = 100.0) -> dict[MetricName, tuple[int, int]]:
     """Values and misses, by metric."""
-    return {
-        each.objective.metric: (each.counted[0].total, each.counted[0].missed)
-        for each in map(objective_status, objectives.standings(now))
-    }
+    return {each.objective.metric: (each.counted[0].total, each.counted[0].missed) for each in objectives.counts(now)}
 
 
 def test_a_request_gives_each_of_its_values_once() -> None:
@@ -88,8 +87,8 @@ def test_a_request_gives_each_of_its_values_once() -> None:
     objectives.first_token(streamed, 0.5)
     objectives.ended(streamed, 2.5, completed=True, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (1, 0), PACE: (1, 0), REQUEST: (1, 1), RUN: (0, 0)}
-    [pace] = [each for each in objectives.standings(100.0) if each.declared.config.metric is PACE]
-    assert pace.attainment.value == pytest.approx(0.2, rel=0.01)
+    [pace] = [each for each in objectives.counts(100.0) if each.objective.metric is PACE]
+    assert tally(0.9, [pace]).attainment.value == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_whole_answer_shows_no_first_token_and_no_pace() -> None:
@@ -177,7 +176,7 @@ async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
         clock, channel = Clock(), Listening()
         channel.state = Snapshot(policy=ENGINE)
         url = EngineClient(engine.url, session)
-        sidecar = Sidecar(url, Metrics(), clock, channel, objectives=Objectives(EPOCH))
+        sidecar = Sidecar(url, SidecarMetrics(), clock, channel, objectives=Objectives(EPOCH))
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(
@@ -282,13 +281,18 @@ async def test_a_new_configuration_keeps_gamma_inside_its_bounds(sidecar: Sideca
 
 
 async def test_the_demand_of_requests_is_known_by_what_the_engine_says(sidecar: Sidecar) -> None:
-    """Two requests a second of 50 tokens read and 35 produced ask for .8 of the engine's time."""
+    """Two requests a second of 50 tokens read and 35 produced ask for .8 of the engine's time. That is what one engine
+    is taken to serve within its objectives.
+    """
     for second in range(60):
         for half in (0.0, 0.5):
             request = ticket(second + half, first_token=second + half, produced=35)
             sidecar.parts.objectives.arrived(request)
             sidecar.parts.objectives.ended(request, second + 0.9, completed=True, engine=ENGINE)
-    assert sidecar.parts.objectives._seen.demand.rate(EPOCH + 60) == pytest.approx(0.8, rel=0.05)
+    sidecar.parts.objectives.look(60.0, [], ENGINE)
+    told = sidecar.parts.objectives.boost(ENGINE)
+    assert told is not None
+    assert told.needed == pytest.approx(0.8 / USUAL_LOAD, rel=0.05)
 
 
 async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_path: Path) -> None:
@@ -298,10 +302,9 @@ async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_pat
     load(tmp_path / "o.json", again)
     again.configure(sidecar.parts.current.configured().config)
     assert again.bounds == sidecar.parts.objectives.bounds
-    told = [
-        list(map(objective_status, each.standings(sidecar.parts.clock()))) for each in (again, sidecar.parts.objectives)
-    ]
-    assert told[0] == told[1]
+    now = sidecar.parts.clock()
+    assert list(again.counts(now)) == list(sidecar.parts.objectives.counts(now))
+    assert list(again.tallies(now)) == list(sidecar.parts.objectives.tallies(now))
     assert json.loads((tmp_path / "o.json").read_bytes())
     assert not (tmp_path / "o.new").exists()
 
@@ -320,4 +323,10 @@ def test_a_spoilt_file_is_passed_over(tmp_path: Path, spoilt: bytes) -> None:
 
 
 async def test_a_disk_that_takes_nothing_costs_nothing_but_the_memory(sidecar: Sidecar, tmp_path: Path) -> None:
-    await save(tmp_path / "no such folder" / "o.json", sidecar.parts.objectives)
+    late(sidecar, 60)
+    before = sidecar.report.status().objectives
+    with capture_logs() as logged:
+        await save(tmp_path / "no such folder" / "o.json", sidecar.parts.objectives)
+    assert [each["log_level"] for each in logged] == ["warning"]
+    assert "no such folder" in logged[0]["file"]
+    assert sidecar.report.status().objectives == before

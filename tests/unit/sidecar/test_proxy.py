@@ -17,7 +17,7 @@ from justitia_api.config import (
 )
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.identity.salt import cache_salt, salted
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.request import usage
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
@@ -34,7 +34,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic)
+        sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(pool())
@@ -214,5 +214,5 @@ async def test_an_older_configuration_is_ignored(sidecar: Sidecar) -> None:
 
 async def test_without_configuration_requests_are_refused(engine: MisbehavingEngine) -> None:
     async with EngineClient.session() as session:
-        client = await Client(Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic)).run()
+        client = await Client(Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic)).run()
     assert (client.status, client.code) == (503, "not_configured")

@@ -1,3 +1,5 @@
+from typing import Any
+
 from justitia_api.config import ApplicationConfig, RunConfig
 from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_vocabulary.units import ApplicationId, TenantId
@@ -37,6 +39,57 @@ def test_an_idle_run_stays_open_until_its_timeout() -> None:
     assert len(runs) == 1
     runs.expire(11)
     assert len(runs) == 0
+
+
+def test_each_run_expires_by_the_timeout_of_its_application() -> None:
+    runs = table()
+    for name, ended, timeout in (("soon", 3, 5), ("late", 1, 20), ("next", 2, 10)):
+        runs.leave(enter(runs, name, 0, idle_timeout_seconds=timeout), ended)
+    left = []
+    for now in (7.9, 8, 12, 21):
+        runs.expire(now)
+        left.append([run.name for run in runs.open])
+    assert left == [["soon", "late", "next"], ["late", "next"], ["late"], []]
+
+
+def test_a_run_that_is_used_again_expires_after_its_last_request() -> None:
+    runs = table()
+    for name, ended in (("used", 1), ("idle", 2)):
+        runs.leave(enter(runs, name, 0), ended)
+    runs.leave(enter(runs, "used", 5), 6)
+    runs.expire(12)
+    assert [run.name for run in runs.open] == ["used"]
+    runs.expire(16)
+    assert len(runs) == 0
+
+
+class CountedMoment(float):
+    """A moment that counts how often it is computed or compared with."""
+
+    uses = 0
+
+    def _counted(self, operation: str, other: float) -> Any:
+        CountedMoment.uses += 1
+        return getattr(float(self), operation)(other)
+
+    def __sub__(self, other: float) -> Any:
+        return self._counted("__sub__", other)
+
+    def __ge__(self, other: float) -> Any:
+        return self._counted("__ge__", other)
+
+    def __le__(self, other: float) -> Any:
+        return self._counted("__le__", other)
+
+
+def test_runs_that_stay_are_not_looked_at_when_others_expire() -> None:
+    runs = table(maximum=10_000)
+    for number in range(1000):
+        runs.leave(enter(runs, f"r{number}", 0, idle_timeout_seconds=10 + number % 3), number / 1000)
+    CountedMoment.uses = 0
+    runs.expire(CountedMoment(10.0))
+    assert len(runs) == 999
+    assert 0 < CountedMoment.uses <= 10
 
 
 def test_a_run_with_open_requests_does_not_expire() -> None:

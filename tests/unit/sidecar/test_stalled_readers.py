@@ -10,7 +10,7 @@ import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.ports.client_connection import LONGEST_LOOK, STALL_SECONDS, ClientConnection
 from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.ports.serving import Server, server_config
@@ -90,7 +90,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 async def door(engine: MisbehavingEngine) -> AsyncIterator[Door]:
     clock = Clock()
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), clock)
+        sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), clock)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(pool())

@@ -11,13 +11,13 @@ from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.step_time import PRIOR
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
 from support.sidecar_client import GOLD, KEY, PEPPER, pool
 
 
 def sidecar_of(channel: EngineChannel | None, client: EngineClient) -> Sidecar:
-    sidecar = Sidecar(client, Metrics(), time.monotonic, channel)
+    sidecar = Sidecar(client, SidecarMetrics(), time.monotonic, channel)
     entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
     sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
     sidecar.parts.current.put_config(pool())

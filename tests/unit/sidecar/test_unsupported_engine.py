@@ -13,7 +13,7 @@ from justitia_channel.wire import encode
 from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.policies import CostModelName, PolicyName
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
@@ -30,9 +30,7 @@ def inside(policy: PolicyName = PolicyName.VTC, generation: int = 1) -> PoolConf
 def hello(sidecar: Sidecar, instance: str, unsupported: str | None) -> None:
     """As the engine's process `instance` would send it."""
     assert sidecar.parts.order.engine_channel is not None
-    sidecar.parts.order.engine_channel._receive(
-        encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported)))
-    )
+    sidecar.parts.order.engine_channel.receive(encode(Hello(VERSION, instance, About("99.0", unsupported=unsupported))))
 
 
 def condition(sidecar: Sidecar) -> tuple[str, str]:
@@ -49,7 +47,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic, EngineChannel())
+        sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic, EngineChannel())
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(inside())
@@ -111,7 +109,7 @@ async def test_a_policy_that_only_the_engine_can_keep_is_served_as_requests_arri
 
 async def test_what_is_said_before_there_is_a_configuration_holds(engine: MisbehavingEngine) -> None:
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic, EngineChannel())
+        sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic, EngineChannel())
         hello(sidecar, "one", WHY)
         sidecar.parts.current.put_config(inside())
         assert sidecar.parts.current.in_effect is not None

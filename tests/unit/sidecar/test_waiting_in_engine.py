@@ -13,7 +13,7 @@ from justitia_channel.messages import Snapshot
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.identity.salt import cache_salt
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
@@ -37,7 +37,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     async with EngineClient.session() as session:
-        sidecar = Sidecar(EngineClient(engine.url, session), Metrics(), time.monotonic, Connected())
+        sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic, Connected())
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(pool())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from justitia_api.config import LearningConfig
-from justitia_api.learning import Predictor, PredictorStatus
+from justitia_api.learning import PredictorSpec, PredictorStatus
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.learning.prompts import past_runs
@@ -22,7 +22,7 @@ from justitia_simulator.agents import CLASSES
 PAST = 100
 ASKED = 5
 """Runs between two times that the operator asks."""
-POLICY = Predictor()
+POLICY = PredictorSpec()
 LIVE = PATIENCE * POLICY.rollout.minimum_runs
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

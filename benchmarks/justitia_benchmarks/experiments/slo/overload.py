@@ -13,8 +13,8 @@ from justitia_benchmarks.experiments.slo.serving import (
     OBJECTIVE,
     STEP,
     WINDOW,
-    Phase,
-    Scenario,
+    LoadPhase,
+    LoadStep,
     attained,
     serve,
     workload,
@@ -22,7 +22,7 @@ from justitia_benchmarks.experiments.slo.serving import (
 from justitia_benchmarks.reports.slo import report_overload
 from justitia_vocabulary.objectives import ObjectiveState
 
-FOURFOLD = Scenario(Phase(3.0, 0.2, 1.5), Phase(12.0, 0.2, 1.5))
+FOURFOLD = LoadStep(LoadPhase(3.0, 0.2, 1.5), LoadPhase(12.0, 0.2, 1.5))
 SETTLED = STEP + 60.0
 
 

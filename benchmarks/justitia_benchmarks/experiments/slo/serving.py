@@ -36,7 +36,7 @@ BUDGET: Seconds = 600.0
 
 
 @dataclass(frozen=True)
-class Phase:
+class LoadPhase:
     """Requests a second, the share of them that is reasoning, and the objective's bound in seconds."""
 
     rate: float
@@ -45,34 +45,36 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Scenario:
-    before: Phase
-    after: Phase
+class LoadStep:
+    before: LoadPhase
+    after: LoadPhase
     metric: MetricName = MetricName.TIME_TO_FIRST_TOKEN
     percentile: float = 0.9
 
-    def objective(self, phase: Phase) -> Objective:
+    def objective(self, phase: LoadPhase) -> Objective:
         return Objective(self.metric, self.percentile, phase.bound, BUDGET)
 
 
 SCENARIOS = {
-    "load doubles": Scenario(Phase(3.0, 0.2, 1.5), Phase(6.0, 0.2, 1.5)),
-    "mix turns to long reasoning": Scenario(Phase(5.0, 0.1, 1.5), Phase(5.0, 0.25, 1.5)),
-    "objective tightened": Scenario(Phase(5.5, 0.2, 20.0), Phase(5.5, 0.2, 1.5)),
-    "load doubles within reach, completion": Scenario(
-        Phase(2.5, 0.2, 40.0), Phase(5.0, 0.2, 40.0), MetricName.REQUEST_COMPLETION
+    "load doubles": LoadStep(LoadPhase(3.0, 0.2, 1.5), LoadPhase(6.0, 0.2, 1.5)),
+    "mix turns to long reasoning": LoadStep(LoadPhase(5.0, 0.1, 1.5), LoadPhase(5.0, 0.25, 1.5)),
+    "objective tightened": LoadStep(LoadPhase(5.5, 0.2, 20.0), LoadPhase(5.5, 0.2, 1.5)),
+    "load doubles within reach, completion": LoadStep(
+        LoadPhase(2.5, 0.2, 40.0), LoadPhase(5.0, 0.2, 40.0), MetricName.REQUEST_COMPLETION
     ),
-    "load doubles, completion": Scenario(Phase(3.0, 0.2, 40.0), Phase(6.0, 0.2, 40.0), MetricName.REQUEST_COMPLETION),
+    "load doubles, completion": LoadStep(
+        LoadPhase(3.0, 0.2, 40.0), LoadPhase(6.0, 0.2, 40.0), MetricName.REQUEST_COMPLETION
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedStep:
     requests: Sequence[RequestResult]
     looks: Sequence[Look]
 
 
-def workload(scenario: Scenario, seed: int) -> list[WorkloadRun]:
+def workload(scenario: LoadStep, seed: int) -> list[WorkloadRun]:
     """Both phases, the second from STEP on."""
     runs: list[WorkloadRun] = []
     for number, (phase, start) in enumerate(((scenario.before, 0.0), (scenario.after, STEP))):
@@ -94,11 +96,11 @@ def workload(scenario: Scenario, seed: int) -> list[WorkloadRun]:
     return runs
 
 
-def serve(runs: Sequence[WorkloadRun], gamma: float | Scenario | None, engines: int = 1) -> Served:
+def serve(runs: Sequence[WorkloadRun], gamma: float | LoadStep | None, engines: int = 1) -> ServedStep:
     """With gamma fixed, moved by the scenario's objective, or left to equation 9."""
     policies = [UniBoost(COST) for _ in range(engines)]
     objectives, changes = {}, []
-    if isinstance(gamma, Scenario):
+    if isinstance(gamma, LoadStep):
         objectives = {OBJECTIVE: Declared(gamma.objective(gamma.before))}
         changes = [(OBJECTIVE, Declared(gamma.objective(gamma.after), since=STEP))]
     elif gamma is not None:
@@ -106,10 +108,10 @@ def serve(runs: Sequence[WorkloadRun], gamma: float | Scenario | None, engines: 
             policy.tune({Knob.GAMMA_FLOOR: gamma, Knob.GAMMA_CEILING: gamma})
     control = SloControl(policies, objectives, changes if objectives else []) if not isinstance(gamma, float) else None
     engine = Engine(policies, PROFILE, label="served", sample_every=NO_SAMPLES, watcher=control)
-    return Served(engine.serve(runs).requests, control.looks if control else [])
+    return ServedStep(engine.serve(runs).requests, control.looks if control else [])
 
 
-def attained(served: Served, scenario: Scenario, start: Seconds) -> float:
+def attained(served: ServedStep, scenario: LoadStep, start: Seconds) -> float:
     """The share of the arrivals of [start, start + WINDOW) that meets the bound; all of nothing."""
     bound = (scenario.after if start >= STEP else scenario.before).bound
     values = [value(request, scenario.metric) for request in served.requests if start <= request.ready < start + WINDOW]

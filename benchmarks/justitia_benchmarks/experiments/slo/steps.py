@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
-from justitia_benchmarks.experiments.slo.serving import END, SCENARIOS, STEP, WINDOW, Served, attained, serve, workload
+from justitia_benchmarks.experiments.slo.serving import (
+    END,
+    SCENARIOS,
+    STEP,
+    WINDOW,
+    ServedStep,
+    attained,
+    serve,
+    workload,
+)
 from justitia_benchmarks.reports.slo import CONTROLLER, EQUATION_9, report_steps
 from justitia_benchmarks.statistics import quantile
 from justitia_simulator.summary import ttlt
@@ -30,7 +39,7 @@ class Steps:
     def run(self, cell: Cell) -> Figures:
         scenario = SCENARIOS[str(cell.parameters["scenario"])]
         runs = workload(scenario, cell.seed)
-        contenders: dict[str, Served] = {
+        contenders: dict[str, ServedStep] = {
             CONTROLLER: serve(runs, scenario),
             EQUATION_9: serve(runs, None),
             **{f"{gamma:g}": serve(runs, gamma) for gamma in FIXED},
@@ -55,7 +64,7 @@ class Steps:
         return report_steps(rows, folder, window=WINDOW, step=STEP, end=END)
 
 
-def _reached(served: Served, cell: Cell) -> Seconds | None:
+def _reached(served: ServedStep, cell: Cell) -> Seconds | None:
     scenario = SCENARIOS[str(cell.parameters["scenario"])]
     moment = STEP
     while moment + 2 * WINDOW <= END:

@@ -28,7 +28,7 @@ from justitia_benchmarks.experiments.tiered.serving import (
     told,
     trace_shaped,
 )
-from justitia_benchmarks.reports.tiered import Measured, completion, usual_theta
+from justitia_benchmarks.reports.tiered import TieredFigures, completion, usual_theta
 from justitia_benchmarks.reports.tiered_fronts import fronts
 from justitia_scheduling.policies.tiered import KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.workload import WorkloadRun
@@ -83,7 +83,7 @@ class Completion:
         }
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
-        measured = Measured.of_rows(rows)
+        measured = TieredFigures.of_rows(rows)
         fronts(measured, folder)
         return completion(measured, folder)
 

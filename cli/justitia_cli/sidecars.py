@@ -27,15 +27,15 @@ LONGEST_ANSWER = 64 * 2**20
 D = TypeVar("D", bound=Document)
 
 
-class SchedulersError(Exception):
+class SidecarsError(Exception):
     """Nobody can be asked. The message says why and what to do."""
 
 
-class Schedulers(Protocol):
+class Sidecars(Protocol):
     """Whom to ask."""
 
     def addresses(self) -> Mapping[str, str]:
-        """By name, as of now. Raises SchedulersError."""
+        """By name, as of now. Raises SidecarsError."""
         ...
 
     def forget(self, name: str) -> None:
@@ -91,13 +91,13 @@ class OnCluster:
 
 
 def ask(address: str, path: str, kind: type[D]) -> D:
-    """What the scheduler says there. Raises SchedulersError."""
+    """What the scheduler says there. Raises SidecarsError."""
     try:
         with urllib.request.urlopen(f"{address}{path}", timeout=ANSWER_SECONDS) as answer:
             return kind.model_validate_json(answer.read(LONGEST_ANSWER))
     except (OSError, ValueError) as error:
         why = "it is of another version" if isinstance(error, ValidationError) else str(error)
-        raise SchedulersError(f"{address}{path}: {why}") from error
+        raise SidecarsError(f"{address}{path}: {why}") from error
 
 
 def kubectl_command(namespace: str | None, kubeconfig: str | None, context: str | None) -> list[str]:
@@ -106,19 +106,19 @@ def kubectl_command(namespace: str | None, kubeconfig: str | None, context: str 
 
 
 def output_of(command: list[str]) -> str:
-    """What kubectl prints. Raises SchedulersError with its complaint."""
+    """What kubectl prints. Raises SidecarsError with its complaint."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise SchedulersError("kubectl is not on the PATH: install it, or give a sidecar's --url") from error
+        raise SidecarsError("kubectl is not on the PATH: install it, or give a sidecar's --url") from error
     if done.returncode:
-        raise SchedulersError(done.stderr.strip() or f"kubectl ended with {done.returncode}")
+        raise SidecarsError(done.stderr.strip() or f"kubectl ended with {done.returncode}")
     return done.stdout
 
 
 @contextmanager
 def forwarded(kubectl: Sequence[str], what: str, port: int) -> Iterator[str]:
-    """A local address that leads to the port of a pod, or of one of a Service's. Raises SchedulersError."""
+    """A local address that leads to the port of a pod, or of one of a Service's. Raises SidecarsError."""
     command = [*kubectl, "port-forward", what, f":{port}"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -130,7 +130,7 @@ def forwarded(kubectl: Sequence[str], what: str, port: int) -> Iterator[str]:
             # Forwarding from 127.0.0.1:36111 -> 8002
             words = process.stdout.readline().split()
             if len(words) < len(("Forwarding", "from", "address")):
-                raise SchedulersError(process.stderr.read().strip() or "kubectl forwards no port")
+                raise SidecarsError(process.stderr.read().strip() or "kubectl forwards no port")
             yield words[2]
         finally:
             process.terminate()

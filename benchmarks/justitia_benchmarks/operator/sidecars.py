@@ -15,7 +15,7 @@ from justitia_operator.runtime.kube import Kube
 from justitia_operator.world.names import children_name
 from justitia_operator.world.objects import CHILD_SELECTOR, POOL_LABEL, Json, Kind, Ref
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.metrics import Metrics
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.ports.control import ControlCredentials, build_control
 from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.service import Sidecar
@@ -24,7 +24,7 @@ from justitia_vocabulary.units import TenantId
 LOOK_SECONDS = 0.5
 
 
-class Schedulers:
+class SimulatedSidecars:
     """`folder` takes what kubelets would have mounted."""
 
     def __init__(self, kube: Kube, session: aiohttp.ClientSession, folder: Path) -> None:
@@ -56,7 +56,7 @@ class Schedulers:
 
     async def _serve(self, pod: Json, address: str) -> None:
         name = pod["metadata"]["name"]
-        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", self._session), Metrics(), time.monotonic, None)
+        sidecar = Sidecar(EngineClient("http://127.0.0.1:1", self._session), SidecarMetrics(), time.monotonic, None)
         self._sidecars[name] = sidecar
         credentials = await self._mount(pod, sidecar)
         config = server_config(build_control(sidecar.parts.current, sidecar.report, credentials), credentials.context)
