@@ -44,6 +44,8 @@ class Verdict(StrEnum):
     KILLED = "killed"
     TIMEOUT = "timeout"
     SURVIVED = "survived"
+    WORDING = "wording"
+    """Survived, and changes a sentence that somebody reads."""
     REFUSED = "refused by types"
     NO_TESTS = "no tests"
     UNCHECKED = "not checked"
@@ -168,7 +170,20 @@ def verdicts(module: Module) -> dict[str, Verdict]:
     """Return the mutants by name; none where mutmut has not been."""
     if not module.results.exists():
         return {}
-    return {name: verdict(code) for name, code in json.loads(module.results.read_text())["exit_code_by_key"].items()}
+    found = {name: verdict(code) for name, code in json.loads(module.results.read_text())["exit_code_by_key"].items()}
+    return {
+        name: Verdict.WORDING if each is Verdict.SURVIVED and is_wording(diff(module, name)) else each
+        for name, each in found.items()
+    }
+
+
+def is_wording(changed: Sequence[str]) -> bool:
+    """Tell whether a diff changes only how a sentence is spelt: mutmut puts XX around it, or changes its letters' case."""
+    lines = [line[1:].split('"') for line in changed if line.startswith(("-", "+")) and line[:3] not in ("---", "+++")]
+    if len(lines) != 2 or len(lines[0]) != len(lines[1]):
+        return False
+    differing = [(old, new) for old, new in zip(*lines, strict=True) if old != new]
+    return all(" " in old and new.replace("XX", "").casefold() == old.casefold() for old, new in differing)
 
 
 def run(module: Module) -> None:
@@ -190,7 +205,7 @@ def diff(module: Module, mutant: str) -> list[str]:
 
 
 def scores(found: Mapping[Module, Mapping[str, Verdict]]) -> list[str]:
-    """Return a table of the modules in Markdown. The score is the part of the mutants that tests noticed."""
+    """Return a table of the modules in Markdown. The score is the part that was noticed, of all but wording."""
     lines = [
         f"| module | mutants | {' | '.join(Verdict)} | score |",
         f"|---|{'---:|' * (len(Verdict) + 2)}",
@@ -198,7 +213,7 @@ def scores(found: Mapping[Module, Mapping[str, Verdict]]) -> list[str]:
     for module, by_name in found.items():
         counts = Counter(by_name.values())
         noticed = sum(counts[each] for each in NOTICED)
-        score = f"{noticed / len(by_name):.1%}" if by_name else ""
+        score = f"{noticed / (len(by_name) - counts[Verdict.WORDING]):.1%}" if by_name else ""
         columns = " | ".join(str(counts[each]) for each in Verdict)
         lines.append(f"| `{module.path}` | {len(by_name)} | {columns} | {score} |")
     return lines
