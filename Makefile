@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-adversaries test e2e lint format crds docs picture lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-adversaries test mutate e2e lint format crds docs picture lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -48,6 +48,9 @@ pytest: lint cluster engine
 	$(PYTHON_BIN) -m pytest --ignore=tests/engine --numprocesses=2 --dist=loadscope $(PYTEST_ARGS)
 	$(PYTHON_BIN) -m pytest tests/engine $(PYTEST_ARGS)
 
+mutate: .venv/.synced ## Whether tests notice changes of the modules that decide, into out/mutation; MUTATE=PATH for a module or folder. Goes on where it was stopped
+	nice $(PYTHON_BIN) tools/mutate.py $(MUTATE)
+
 # E2E_ARGS= for pytest. A KUBECONFIG of the environment is not meant: whose cluster it is has to be said.
 e2e: .venv/.synced ## What users do, on a real Kubernetes node on this machine (Debian, as root, 20 GB of disk); KUBECONFIG= CONTEXT= for a cluster of yours
 	$(PYTHON_BIN) -m pytest e2e $(if $(filter command,$(origin KUBECONFIG)),--kubeconfig='$(KUBECONFIG)') \
@@ -76,7 +79,7 @@ picture: .venv/.synced ## Draw the picture of README.md again, from a simulation
 	$(PYTHON_BIN) -m justitia_docs.first_token docs/assets/first-token.svg
 
 lock: .venv/.synced ## Renew the lock files from what pyproject.toml and locks/*.in ask for
-	$(LOCK) --universal --all-extras --group dev --group docs pyproject.toml --output-file locks/dev.txt >/dev/null
+	$(LOCK) --universal --all-extras --group dev --group docs --group mutation pyproject.toml --output-file locks/dev.txt >/dev/null
 	$(LOCK) --universal --extra operator --extra sidecar --extra training pyproject.toml --output-file locks/image.txt >/dev/null
 	$(LOCK) --universal locks/build.in --output-file locks/build.txt >/dev/null
 	$(LOCK) --universal --overrides locks/engine-cpu-overrides.in locks/engine-cpu.in \

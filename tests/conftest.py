@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # pytest-asyncio asks for the main thread's loop before each asynchronous test. Unless one was set, Python 3.11 makes
 # a new one, which nobody closes. Saying that there is none keeps it from doing so.
@@ -17,3 +17,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # What holds does not depend on how fast the machine is, and other work on it makes no test fail.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-speed")
+
+# For `make mutate`: a mutant has the same verdict each time, and a failure is enough, however long its example is.
+settings.register_profile(
+    "mutation",
+    settings.get_profile("any-speed"),
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+)

@@ -17,9 +17,10 @@ def pod(name: str = "justitia-shared-7", of: str = "shared", **status: object) -
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
 
 
-def not_scheduled(message: str) -> Json:
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    return pod(conditions=[condition])
+def not_scheduled(message: str | None) -> Json:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    other = {"type": "DisruptionTarget", "status": "False"}
+    return pod(conditions=[other, condition if message is None else condition | {"message": message}])
 
 
 def waiting(container: str, reason: str, message: str = "", code: int | None = None) -> Json:
@@ -43,6 +44,7 @@ def test_a_rollout_without_a_spare_accelerator_leaves_the_old_engine_and_says_wh
     holds, reason, message = available(not_scheduled(NO_GPU), ready=1)
     assert (holds, reason) == ("True", "InsufficientAccelerators")
     assert "nvidia.com/gpu" in message
+    assert "free some, or add nodes that have them; if there are none to spare" in message
     assert "engine.rollout to Recreate" in message
 
 
@@ -57,6 +59,10 @@ def test_a_pod_that_finds_no_node_for_another_reason_has_the_schedulers_words() 
     holds, reason, message = available(not_scheduled("0/3 nodes are available: 3 Insufficient memory."), ready=0)
     assert (holds, reason) == ("False", "EngineNotPlaced")
     assert "3 Insufficient memory" in message
+
+
+def test_a_pod_that_finds_no_node_says_so_without_a_word_from_the_scheduler() -> None:
+    assert available(not_scheduled(None), ready=0)[2].endswith("no node for pod justitia-shared-7: no node fits")
 
 
 @pytest.mark.parametrize("why", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
@@ -89,6 +95,24 @@ def test_an_engine_that_ended_for_its_memory_says_what_to_raise() -> None:
     assert (holds, reason) == ("False", "EngineOutOfMemory")
     assert "limit 6Gi" in message
     assert "raise engine.resources.limits.memory" in message
+
+
+def test_an_engine_without_a_limit_that_ended_for_its_memory_had_that_of_the_node() -> None:
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    seen = pod(containerStatuses=[{"name": "engine", "lastState": last}])
+    assert "(memory limit the node's)" in available(seen, ready=0)[2]
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("ErrImagePull", "cannot be pulled: ErrImagePull"),
+        ("CreateContainerError", "does not start: CreateContainerError"),
+    ],
+)
+def test_a_container_that_waits_without_a_message_has_its_reason_told(why: str, told: str) -> None:
+    seen = pod(containerStatuses=[{"name": "engine", "state": {"waiting": {"reason": why}}}])
+    assert told in available(seen, ready=0)[2]
 
 
 def starting(seconds: float, started: bool = False) -> Json:
@@ -142,7 +166,8 @@ def test_what_goes_or_belongs_to_others_is_no_obstacle() -> None:
     other = waiting("engine", "ImagePullBackOff")
     other["metadata"]["labels"]["justitia.dev/pool"] = "other"
     starting = pod(containerStatuses=[{"name": "engine", "state": {"running": {}}}])
-    for seen in (going, other, starting):
+    new = pod(containerStatuses=[{"name": "engine"}])
+    for seen in (going, other, starting, new):
         assert available(seen, ready=1)[:2] == ("True", "AllAvailable")
 
 

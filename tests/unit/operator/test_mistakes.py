@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from justitia_api.config import MINIMUM_KEY_BYTES
 from justitia_operator.decide.reconcile import mistakes, reconcile, reconcile_all
 from justitia_operator.world.objects import Json, Kind, Ref, ref_of
 from justitia_operator.world.snapshot import Rejection
@@ -49,6 +50,12 @@ MISTAKES: list[Any] = [
         "Accepted",
         "NamespaceNotAllowed",
         id="a namespace with another label",
+    ),
+    pytest.param(
+        world(tenant(namespaces={"selector": {"matchLabels": {"team": "a"}}}), key(), pool(), application()),
+        "Accepted",
+        "NamespaceNotAllowed",
+        id="a namespace whose labels are not known",
     ),
     pytest.param(
         world(tenant(tier="gold"), key(), pool(), application()), "ResolvedRefs", "UnknownTier", id="no such tier"
@@ -97,19 +104,37 @@ def test_a_namespace_is_allowed_by_its_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("secrets", "reason"),
+    ("secrets", "reason", "what"),
     [
-        ((), "SecretNotFound"),
-        ((key(entry="other"),), "SecretNotFound"),
-        ((key(token="short"),), "KeyTooShort"),
+        ((), "SecretNotFound", "Secret alice-key in namespace justitia-system does not exist"),
+        ((key(entry="other"),), "SecretNotFound", "has no entry token"),
+        ((key() | {"data": {"token": "a-long-enough-token-of-alice!"}},), "SecretNotFound", "has no entry token"),
+        ((key(token="k" * (MINIMUM_KEY_BYTES - 1)),), "KeyTooShort", f"has {MINIMUM_KEY_BYTES - 1} bytes"),
     ],
-    ids=["no Secret", "no such entry", "a key of five bytes"],
+    ids=["no Secret", "no such entry", "a value that is not base64", "one byte too few"],
 )
-def test_a_tenant_without_a_usable_key_is_not_ready(secrets: tuple[Any, ...], reason: str) -> None:
+def test_a_tenant_without_a_usable_key_is_not_ready(secrets: tuple[Any, ...], reason: str, what: str) -> None:
     snapshot = settled(world(tenant(), pool(), application(), *secrets))
-    assert condition(snapshot, Kind.TENANT, "alice", "ResolvedRefs")[:2] == ("False", reason)
+    status, found, message = condition(snapshot, Kind.TENANT, "alice", "ResolvedRefs")
+    assert (status, found) == ("False", reason)
+    assert what in message
     assert condition(snapshot, Kind.TENANT, "alice", "Ready")[:2] == ("False", "RefsNotResolved")
     assert keys(snapshot).keys == ()
+
+
+def test_the_shortest_key_that_is_allowed_is_usable() -> None:
+    snapshot = settled(world(tenant(), pool(), application(), key(token="k" * MINIMUM_KEY_BYTES)))
+    assert condition(snapshot, Kind.TENANT, "alice", "ResolvedRefs")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("tiers", "known"),
+    [([], "has tiers none:"), ([{"name": "tin", "weight": "1"}, {"name": "iron", "weight": "2"}], "tin, iron:")],
+    ids=["without tiers", "with others"],
+)
+def test_who_is_in_an_unknown_tier_is_told_those_that_the_pool_has(tiers: list[Json], known: str) -> None:
+    snapshot = settled(world(tenant(tier="gold"), key(), pool(scheduling={"tiers": tiers}), application()))
+    assert known in condition(snapshot, Kind.LLM_APPLICATION, "chat", "ResolvedRefs")[2]
 
 
 def test_a_key_of_two_tenants_stays_the_older_ones() -> None:

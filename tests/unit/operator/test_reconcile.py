@@ -267,6 +267,8 @@ def test_an_inline_pool_becomes_a_pool_of_the_application() -> None:
     assert own["metadata"]["ownerReferences"][0]["kind"] == "LLMApplication"
     assert config(snapshot, "chat").applications[0].name == "chat"
     assert condition(snapshot, Kind.LLM_APPLICATION, "chat", "Accepted")[0] == "True"
+    warm = settled(with_ready_engines(snapshot, pool="chat"))
+    assert condition(warm, Kind.LLM_APPLICATION, "chat", "Ready")[0] == "True"
 
 
 def test_an_inline_pool_of_an_application_that_may_not_run_is_not_made() -> None:

@@ -13,9 +13,11 @@ from justitia_operator.world.snapshot import Snapshot
 from justitia_operator.world.verdicts import Verdict
 from support.resources import (
     application,
+    child,
     condition,
     key,
     pool,
+    put,
     settled,
     tenant,
     with_ready_engines,
@@ -73,6 +75,51 @@ def test_a_tenant_is_ready_while_one_of_its_applications_is() -> None:
     assert (status, message) == ("True", "1 API keys are valid; 1 of 2 applications are served")
 
 
+def test_all_applications_that_are_served_count() -> None:
+    both = world(tenant(), key(), pool(), application(), application("mail"))
+    warm = settled(with_ready_engines(settled(both)))
+    assert condition(warm, Kind.TENANT, "alice", "Ready")[2] == "1 API keys are valid; 2 of 2 applications are served"
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        (("chat",), ""),
+        (("chat", "mail"), " (the first of 2 applications; none of them is served)"),
+    ],
+)
+def test_a_tenant_says_what_keeps_its_first_application(names: tuple[str, ...], more: str) -> None:
+    cold = settled(world(tenant(), key(), pool(), *map(application, names)))
+    status, reason, message = condition(cold, Kind.TENANT, "alice", "Ready")
+    assert (status, reason) == ("False", "PoolNotReady")
+    assert message == f"ServingPool shared is not ready: no engine takes requests yet{more}"
+
+
+def test_each_application_is_judged_by_its_own_pool() -> None:
+    mail = application("mail", poolRef={"name": "other"})
+    cold = settled(world(tenant(), key(), pool(), pool("other"), application(), mail))
+    warm = settled(with_ready_engines(cold, pool="other"))
+    assert ready(warm, Kind.LLM_APPLICATION, "chat")[0] == "False"
+    assert ready(warm, Kind.LLM_APPLICATION, "mail")[0] == "True"
+    assert condition(warm, Kind.TENANT, "alice", "Ready")[2] == "1 API keys are valid; 1 of 2 applications are served"
+
+
+def test_what_keeps_the_engines_from_starting_is_what_keeps_the_application() -> None:
+    cold = settled(world(tenant(), key(), pool(), application()))
+    failed = {"conditions": [{"type": "Progressing", "status": "False", "message": "quota exceeded"}]}
+    stuck = settled(put(cold, child(cold, Kind.DEPLOYMENT) | {"status": failed}))
+    message = condition(stuck, Kind.LLM_APPLICATION, "chat", "Ready")[2]
+    assert message == "ServingPool shared is not ready: quota exceeded"
+
+
+def test_an_application_that_the_configuration_does_not_have_is_not_served_yet() -> None:
+    warm = settled(with_ready_engines(settled(world(tenant(), key(), pool(), application()))))
+    paused = settled(put(warm, pool(paused=True), application("late")))
+    status, reason, message = condition(paused, Kind.LLM_APPLICATION, "late", "Ready")
+    assert (status, reason) == ("False", "PoolNotReady")
+    assert message.startswith("ServingPool shared does not serve the application yet")
+
+
 def test_nothing_is_fair_while_no_engine_serves() -> None:
     cold = settled(world(tenant(), key(), pool(), application()))
     assert condition(cold, Kind.SERVING_POOL, "shared", "PoolFairness")[:2] == ("False", "NoneAvailable")
@@ -98,7 +145,8 @@ def test_a_policy_that_failed_gives_nobody_a_share() -> None:
     made = ServingPool.model_validate(pool(scheduling={"policy": "VTC", "enforcement": "Engine"}))
     failed = Verdict(ConditionType.POLICY_IN_FORCE, False, Reason.POLICY_FAILED, "it raised")
     found = fairness_verdict(made, Engines(existing=1, ready=1), failed)
-    assert (found.holds, found.reason) == (False, Reason.POLICY_FAILED)
+    assert (found.type, found.holds, found.reason) == (ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED)
+    assert "requests are served in the order of arrival" in found.message
     assert fairness_verdict(made, Engines(existing=1, ready=1)).holds
 
 
