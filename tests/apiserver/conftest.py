@@ -38,7 +38,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def kubectl(control_plane: ControlPlane) -> Kubectl:
-    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+    return control_plane.administrator
 
 
 @pytest.fixture(scope="module")

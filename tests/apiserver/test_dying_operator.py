@@ -105,7 +105,7 @@ def own_kubectl() -> Iterator[Kubectl]:
     with ControlPlane() as plane:
         plane.define_resources()
         plane.kubectl("create", "namespace", SYSTEM)
-        yield Kubectl(str(plane.programs / "kubectl"), str(plane.kubeconfig))
+        yield plane.administrator
 
 
 def apply(kubectl: Kubectl, namespace: str) -> Stage:
@@ -118,15 +118,15 @@ def apply(kubectl: Kubectl, namespace: str) -> Stage:
 def remove(stage: Stage) -> None:
     stage.kubectl("delete", "tenant", stage.tenant)
     stage.kubectl("delete", "namespace", stage.namespace, "--wait=false")
-    eventually(lambda: not stage.kubectl("-n", stage.namespace, "get", "spool,llmapp", "-o", "name"))
+    eventually(lambda: not stage.kubectl.items("spool,llmapp", stage.namespace))
 
 
 def found(stage: Stage) -> dict[str, str]:
     """All objects, by kind and name, without what differs from one namespace to the next."""
-    children = stage.kubectl("-n", stage.namespace, "get", CHILDREN, "-l", "justitia.dev/pool", "-o", "json")
-    own = stage.kubectl("-n", stage.namespace, "get", OWN, "-o", "json")
+    children = stage.kubectl.items(CHILDREN, stage.namespace, "justitia.dev/pool")
+    own = stage.kubectl.items(OWN, stage.namespace)
     known = {}
-    for item in [*json.loads(children)["items"], *json.loads(own)["items"]]:
+    for item in [*children, *own]:
         kept = {"generation": item["metadata"].get("generation"), "spec": item.get("spec")}
         if item["apiVersion"].startswith("justitia.dev/"):
             kept["status"] = item.get("status")

@@ -45,14 +45,13 @@ def learned(admin: str) -> Json:
 
 
 def jobs(stage: Stage) -> list[Json]:
-    listed: list[Json] = json.loads(stage.kubectl("-n", stage.namespace, "get", "jobs", "-o", "json"))["items"]
-    return listed
+    return stage.kubectl.items("jobs", stage.namespace)
 
 
 def pod_of(stage: Stage, job: Json) -> str:
-    name = job["metadata"]["name"]
-    command = ("-n", stage.namespace, "get", "pods", "-l", f"batch.kubernetes.io/job-name={name}", "-o", "name")
-    return eventually(lambda: stage.kubectl(*command)).strip().removeprefix("pod/")
+    label = f"batch.kubernetes.io/job-name={job['metadata']['name']}"
+    (pod,) = eventually(lambda: stage.kubectl.names("pods", stage.namespace, label))
+    return pod
 
 
 def run_as_kubelet(stage: Stage, job: Json, store: Path, report: Path) -> int:

@@ -95,7 +95,7 @@ def test_nonsense_harms_nothing_but_itself(served: Stage, operator: OperatorProc
     served.set(tenant={"weight": "9"})
     eventually(lambda: served.config().tenants[0].weight == 9.0)
     eventually(lambda: quiet(served, operator), QUIET_SECONDS)
-    mine = json.loads(served.kubectl("-n", served.namespace, "get", "spool,llmapp", "-o", "json"))["items"]
+    mine = served.kubectl.items("spool,llmapp", served.namespace)
     silent = [each["metadata"]["name"] for each in mine if not each.get("status", {}).get("conditions")]
     assert not silent, "each must be told what is wrong with it"
 

@@ -69,7 +69,7 @@ def test_pods_are_admitted_at_the_restricted_security_level(stage: Stage) -> Non
     label = "pod-security.kubernetes.io/enforce=restricted"
     stage.kubectl("label", "namespace", stage.namespace, label)
     stage.kubectl("-n", stage.namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
-    eventually(lambda: stage.kubectl("-n", stage.namespace, "get", "pods", "-o", "name"))
+    eventually(lambda: stage.kubectl.names("pods", stage.namespace))
 
 
 def test_an_application_is_ready_once_its_engine_is(stage: Stage) -> None:
@@ -106,16 +106,8 @@ def test_transitions_are_told_as_events(stage: Stage) -> None:
     stage.act_as_kubelet()
 
     def told() -> bool:
-        query = (
-            "-n",
-            stage.namespace,
-            "get",
-            "events",
-            "--field-selector=involvedObject.kind=ServingPool",
-            "-o",
-            "json",
-        )
-        return "Serving" in {event["reason"] for event in json.loads(stage.kubectl(*query))["items"]}
+        events = stage.kubectl.items("events", stage.namespace)
+        return ("ServingPool", "Serving") in {(e["involvedObject"]["kind"], e["reason"]) for e in events}
 
     eventually(told)
 
@@ -230,7 +222,7 @@ def test_a_deleted_tenant_leaves_its_applications_unserved_and_says_so(stage: St
 def test_a_deleted_pool_takes_its_children_along(stage: Stage) -> None:
     stage.kubectl("-n", stage.namespace, "delete", "spool", "shared")
     kinds = ",".join(CHILD_KINDS)
-    eventually(lambda: "justitia-shared" not in stage.kubectl("-n", stage.namespace, "get", kinds, "-o", "name"))
+    eventually(lambda: "justitia-shared" not in stage.kubectl.names(kinds, stage.namespace))
     eventually(lambda: stage.condition("llmapp", "chat", "ResolvedRefs") == ("False", "PoolNotFound"))
 
 

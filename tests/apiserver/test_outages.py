@@ -53,7 +53,7 @@ def plane(audit: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def own_kubectl(plane: ControlPlane) -> Kubectl:
-    return Kubectl(str(plane.programs / "kubectl"), str(plane.kubeconfig))
+    return plane.administrator
 
 
 @pytest.fixture

@@ -43,8 +43,7 @@ def test_a_pods_forged_last_words_are_a_training_that_failed(stage: Stage, opera
     job = forged_training(stage)
     stage.kubectl.apply(job)
     label = f"batch.kubernetes.io/job-name={job['metadata']['name']}"
-    command = ("-n", stage.namespace, "get", "pods", "-l", label, "-o", "name")
-    pod = eventually(lambda: stage.kubectl(*command)).strip().removeprefix("pod/")
+    (pod,) = eventually(lambda: stage.kubectl.names("pods", stage.namespace, label))
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": "2026-01-01T00:00:00Z"}
     ended |= {"finishedAt": "2026-01-01T00:01:00Z"}
     ended |= {"message": json.dumps({"version": "no version", "kind": "linear", "samples": 10**30})}
@@ -58,7 +57,7 @@ def test_a_pods_forged_last_words_are_a_training_that_failed(stage: Stage, opera
 
 def applications(stage: Stage) -> dict[str, dict[str, Json]]:
     """Conditions by name."""
-    listed = json.loads(stage.kubectl("-n", stage.namespace, "get", "llmapp", "-o", "json"))["items"]
+    listed = stage.kubectl.items("llmapp", stage.namespace)
     return {
         obj["metadata"]["name"]: {each["type"]: each for each in obj.get("status", {}).get("conditions", ())}
         for obj in listed

@@ -440,7 +440,7 @@ def changed(obj: Json, path: str, value: object) -> Json:
 
 @pytest.fixture(scope="module")
 def kubectl(control_plane: ControlPlane) -> Kubectl:
-    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+    return control_plane.administrator
 
 
 @pytest.fixture(scope="module")
@@ -535,9 +535,9 @@ def test_defaults_never_change_an_object_that_is_applied_again(
     kubectl: Kubectl, schema_namespace: str, what: str
 ) -> None:
     documents = yaml.safe_dump_all([obj for obj in GOOD.values() if obj["kind"].lower() + "s" == what])
-    before = kubectl("-n", schema_namespace, "get", what, "-o", "jsonpath={.items[*].metadata.resourceVersion}")
+    before = [item["metadata"]["resourceVersion"] for item in kubectl.items(what, schema_namespace)]
     kubectl("-n", schema_namespace, "apply", "-f", "-", stdin=documents)
-    assert kubectl("-n", schema_namespace, "get", what, "-o", "jsonpath={.items[*].metadata.resourceVersion}") == before
+    assert [item["metadata"]["resourceVersion"] for item in kubectl.items(what, schema_namespace)] == before
 
 
 @pytest.mark.parametrize(

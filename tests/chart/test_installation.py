@@ -13,7 +13,7 @@ from chart.helm import Release, definitions
 from cluster.control_plane import ControlPlane
 from justitia_operator.runtime.kube import Rejected, connect
 from justitia_operator.world.objects import Json, ref_of
-from support.kubectl import ROOT, Kubectl, OperatorProcess, eventually
+from support.kubectl import ROOT, OperatorProcess, eventually
 
 OF_OTHERS = (
     "leaderworkersets.leaderworkerset.x-k8s.io",
@@ -102,7 +102,7 @@ def test_the_operator_serves_the_example_with_no_more_than_its_own_rights(
     example = (
         (ROOT / "examples" / "llmapp.yaml").read_text().replace("namespace: justitia-system", f"namespace: {release}")
     )
-    kubectl = Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+    kubectl = control_plane.administrator
 
     log = tmp_path / "log"
     operator = OperatorProcess(str(kubeconfig), release, log)

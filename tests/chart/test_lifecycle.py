@@ -10,7 +10,7 @@ import yaml
 from chart.helm import CHART, Release, definitions
 from chart.switches import EVERYTHING
 from cluster.control_plane import ControlPlane
-from support.kubectl import OWN, Json, Kubectl, eventually
+from support.kubectl import OWN, Json, eventually
 from support.stage import Stage
 
 LABEL = "app.kubernetes.io/instance=justitia"
@@ -44,7 +44,7 @@ def newer(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stage(control_plane: ControlPlane, namespace: str) -> Stage:
-    return Stage(Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig)), namespace)
+    return Stage(control_plane.administrator, namespace)
 
 
 def labelled(plane: ControlPlane) -> list[Json]:

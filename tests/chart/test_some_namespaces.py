@@ -32,7 +32,7 @@ def release(control_plane: ControlPlane, namespace: str, served: list[str]) -> I
 
 @pytest.fixture
 def kubectl(control_plane: ControlPlane) -> Kubectl:
-    return Kubectl(str(control_plane.programs / "kubectl"), str(control_plane.kubeconfig))
+    return control_plane.administrator
 
 
 @pytest.fixture

@@ -25,7 +25,9 @@ from cluster.components import (
     write_kubeconfig,
 )
 from justitia_cli.local.ports import free_ports
+from support.api_reader import ApiReader
 from support.commands import output_of
+from support.kubectl import Kubectl
 
 DEFINITIONS = Path(__file__).parents[2] / "crds"
 READY_SECONDS = 90.0
@@ -53,6 +55,7 @@ class ControlPlane:
         self.kubeconfig = Path()
         self.server = ""
         self.etcd = ""
+        self._reader: ApiReader | None = None
 
     def __enter__(self) -> Self:
         self.programs = ensure_programs(self._progress)
@@ -77,6 +80,13 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+    @property
+    def administrator(self) -> Kubectl:
+        """The administrator's kubectl, as tests have it."""
+        if self._reader is None:
+            self._reader = ApiReader(self.kubeconfig)
+        return Kubectl(str(self.programs / "kubectl"), str(self.kubeconfig), self._reader)
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """Run kubectl as the administrator and return what it prints. Raises CalledProcessError with its complaint."""
@@ -133,6 +143,9 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End all processes, the last started first, and remove the state. Idempotent."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
         while self._processes:
             _, process = self._processes.popitem()
             process.send_signal(signal.SIGTERM)

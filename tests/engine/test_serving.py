@@ -24,6 +24,16 @@ def long_body(tokens: int = 4000) -> dict[str, Any]:
     return {"model": MODEL, "prompt": IDS, "max_tokens": tokens, "stream": True, **FIXED}
 
 
+STANDSTILL = 1.0
+"""Seconds of a step in which a large request does not end."""
+
+
+def large_body(first: int) -> dict[str, Any]:
+    """One that runs alone, as large as half the engine, and is soon over: nearly all of it is a prompt of its own."""
+    prompt = [first, *[7] * (KV_TOKENS // 2)]
+    return {"model": MODEL, "prompt": prompt, "max_tokens": 100, "stream": True, **FIXED}
+
+
 def post(sidecar: RunningSidecar, body: Any, path: str = "/v1/completions", **more: str) -> httpx.Response:
     return http.post(f"{sidecar.public}{path}", json=body, headers=headers(**more))
 
@@ -177,9 +187,9 @@ def test_order_is_not_changed_by_what_clients_send(sidecar: RunningSidecar, vllm
         finished.append(name)
 
     threads = []
-    with vllm.braked():
+    with vllm.braked(STANDSTILL):
         for place, name in enumerate(["first", "second", "spoofing"]):
-            body = long_body(2100) | (spoof_body if name == "spoofing" else {})
+            body = large_body(10 + place) | (spoof_body if name == "spoofing" else {})
             more = spoof_headers if name == "spoofing" else {}
             threads.append(threading.Thread(target=ask, args=(name, body), kwargs=more))
             threads[-1].start()
@@ -224,7 +234,7 @@ def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar, vllm: Vl
     ):
         lines = running.iter_lines()  # kept: its end would close the connection
         next(lines)
-        waiting = threading.Thread(target=post, args=(sidecar, long_body()))
+        waiting = threading.Thread(target=post, args=(sidecar, long_body(100)))
         waiting.start()
         eventually("one waits", lambda: len(sidecar.queue()) == 1)
         refused = post(sidecar, long_body())
@@ -234,8 +244,8 @@ def test_a_full_queue_refuses_with_retry_after(sidecar: RunningSidecar, vllm: Vl
 
 
 def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningSidecar, vllm: Vllm) -> None:
-    with ThreadPoolExecutor(4) as pool, vllm.braked() as release:
-        asked = [pool.submit(post, sidecar, long_body(2100 + i)) for i in range(3)]
+    with ThreadPoolExecutor(4) as pool, vllm.braked(STANDSTILL) as release:
+        asked = [pool.submit(post, sidecar, large_body(10 + i)) for i in range(3)]
         eventually("some wait and some run", lambda: sidecar.tenant("gold")["queued"] >= 1)
         before = sidecar.tenant("gold")["service"]
         tenants = [{"name": "gold", "weight": 2}, {"name": "silver", "weight": 3}]

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 
+from support.api_reader import ApiReader, Json
 from support.commands import output_of
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +46,11 @@ def eventually(check: Callable[[], T], seconds: float = DEADLINE_SECONDS) -> T:
 
 @dataclass(frozen=True)
 class Kubectl:
+    """What only reads asks the API server itself where there is a `reader`, and is a process where there is none."""
+
     program: str
     kubeconfig: str
+    reader: ApiReader | None = None
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
         """Its output. Raises CalledProcessError, whose stderr is what the user would read."""
@@ -62,21 +65,36 @@ class Kubectl:
         return self("apply", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
     def get(self, what: str, name: str, namespace: str = "") -> Json:
-        found: Json = json.loads(self("get", what, name, *_in(namespace), "-o", "json"))
+        found = self.get_owned(what, name, namespace)
+        found["metadata"].pop("managedFields", None)
         return found
 
-    def get_owned(self, what: str, name: str, namespace: str) -> Json:
-        """With who owns which field, which kubectl does not show by itself: as the operator sees it."""
+    def get_owned(self, what: str, name: str, namespace: str = "") -> Json:
+        """With who owns which field, as the operator sees it."""
+        if self.reader:
+            return self.reader.get(what, name, namespace)
         found: Json = json.loads(self("get", what, name, *_in(namespace), "-o", "json", "--show-managed-fields"))
         return found
 
-    def items(self, what: str) -> list[Json]:
-        """All of some kinds, in all namespaces."""
-        listed: list[Json] = json.loads(self("get", what, "-A", "-o", "json"))["items"]
+    def items(self, what: str, namespace: str = "", selector: str = "") -> list[Json]:
+        """All of some kinds, in all namespaces unless one is named."""
+        if self.reader:
+            return self.reader.items(what, namespace, selector)
+        where = _in(namespace) or ("-A",)
+        listed: list[Json] = json.loads(self("get", what, *where, f"--selector={selector}", "-o", "json"))["items"]
         return listed
 
+    def names(self, what: str, namespace: str = "", selector: str = "") -> list[str]:
+        return [item["metadata"]["name"] for item in self.items(what, namespace, selector)]
+
     def exists(self, what: str, name: str, namespace: str = "") -> bool:
-        return bool(self("get", what, name, *_in(namespace), "--ignore-not-found", "-o", "name"))
+        if not self.reader:
+            return bool(self("get", what, name, *_in(namespace), "--ignore-not-found", "-o", "name"))
+        try:
+            self.reader.get(what, name, namespace)
+        except LookupError:
+            return False
+        return True
 
     def patch(self, what: str, name: str, namespace: str, change: Json, *more: str) -> str:
         return self("patch", what, name, *_in(namespace), "--type=merge", "-p", json.dumps(change), *more)
@@ -113,7 +131,7 @@ def _label(item: Json) -> str:
 class OperatorProcess:
     """`python -m justitia_operator` with a short resync."""
 
-    RESYNC_SECONDS = 1
+    RESYNC_SECONDS = 0.3
     MODULE = "justitia_operator"
 
     def __init__(self, kubeconfig: str, namespace: str, log: Path, **environment: str) -> None:

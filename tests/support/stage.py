@@ -78,8 +78,7 @@ class Stage:
 
     def pods(self) -> list[str]:
         """Names of the pool's pods, once there are some."""
-        command = ("-n", self.namespace, "get", "pods", "-l", "justitia.dev/pool=shared", "-o", "name")
-        return [name.removeprefix("pod/") for name in eventually(lambda: self.kubectl(*command).split())]
+        return eventually(lambda: self.kubectl.names("pods", self.namespace, "justitia.dev/pool=shared"))
 
     def report(self, pod: str, **status: object) -> None:
         self.kubectl.patch("pod", pod, self.namespace, {"status": status}, "--subresource=status")
