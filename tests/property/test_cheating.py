@@ -134,7 +134,7 @@ class NeverLifted(TieredJustitia):
         super()._key_again(run)
         self.virtual_time._tags[run.id].start = start
         self.virtual_time.retag(run.id, self._costs[run.id])
-        self._queues[run.tenant].rekey(run, self.stretched_tag(run.id))
+        self._queues[run.tenant].rekey(run.id, self.stretched_tag(run.id))
 
 
 def kept_open(age: int) -> tuple[list[UnitRun], list[UnitRun]]:

@@ -9,8 +9,7 @@ KV runs out the last to enter decode is preempted. Prompts are processed in the 
 last admitted. A preempted request is to be prefilled again, and boosted by gamma as it is then.
 """
 
-from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -18,23 +17,16 @@ from justitia_vocabulary.units import RequestId, Seconds
 class DistBoost(Boosted):
     """Every answer is O(log requests); the victim is found in O(1)."""
 
-    def __init__(self, cost_model: CostModel) -> None:
-        super().__init__(cost_model)
-        self._phi: dict[RequestId, Seconds] = {}
-
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(phi_pre as of the moment at which it began to wait, arrival)."""
-        return (self._phi[request.id], request.sequence)
+        """(phi_pre of the moment at which it began to wait, arrival). What decodes has no boost."""
+        if request.status is Status.WAITING:
+            return self._queue[request.id]
+        return (request.arrival, request.sequence)
 
     def victim(self) -> RequestId | None:
-        """The last to enter decode: phi_pre orders prompts only."""
+        """The last to enter decode: phi_pre is the order of prompts."""
         return next(reversed(self.running)) if len(self.running) > 1 else None
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         work = self.token_time.prefill() * max(request.request.prompt_tokens, 1)
-        self._phi[request.id] = self.boosted_arrival(request, work)
-        super().on_waiting(request, now)
-
-    def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
-        super().on_closed(request, finished, now)
-        del self._phi[request.id]
+        self._queue.put(request.id, (self.boosted_arrival(request, work), request.sequence))

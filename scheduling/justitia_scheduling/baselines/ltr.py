@@ -12,7 +12,9 @@ save one that lost its KV in those 10 steps. A step in which only a part of the 
 as that part of a step, so hosts may tell of each request by itself.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from itertools import chain
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
@@ -37,8 +39,7 @@ class LTR(Policy):
         self._lengths = OutputLengths()
         self._steps = 0.0
         self._promotions = 0
-        self._promoted: dict[RequestId, int] = {}
-        self._expected: dict[RequestId, float] = {}
+        self._promoted: OrderedDict[RequestId, int] = OrderedDict()
         self._since: dict[RequestId, float] = {}
         self._by_wait: deque[tuple[float, RequestId]] = deque()
         self._favoured_until: dict[RequestId, float] = {}
@@ -53,22 +54,30 @@ class LTR(Policy):
             return (-1 if self._favoured(request) else 0, self._lengths.predicted(request), request.sequence)
         if (place := self._promoted.get(request.id)) is not None:
             return (-1, place)
-        return (0, self._expected[request.id], request.sequence)
+        return self._queue[request.id]
+
+    def head(self) -> RequestId | None:
+        return next(iter(self._promoted)) if self._promoted else self._queue.first()
+
+    def in_order(self) -> Iterator[RequestId]:
+        return chain(self._promoted, self._queue.in_order())
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if self._favoured(request):
             self._promoted[request.id] = request.place_in_line
-        else:
-            self._expected[request.id] = self._lengths.predicted(request)
-            self._since[request.id] = self._steps
-            self._by_wait.append((self._steps, request.id))
-        super().on_waiting(request, now)
+            self._promoted.move_to_end(request.id, last=False)
+            return
+        self._queue.put(request.id, (0, self._lengths.predicted(request), request.sequence))
+        self._since[request.id] = self._steps
+        self._by_wait.append((self._steps, request.id))
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        super().on_left_queue(request, now)
-        if self._promoted.pop(request.id, None) is None:
-            del self._since[request.id], self._expected[request.id]
-        elif request.status is Status.RUNNING:
+        if request.id not in self._promoted:
+            self._queue.remove(request.id)
+            del self._since[request.id]
+            return
+        del self._promoted[request.id]
+        if request.status is Status.RUNNING:
             self._favoured_until[request.id] = self._steps + self.quantum
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
@@ -84,10 +93,10 @@ class LTR(Policy):
             self._lengths.finished(request)
 
     def _promote(self, request: OpenRequest) -> None:
-        del self._since[request.id], self._expected[request.id]
+        self._queue.remove(request.id)
+        del self._since[request.id]
         self._promotions += 1
         self._promoted[request.id] = self._promotions
-        self._queue.put(request.id, self.key(request))
 
     def _favoured(self, request: OpenRequest) -> bool:
         return self._steps < self._favoured_until.get(request.id, 0.0)

@@ -9,9 +9,9 @@ Invariants: V never falls; a run is active exactly while V < F; with no run acti
 has ended with true cost C leaves at V(a) + C/w, possibly later than in the engine.
 """
 
-import heapq
 from dataclasses import dataclass
 
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_vocabulary.units import KVTokenTime, RunId
 
 
@@ -20,7 +20,6 @@ class _Tag:
     start: float
     weight: float
     finish: float
-    active: bool = False
     ended: bool = False
 
 
@@ -31,8 +30,8 @@ class VirtualTime:
         self.now: float = 0.0
         self._tags: dict[RunId, _Tag] = {}
         self._active_weight: float = 0.0
-        self._active = 0
-        self._departures: list[tuple[float, RunId]] = []
+        self._departures: LazyHeap[RunId] = LazyHeap()
+        """The active runs by their finish."""
 
     def arrive(self, run: RunId, cost: KVTokenTime, weight: float) -> None:
         """A run enters the fluid server with its estimated cost."""
@@ -53,13 +52,12 @@ class VirtualTime:
     def retag(self, run: RunId, cost: KVTokenTime) -> None:
         """The run's cost is taken to be `cost`: it leaves, stays in or re-enters the fluid server accordingly."""
         tag = self._tags[run]
-        self._leave(tag)
+        if run in self._departures:
+            self._leave(run, tag)
         tag.finish = tag.start + cost / tag.weight
         if tag.finish > self.now:
-            tag.active = True
-            self._active += 1
             self._active_weight += tag.weight
-            heapq.heappush(self._departures, (tag.finish, run))
+            self._departures.put(run, (tag.finish,))
 
     def lift(self, run: RunId, start: float) -> None:
         """Raise V(a_j) to `start` if it is smaller, as of the next change of the run's cost."""
@@ -74,41 +72,28 @@ class VirtualTime:
 
     def advance(self, delivered: KVTokenTime) -> None:
         """The engine delivered that much work."""
-        while delivered > 0 and self._settle():
-            finish, run = self._departures[0]
-            needed = (finish - self.now) * self._active_weight
+        while delivered > 0 and (run := self._departures.first()) is not None:
+            tag = self._tags[run]
+            needed = (tag.finish - self.now) * self._active_weight
             if delivered < needed:
                 self.now += delivered / self._active_weight
                 return
             delivered -= needed
-            self.now = finish
-            self._leave(self._tags[run])
+            self.now = tag.finish
+            self._leave(run, tag)
             self._drop_if_over(run)
 
     def clear(self) -> None:
         """No run is open in the engine: forget the fluid server's backlog. V stays where it is."""
         self._tags.clear()
         self._departures.clear()
-        self._active = 0
         self._active_weight = 0.0
 
-    def _settle(self) -> bool:
-        """Bring a valid departure to the top of the heap; False when no run is active."""
-        while self._departures:
-            finish, run = self._departures[0]
-            tag = self._tags.get(run)
-            if tag is not None and tag.active and tag.finish == finish:
-                return True
-            heapq.heappop(self._departures)
-        return False
-
-    def _leave(self, tag: _Tag) -> None:
-        if tag.active:
-            tag.active = False
-            self._active -= 1
-            self._active_weight = self._active_weight - tag.weight if self._active else 0.0
+    def _leave(self, run: RunId, tag: _Tag) -> None:
+        """An active run leaves the fluid server."""
+        self._departures.remove(run)
+        self._active_weight = self._active_weight - tag.weight if self._departures else 0.0
 
     def _drop_if_over(self, run: RunId) -> None:
-        tag = self._tags[run]
-        if tag.ended and not tag.active:
+        if self._tags[run].ended and run not in self._departures:
             del self._tags[run]

@@ -32,7 +32,7 @@ class RunOrder(Policy):
     def rekey(self, run: OpenRun) -> None:
         """The key of the run may have changed."""
         self.revisions += 1
-        self._runs.rekey(run, self.run_key(run))
+        self._runs.rekey(run.id, self.run_key(run))
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(preempted first, key of the run, arrival of the run, arrival).
@@ -47,10 +47,7 @@ class RunOrder(Policy):
         return (1, self.run_key(run), run.sequence, request.sequence)
 
     def head(self) -> RequestId | None:
-        if self._preempted:
-            return next(iter(self._preempted))
-        first = self._runs.first()
-        return None if first is None else first.id
+        return next(iter(self._preempted)) if self._preempted else self._runs.first()
 
     def in_order(self) -> Iterator[RequestId]:
         return chain(self._preempted, (request for _, request in self._runs.in_order()))

@@ -15,62 +15,66 @@ RunKey = tuple[float, int]
 """Key of a run, and its number in the order of arrival."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
+    """A run of which requests wait, in order."""
+
     run: OpenRun
-    requests: OrderedDict[RequestId, OpenRequest] = field(default_factory=OrderedDict)
+    key: RunKey
+    requests: OrderedDict[RequestId, None] = field(default_factory=OrderedDict)
+
+    def __lt__(self, other: "_Waiting") -> bool:
+        """Any answer: keys are equal only where a run has waited, gone and come back, and one of the two is gone."""
+        return False
 
 
 class RunQueue:
     """Smallest (key, arrival of the run) first. Operations are O(log runs) amortised."""
 
     def __init__(self) -> None:
-        self._waiting: dict[RunId, _Waiting] = {}
-        self._order: LazyHeap[RunId] = LazyHeap()
+        self._runs: dict[RunId, _Waiting] = {}
+        self._order: LazyHeap[_Waiting] = LazyHeap()
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._runs)
 
     def push(self, request: OpenRequest, key: float) -> None:
         """The request waits; a preempted one at the front of its run. `key` is its run's key."""
         run = request.run
-        waiting = self._waiting.get(run.id)
+        waiting = self._runs.get(run.id)
         if waiting is None:
-            waiting = self._waiting[run.id] = _Waiting(run)
-            self._order.put(run.id, (key, run.sequence))
-        waiting.requests[request.id] = request
+            waiting = self._runs[run.id] = _Waiting(run, (key, run.sequence))
+            self._order.put(waiting, waiting.key)
+        waiting.requests[request.id] = None
         if request.preemptions:
             waiting.requests.move_to_end(request.id, last=False)
 
     def remove(self, request: OpenRequest) -> None:
-        waiting = self._waiting[request.run.id]
+        waiting = self._runs[request.run.id]
         del waiting.requests[request.id]
         if not waiting.requests:
-            del self._waiting[request.run.id]
-            self._order.remove(request.run.id)
+            del self._runs[request.run.id]
+            self._order.remove(waiting)
 
-    def rekey(self, run: OpenRun, key: float) -> None:
+    def rekey(self, run: RunId, key: float) -> None:
         """Change the key of a run, if any of its requests waits."""
-        if run.id in self._waiting and self._order[run.id][0] != key:
-            self._order.put(run.id, (key, run.sequence))
+        waiting = self._runs.get(run)
+        if waiting is not None and waiting.key[0] != key:
+            waiting.key = (key, waiting.run.sequence)
+            self._order.put(waiting, waiting.key)
 
-    def first(self) -> OpenRequest | None:
+    def first(self) -> RequestId | None:
         """The first request of the run with the smallest key, None if none waits."""
-        run = self._order.first()
-        return None if run is None else next(iter(self._waiting[run].requests.values()))
+        waiting = self._order.first()
+        return None if waiting is None else next(iter(waiting.requests))
 
     def first_run(self) -> tuple[RunKey, OpenRun] | None:
         """(key, arrival) of that run, and the run."""
-        run = self._order.first()
-        return None if run is None else (self._key(run), self._waiting[run].run)
+        waiting = self._order.first()
+        return None if waiting is None else (waiting.key, waiting.run)
 
     def in_order(self) -> Iterator[tuple[RunKey, RequestId]]:
         """All waiting requests in order, each with its run's (key, arrival)."""
-        for run in self._order.in_order():
-            key = self._key(run)
-            for request in self._waiting[run].requests:
-                yield key, request
-
-    def _key(self, run: RunId) -> RunKey:
-        key, arrival = self._order[run]
-        return key, arrival
+        for waiting in self._order.in_order():
+            for request in waiting.requests:
+                yield waiting.key, request

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
-from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -27,14 +27,16 @@ class SJF(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(preempted first, predicted output in tokens, arrival)."""
-        if request.waits_again:
-            return (0, request.waits_since)
+        if request.status is Status.WAITING:
+            return self._queue[request.id]
         return (1, self._expected[request.id], request.sequence)
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        if not request.preemptions:
-            self._expected[request.id] = self._lengths.predicted(request)
-        super().on_waiting(request, now)
+        if request.preemptions:
+            self._queue.put(request.id, (0, request.waits_since))
+        else:
+            expected = self._expected[request.id] = self._lengths.predicted(request)
+            self._queue.put(request.id, (1, expected, request.sequence))
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         del self._expected[request.id]

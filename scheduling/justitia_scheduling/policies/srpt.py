@@ -31,12 +31,12 @@ class SRPT(Policy):
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
         self._lengths = OutputLengths()
-        self._had_to_do: dict[RequestId, float] = {}
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(remaining work, of what waits as of the moment at which it began to, arrival)."""
-        waits = request.status is Status.WAITING
-        return (self._had_to_do[request.id] if waits else self._remaining(request), request.sequence)
+        """(remaining work, of what waits by the prediction of the moment at which it began to, arrival)."""
+        if request.status is Status.WAITING:
+            return self._queue[request.id]
+        return (self._remaining(request), request.sequence)
 
     def victim(self) -> RequestId | None:
         """The last in order of those whose KV is not worth more than what it makes room for."""
@@ -45,16 +45,15 @@ class SRPT(Policy):
 
     def gives_way(self) -> RequestId | None:
         head, worst = self.head(), self._worst()
-        if head is None or worst is None or self.late(worst) or self._remaining(worst) <= self._had_to_do[head]:
+        if head is None or worst is None or self.late(worst) or self._remaining(worst) <= self._queue[head][0]:
             return None
         return worst.id
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        self._had_to_do[request.id] = request.request.prompt_tokens + self._to_produce(request)
-        super().on_waiting(request, now)
+        to_do = request.request.prompt_tokens + self._to_produce(request)
+        self._queue.put(request.id, (to_do, request.sequence))
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
-        del self._had_to_do[request.id]
         if finished:
             self._lengths.finished(request)
 

@@ -125,8 +125,7 @@ class TieredJustitia(Policy):
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)
-        first = None if tenant is None else self._queues[tenant].first()
-        return None if first is None else first.id
+        return None if tenant is None else self._queues[tenant].first()
 
     def in_order(self) -> Iterator[RequestId]:
         limit = self.gate.limit(self.burst)
@@ -274,7 +273,7 @@ class TieredJustitia(Policy):
     def _retag(self, run: OpenRun) -> None:
         self.revisions += 1
         self.virtual_time.retag(run.id, self._costs[run.id])
-        self._queues[run.tenant].rekey(run, self.stretched_tag(run.id))
+        self._queues[run.tenant].rekey(run.id, self.stretched_tag(run.id))
         self._update_gate(run.tenant)
 
     def _update_gate(self, tenant: TenantId) -> None:

@@ -87,7 +87,7 @@ class UniBoost(Boosted):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if request.id not in self._priority:
             self._priority[request.id] = self.prioritise(request, 0.0)
-        super().on_waiting(request, now)
+        self._queue.put(request.id, self.key(request))
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         super().on_left_queue(request, now)
