@@ -178,7 +178,7 @@ def verdicts(module: Module) -> dict[str, Verdict]:
 
 
 def is_wording(changed: Sequence[str]) -> bool:
-    """Tell whether a diff changes only how a sentence is spelt: mutmut puts XX around it, or changes its letters' case."""
+    """Tell whether a diff changes only how a sentence is spelt: mutmut puts XX around it, or changes its case."""
     lines = [line[1:].split('"') for line in changed if line.startswith(("-", "+")) and line[:3] not in ("---", "+++")]
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
         return False
