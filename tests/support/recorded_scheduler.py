@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from justitia_scheduling.baselines.srjf import SRJF
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies import registry
@@ -86,7 +87,8 @@ def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostM
     return make
 
 
-for _name, _policy in list(registry.POLICIES.items()):
+# Pools may not choose SRJF. It starves, which promises are compared with.
+for _name, _policy in (registry.POLICIES | {"SRJF": SRJF}).items():
     registry.POLICIES[_name] = _recorded(_name, _policy)
 
 
