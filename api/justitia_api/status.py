@@ -51,7 +51,7 @@ class GateStatus(Document):
     in_engine: float
 
 
-class EngineSchedulerStatus(Document):
+class PlugInStatus(Document):
     """What is known about the plug-in inside the engine. None: it has not reported since it was started."""
 
     connected: bool
@@ -174,7 +174,7 @@ class PoolStatus(Document):
     open_runs: int
     window_seconds: float = Field(description="Length of the window of the shares below")
     gate: GateStatus | None
-    engine_scheduler: EngineSchedulerStatus | None = Field(
+    engine_scheduler: PlugInStatus | None = Field(
         default=None, description="None where the order is kept in front of the engine"
     )
     conditions: tuple[Condition, ...] = Field(

@@ -1,4 +1,4 @@
-"""A refused request: one outcome that gives the status code, the error body, the metric's label and Retry-After.
+"""Refusals of requests. One refusal gives the status code, the error body, the metric's label and Retry-After.
 
 The body is OpenAI's: `{"error": {"message", "type", "param", "code"}}`; `code` is the machine-readable reason.
 """
@@ -21,17 +21,17 @@ Headers = list[tuple[bytes, bytes]]
 
 
 MOST_SHOWN = 100
-"""Characters of what a client sent that a message repeats."""
+"""The most characters of what a client sent that a message repeats."""
 
 
 def shown(value: str) -> str:
-    """What a client sent, quoted for a message, and cut."""
+    """What a client sent, quoted and cut for a message."""
     quoted = repr(value[: MOST_SHOWN + 1])
     return quoted if len(quoted) <= MOST_SHOWN + 2 else quoted[:MOST_SHOWN] + "..."
 
 
 class RefusalError(Exception):
-    """Raised anywhere before the first byte of an answer; `message` says what to do."""
+    """Raised to refuse a request, before the first byte of an answer. `message` says what to do."""
 
     def __init__(
         self, refusal: Refusal, message: str, *, param: str | None = None, retry_after: Seconds | None = None

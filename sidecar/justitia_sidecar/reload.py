@@ -1,8 +1,8 @@
-"""The documents on disk, and which of them may be put in force.
+"""Reads the documents on disk, and decides which of them may take effect.
 
-A document that cannot be read or does not validate leaves the old one in force. The configuration of higher
-generation wins; one of the same generation with other content is taken too, an older one is not. Of a document of a
-later release, fields that nobody knows here are left out.
+A document that cannot be read or is not valid leaves the old one in effect. The configuration with the higher
+generation wins; one of the same generation with other content is taken, an older one is not. Fields that only a later
+release knows are left out.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ D = TypeVar("D", bound=Document)
 
 
 class InvalidDocumentError(Exception):
-    """The file says something that cannot be put in force; the message names file, field and reason, no values."""
+    """A file holds a document that cannot take effect. The message names file, field and reason, and no values."""
 
 
 @dataclass(slots=True)
 class WatchedDocument(Generic[D]):
-    """One file. `poll` gives a document when the file's content is a new one; `content` is its JSON."""
+    """A file that is watched. `poll` returns its document when the content is new; `content` is the JSON."""
 
     path: Path
     kind: type[D]
@@ -33,7 +33,7 @@ class WatchedDocument(Generic[D]):
     _digest: bytes | None = None
 
     def poll(self) -> D | None:
-        """None where nothing changed. Raises InvalidDocumentError once for each wrong content."""
+        """The document, or None if nothing has changed. Raises InvalidDocumentError once for each invalid content."""
         try:
             stat = self.path.stat()  # follows the symbolic links by which a ConfigMap's files are replaced
             seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
@@ -59,8 +59,8 @@ class WatchedDocument(Generic[D]):
 
 
 def understood(given: object, before: SchedulingConfig) -> tuple[PoolConfig, str]:
-    """A configuration, and what of it is not understood: an order that a later release knows leaves the one before.
-    Raises ValidationError where anything else is wrong.
+    """A configuration, and why a part of it is not understood. An order of service that only a later release knows
+    leaves the one `before`. Raises ValidationError if anything else is wrong.
     """
     try:
         return PoolConfig.model_validate(given, extra="ignore"), ""
@@ -73,7 +73,7 @@ def understood(given: object, before: SchedulingConfig) -> tuple[PoolConfig, str
 
 
 def problem_of(error: ValidationError) -> str:
-    """The first that is wrong: field and reason, no values."""
+    """The first problem: field and reason, no values."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "document"
     return f"{where}: {first['msg']}"

@@ -1,6 +1,6 @@
-"""A pool's sidecar, put together, and what it does in the background.
+"""Puts a pool's sidecar together, and works in its background.
 
-One event loop, one owner of all state. Documents are polled each second.
+One event loop owns all state. Documents are polled each second.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ TICK: Seconds = 1.0
 
 
 class Sidecar:
-    """Requests are served with `parts`; `report` says how that goes."""
+    """A sidecar. Requests are served with `parts`; `report` says how they are served."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Sidecar:
         )
         self.report = SidecarReport(self.parts, ShareWindow(), hang_watch, PolicyCondition())
         self._service_is_of = ("", "")
-        current.on_config = [objectives.configure, learner.configure, self._tell_engine, self._configured]
+        current.on_config = [objectives.configure, learner.configure, self._configure_engine, self._configured]
         order.on_run_ended = self._run_ended
         order.on_other_service = self.report.shares.restart
         order.on_moved = lambda: self.parts.open.refuse_waiting(engine_unavailable())
@@ -117,7 +117,7 @@ class Sidecar:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
 
-    def _tell_engine(self, config: PoolConfig) -> None:
+    def _configure_engine(self, config: PoolConfig) -> None:
         if (channel := self.parts.order.engine_channel) is not None:
             channel.configure(engine_configuration(config, self.parts.objectives.bounds))
 
@@ -133,7 +133,7 @@ class Sidecar:
             self.parts.metrics.run_completion.labels(*labels).observe(run.took)
 
     def _compare_only_like(self, channel: EngineChannel, in_effect: InEffect) -> None:
-        """An engine that starts counts from 0, and the unit is another from the moment at which it says so."""
+        """Restart shares when another engine process counts, or in another unit: its counts do not compare."""
         counted = (channel.peer, in_effect.admission.unit)
         if counted != self._service_is_of:
             self._service_is_of = counted

@@ -1,4 +1,4 @@
-"""Where a sidecar finds its documents and its engine, and where it listens. From the environment, prefix JUSTITIA_."""
+"""The sidecar's settings: its documents, its engine, its ports. From the environment, with the prefix JUSTITIA_."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ class SidecarSettings(BaseSettings):
     keys_file: Path = Field(description="KeyTable, JSON")
     engine_url: str = f"http://127.0.0.1:{wire.ENGINE_PORT}"
     engine_socket: Path | None = Field(
-        default=None, description="Where the scheduler inside the engine connects, if it keeps the order"
+        default=None, description="Where the plug-in inside the engine connects, if it keeps the order"
     )
     host: str = "0.0.0.0"
     port: int = wire.PUBLIC_PORT
@@ -27,11 +27,11 @@ class SidecarSettings(BaseSettings):
     control_folder: Path | None = Field(
         default=None, description="Certificate, key and token of the control port; without them there is none"
     )
-    hang_seconds: float = Field(default=HANG_SECONDS, gt=0, description="How long a busy engine may make no step")
+    hang_seconds: float = Field(default=HANG_SECONDS, gt=0, description="How long an engine with work may make no step")
     hang_file: Path | None = Field(default=None, description="Exists while the engine hangs, for its liveness probe")
-    samples_file: Path | None = Field(default=None, description="SQLite, for runs that predictors learn from")
+    samples_file: Path | None = Field(default=None, description="SQLite, with the runs that predictors learn from")
     store_url: str | None = Field(
         default=None, description="Where samples and models outlive the pod: file:///folder or s3://bucket/prefix"
     )
-    artifacts_folder: Path | None = Field(default=None, description="Models that came with an image, only read")
+    artifacts_folder: Path | None = Field(default=None, description="Models that came with an image; only read")
     log_level: str = "info"

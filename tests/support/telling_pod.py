@@ -35,7 +35,7 @@ class TellingPod:
 
 
 @contextmanager
-def telling_pod(folder: Path, pod: TellingPod, address: str = "127.0.0.1", port: int = 0) -> Iterator[TellingPod]:
+def reporting_pod(folder: Path, pod: TellingPod, address: str = "127.0.0.1", port: int = 0) -> Iterator[TellingPod]:
     """Listens with the certificate of the folder; a free port if none is given."""
 
     class Handler(BaseHTTPRequestHandler):

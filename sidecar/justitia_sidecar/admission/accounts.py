@@ -29,7 +29,7 @@ class PresumedWork:
 @dataclass(slots=True)
 class EngineAccount:
     """The engine's account of one request. `instance` is the engine process that has the request, empty if none had
-    connected yet. `told` says that it has the ticket too. `gaps` are those of the channel at that moment, None if the
+    connected yet. `ticketed` says that it got the ticket too. `gaps` are those of the channel then, None if the
     request came before the ticket. `begun` is when the engine said that it had begun. `cost` is what the run has been
     charged for the request.
     """
@@ -37,7 +37,7 @@ class EngineAccount:
     request: TrackedRequest
     instance: str
     gaps: int | None
-    told: bool = True
+    ticketed: bool = True
     begun: Seconds | None = None
     estimate: PresumedWork | None = None
     cost: KVTokenTime = 0.0

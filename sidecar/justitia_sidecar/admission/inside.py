@@ -112,7 +112,7 @@ class Inside:
         if request.stage is not Stage.SENT:
             return request.stage in (Stage.HELD, Stage.QUEUED)
         account = self._accounts.get(request.id)
-        return account is not None and self._channel.telling and account.gaps == self._channel.gaps
+        return account is not None and self._channel.reporting and account.gaps == self._channel.gaps
 
     # What the engine did.
 
@@ -195,7 +195,7 @@ class Inside:
         """Whether the tenant has to wait for what crosses. Nothing is held back while the plug-in does not say what
         arrives.
         """
-        return self._channel.telling and self._crossing.full(tenant)
+        return self._channel.reporting and self._crossing.full(tenant)
 
     def _release(self, tenant: TenantId) -> None:
         for request in self.books.release(tenant):
@@ -204,8 +204,10 @@ class Inside:
 
     def _pass_on(self, request: TrackedRequest, now: Seconds) -> None:
         self._tell(request)
-        told = self._channel.connected
-        self._accounts.opened(EngineAccount(request, self._channel.peer, self._channel.gaps if told else None, told))
+        ticketed = self._channel.connected
+        self._accounts.opened(
+            EngineAccount(request, self._channel.peer, self._channel.gaps if ticketed else None, ticketed)
+        )
         self._crossing.sent(request, now)
         self.books.send(request, now)
         request.observer.admitted(request)
@@ -221,8 +223,8 @@ class Inside:
         on.
         """
         for account in self._accounts.open:
-            if not account.told and account.instance == self._channel.peer:
-                account.told = True
+            if not account.ticketed and account.instance == self._channel.peer:
+                account.ticketed = True
                 self._tell(account.request)
 
     def _started(self, request: TrackedRequest, now: Seconds) -> None:
@@ -273,7 +275,7 @@ class Inside:
 
     def _says(self, account: EngineAccount) -> bool:
         """Whether the engine process that has the request can report."""
-        return self._channel.telling and account.instance == self._channel.peer
+        return self._channel.reporting and account.instance == self._channel.peer
 
     def _presumed_to_wait(self, request: TrackedRequest) -> bool:
         """Whether the request waits by vLLM's own count: without tickets vLLM serves in the order of arrival."""

@@ -64,7 +64,7 @@ class Order:
     def policy_in_engine(self) -> PolicyReport:
         """The last report of the policy inside the engine; an empty one without such a policy."""
         channel = self.channel
-        return channel.state.policy if channel is not None and channel.telling else PolicyReport()
+        return channel.state.policy if channel is not None and channel.reporting else PolicyReport()
 
     @property
     def admission(self) -> Admission:

@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 from msgspec.structs import asdict, replace
 
-from justitia_api.status import EngineSchedulerStatus
+from justitia_api.status import PlugInStatus
 from justitia_channel.messages import (
     VERSION,
     Admitted,
@@ -97,9 +97,9 @@ class EngineChannel:
         return self._connection is not None and self._greeted
 
     @property
-    def status(self) -> EngineSchedulerStatus:
+    def status(self) -> PlugInStatus:
         state = self.state
-        return EngineSchedulerStatus(
+        return PlugInStatus(
             connected=self.connected,
             vllm=self.vllm,
             generation=None if state is NO_SNAPSHOT else state.generation,
@@ -109,7 +109,7 @@ class EngineChannel:
         )
 
     @property
-    def telling(self) -> bool:
+    def reporting(self) -> bool:
         """Whether the plug-in says with which sequences the engine begins: not while it has no policy."""
         return self.connected and not self.state.dismissed
 

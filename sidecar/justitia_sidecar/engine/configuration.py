@@ -18,7 +18,7 @@ def configured_knobs(scheduling: SchedulingConfig, gamma: tuple[float, float] | 
 
 
 def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) -> Configure:
-    """`gamma`: its bounds, in 1/s."""
+    """What the plug-in gets. `gamma` are the bounds of gamma, in 1/s."""
     scheduling = config.scheduling
     return Configure(
         config.generation,

@@ -1,1 +1,1 @@
-"""What is learned from runs, and what is predicted of them. `learner.py` puts the parts together."""
+"""Learns from runs, and predicts what they will cost. `learner.py` puts the parts together."""

@@ -17,12 +17,12 @@ from justitia_sidecar.learning.evidence import Evidence
 from justitia_vocabulary.units import Seconds
 
 RECOUNT_SECONDS: Seconds = 3600.0
-"""Between two counts of an application's samples in the store, where this pod brought none: other pods do."""
+"""The time between two counts of an application's samples in the store, if this pod brought none: other pods do."""
 
 
 @dataclass(slots=True, eq=False)
 class LearnedApplication:
-    """An application that is learned from. `stored` samples were in the store when it was asked; None: not yet."""
+    """An application that is learned from. `stored` is the last count of its samples in the store; None before one."""
 
     evidence: Evidence = field(default_factory=Evidence)
     stored: int | None = None

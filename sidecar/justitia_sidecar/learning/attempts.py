@@ -1,6 +1,6 @@
-"""Runs what takes disk or store in one thread, a piece of work at a time. One that fails is counted and logged.
+"""Runs work on the disk or the store in one thread, one piece at a time. A piece that fails is counted and logged.
 
-Nothing is raised: requests are served whatever fails here.
+Nothing is raised: requests are served even if work fails here.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ class FailedAttempt:
 
     @property
     def store_is_away(self) -> bool:
-        """Whether whatever else would be asked of the store would fail too."""
+        """Whether the store would fail at any other work, too."""
         return isinstance(self.error, StoreError) and not isinstance(self.error, NotStoredError)
 
 
 class Attempts:
-    """Runs work in `thread`, which it owns and which has to be a single one: the disk's connection and the order of
+    """Runs work in `thread`, which it owns. That must be one single thread: the connection to the disk and the order of
     batches rely on it.
     """
 
@@ -61,7 +61,9 @@ class Attempts:
         self._metrics = metrics
 
     async def run(self, attempt: Attempt, work: Callable[[], T], *, failed: str, **concerns: str) -> T | FailedAttempt:
-        """What `work` returns. `failed` and `concerns` are logged where it fails: what failed, and for which object."""
+        """Run `work` and return its result. If it fails, log `failed`, which says what failed, and the objects that it
+        `concerns`.
+        """
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except Exception as error:
@@ -71,5 +73,5 @@ class Attempts:
             return failure
 
     def close(self) -> None:
-        """Wait for nothing: a dead volume keeps its reader for ever."""
+        """End the thread without waiting: a volume that does not answer would never let it end."""
         self._thread.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""The loop that learns beside serving: which work is due when, on the clock of requests.
+"""The loop that learns beside serving. Decides which work is due when, on the clock of requests.
 
 Runs are recorded each second. Models are loaded and samples counted each minute, and at once after the configuration
 has changed. Samples go to the store each minute, and orphaned data is looked for each hour. Each piece of work ends
@@ -19,7 +19,8 @@ from justitia_vocabulary.units import Seconds
 WRITE_SECONDS: Seconds = 1.0
 FLUSH_SECONDS: Seconds = 60.0
 ORPHANS_SECONDS: Seconds = 3600.0
-"""Data that is orphaned at two looks is erased: a pod may be a configuration behind, for less than this."""
+"""The time between two looks. Data that is orphaned at both is erased: a pod is a configuration behind for less time.
+"""
 
 
 class Background:

@@ -6,8 +6,8 @@ was in effect when it began, whenever it ends.
 
 The running mean stands for what can be predicted of a run without a model: the geometric mean of the costs of the
 application's runs that were over, here, when it began. Errors are of ln C, and an arithmetic mean, which the largest
-runs decide, would lose there against a model that tells nothing. Count and sum of ln C are all that is kept, in memory:
-a pod that starts begins anew.
+runs decide, would lose there against a model that predicts nothing. Only the count and the sum of ln C are kept, in
+memory: a pod that starts begins from zero.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from justitia_vocabulary.units import KVTokenTime
 MOST_ERROR = 5.0
 """The largest |ln(predicted / cost)| that counts, a factor of 150, so that one run decides nothing."""
 HALF_WINDOW = 100
-"""Runs. Drift is looked for over the last 100 at least and 200 at most: two halves, of which the older goes whole."""
+"""Runs in half a window. Drift is looked for over the last 100 to 200: the older half is dropped as a whole."""
 
 CostByVersion = Mapping[str, KVTokenTime]
 """What each model predicts of a run, by its version."""
@@ -37,7 +37,7 @@ def in_canary(learning: LearningConfig, run: str) -> bool:
     """Whether the candidate's prediction counts for a run. All pods agree by its id, and a larger share keeps the runs
     of a smaller one.
     """
-    # A client's id comes from JSON too, and may hold what is no text.
+    # A client's id may come from JSON, and so may hold surrogates, which are no text.
     named = f"{learning.name}/{run}".encode(errors="surrogatepass")
     place = int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "big") % 100
     return place < learning.canary_percent
@@ -88,7 +88,7 @@ class Evidence:
         self.candidate_errors = PairedErrors()
 
     def configure(self, learning: LearningConfig) -> None:
-        """Begin sums anew for a version that is new in its role, or has another baseline."""
+        """Start the sums again for a version that is new in its role, or has another baseline."""
         if learning.version != self._version:
             self.version_errors, self.candidate_errors = PairedErrors(), PairedErrors()
         elif learning.candidate != self._candidate:
@@ -96,7 +96,7 @@ class Evidence:
         self._version, self._candidate = learning.version, learning.candidate
 
     def begin(self) -> Begun:
-        """What a run that begins at this moment is compared by."""
+        """What a run that begins at this moment will be compared by."""
         mean = math.exp(self._log_cost / self._runs) if self._runs else None
         return Begun(mean, self._version, self._candidate, self.version_errors, self.candidate_errors)
 

@@ -16,17 +16,17 @@ from justitia_sidecar.learning.samples import RETENTION, Samples
 from justitia_vocabulary.units import Seconds
 
 BATCH = 500
-"""Samples in one."""
+"""The most samples in a batch."""
 MOST_STORED = 2 * MOST_SAMPLES
-"""Samples of an application in the store, by whole batches."""
+"""The most samples of an application in the store, by whole batches."""
 
 Numbered = tuple[int, Sample]
 """A sample and its number on the pod's disk."""
 
 
 def next_batch(unflushed: Sequence[Numbered], tried: int | None) -> Sequence[Numbered]:
-    """What goes to the store next, of the samples that are not there: those of the attempt that got no answer, whose
-    last one had the number `tried`, as far as they are still on the disk; else all.
+    """What goes to the store next, among the samples that are not there. After an attempt without an answer, whose last
+    sample had the number `tried`, these are its samples, as far as they are still on the disk; else all.
     """
     if tried is None:
         return unflushed

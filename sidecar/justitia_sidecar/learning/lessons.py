@@ -15,9 +15,9 @@ from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_vocabulary.units import Seconds, TenantId
 
 MOST_ENDED = 10_000
-"""Runs that are over and not settled yet."""
+"""The most runs that are over and not settled yet."""
 SETTLE: Seconds = 2.0
-"""After a run's end: the engine may tell of its last requests later than their answers."""
+"""The time after a run's end until it is settled: the plug-in may report its last requests after their answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Loading:
         model = await self._attempts.run(
             Attempt.LOAD,
             partial(shipped_artifact, self._shipped, version),
-            failed="model of the image not loaded, looked for in the store instead",
+            failed="model not loaded from the image: looked for in the store instead",
             application=name,
             version=version,
         )
@@ -58,7 +58,7 @@ class Loading:
         model = await self._attempts.run(
             Attempt.LOAD,
             partial(self._store.artifact, name, version),
-            failed="model not loaded from the store",
+            failed="model not loaded from the store: tried again in the next round",
             application=name,
             version=version,
         )

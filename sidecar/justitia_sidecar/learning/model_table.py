@@ -11,7 +11,7 @@ from justitia_predictor.artifact import Artifact
 from justitia_sidecar.learning.evidence import PairedErrors
 
 LONGEST_PROBLEM = 300
-"""Characters."""
+"""The most characters of a problem that are reported."""
 
 Named = tuple[str, str]
 """An application's name in the store, and a version."""

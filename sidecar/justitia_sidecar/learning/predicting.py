@@ -25,9 +25,9 @@ from justitia_vocabulary.units import Seconds
 
 DEADLINE: Seconds = 0.005
 MOST_WAITING = 256
-"""First requests."""
+"""The most first requests that wait for the thread."""
 LAST_LOOKS: Seconds = 2.0
-"""At the pod's end, for the looks that are under way."""
+"""The time for the looks that are under way when the pod ends."""
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -84,7 +84,7 @@ class Predicting:
         return prediction, looking
 
     def _timed_look(self, request: FirstRequest, models: Mapping[str, Artifact]) -> FirstLook:
-        """In the thread."""
+        """Look at a first request, in the thread, and measure how long that takes."""
         started = time.perf_counter()
         look = look_at(request, models)
         self._metrics.prediction.observe(time.perf_counter() - started)
@@ -95,12 +95,12 @@ class Predicting:
         if done.cancelled():
             return
         if (error := done.exception()) is not None:
-            self._failed(error, "first request not looked at: its run becomes no sample", prediction)
+            self._failed(error, "first request not read: its run becomes no sample", prediction)
             return
         look = done.result()
         prediction.complete(look)
         for each in look.errors:
-            self._failed(each, "model did not predict a run", prediction)
+            self._failed(each, "model failed to predict a run", prediction)
 
     def _failed(self, error: BaseException, failed: str, prediction: RunPrediction) -> None:
         self._metrics.learning_failures.labels(Attempt.PREDICT.value).inc()

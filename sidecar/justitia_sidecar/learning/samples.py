@@ -21,11 +21,11 @@ from justitia_sidecar.learning.finished import FinishedRun
 from justitia_vocabulary.units import KVTokenTime, Seconds
 
 MOST_RUNS = MOST_SAMPLES
-"""Finished runs of one application."""
+"""The most finished runs of one application."""
 RETENTION: Seconds = 30 * 86_400.0
 MOST_BYTES = 256 * 2**20
 BUSY_SECONDS: Seconds = 1.0
-"""To wait for another process that has the file locked."""
+"""How long to wait while another process has the file locked."""
 _PAGE = 4096
 
 _SCHEMA = """
@@ -67,7 +67,9 @@ class Samples:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise SamplesError(f"cannot open {path}: {error}") from error
-            log.warning("samples file is damaged: put aside, and a new one begun", path=str(path), reason=str(error))
+            log.warning(
+                "samples file is damaged: it is put aside, and a new one begun", path=str(path), reason=str(error)
+            )
             path.replace(path.with_name(path.name + ".damaged"))
             self._database = _opened(path, most_bytes, busy_seconds)
 

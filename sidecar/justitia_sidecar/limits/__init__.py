@@ -1,1 +1,1 @@
-"""What tenants share a bound of, and who gives way."""
+"""Bounds that tenants share, and who gives way."""

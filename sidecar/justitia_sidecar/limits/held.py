@@ -1,14 +1,15 @@
 """The account of all bytes that tenants make this process hold: one bound, shared by weight.
 
-What is held is a lesson, kept of a run's first request to learn from it; a body, until the engine has it; or an answer,
-until its client has taken it. Where something new does not fit, the tenant with the largest held / weight gives way,
-the asker counted with what it adds: its newest lesson, then its newest body, then its largest answer. If that tenant is
-the asker, only its lessons give way for a new body, and nothing for a new lesson: what is new is refused.
+A holding is a lesson, kept from a run's first request to learn from it; a body, until the engine has it; or an answer,
+until its client has taken it. If something new does not fit, the tenant with the largest held / weight gives way, where
+the asker is counted with what it adds. It loses its newest lesson, then its newest body, then its largest answer. If
+that tenant is the asker, only its lessons give way for a new body, and nothing for a new lesson: the new holding is
+refused.
 
-A tenant's due is the capacity x its weight / (sum of the weights of those that hold something, the asker included).
-Where something does not fit, the tenants hold more than the capacity together, so who gives way holds more than its
-due, and a tenant within its due loses nothing and is refused nothing. What is pinned, a body that is being sent to the
-engine, cannot give way: while the largest tenant has nothing else, the new is refused.
+A tenant's due is the capacity x its weight / (sum of the weights of those that hold something, the asker included). If
+something does not fit, all tenants together hold more than the capacity. So the tenant that gives way holds more than
+its due, and a tenant within its due loses nothing and is refused nothing. A pinned holding, such as a body that is
+being sent to the engine, cannot give way: while the largest tenant has nothing else, what is new is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from justitia_vocabulary.units import TenantId
 
 
 class HeldKind(IntEnum):
-    """What is held, in the order in which it gives way: what costs a client least goes first."""
+    """Kinds of holdings, in the order in which they give way: what costs a client least goes first."""
 
     LESSON = 0
     BODY = 1
@@ -29,7 +30,7 @@ class HeldKind(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Holding:
-    """So many bytes of a tenant. `give_way` is called once the account has let go of them."""
+    """Bytes that a tenant makes this process hold. `give_way` is called once the account no longer counts them."""
 
     tenant: TenantId
     kind: HeldKind
@@ -49,7 +50,7 @@ _OWN: dict[HeldKind, list[HeldKind]] = {
     HeldKind.BODY: [HeldKind.LESSON],
     HeldKind.ANSWER: list(HeldKind),
 }
-"""Of the asker's tenant, what gives way for something of the kind."""
+"""What of the asker's own tenant gives way for something of the kind."""
 
 
 class HeldBytes:
@@ -66,11 +67,11 @@ class HeldBytes:
         return 0 if holder is None else holder.held
 
     def reweight(self, weights: Mapping[TenantId, float]) -> None:
-        """A tenant that is not among them has 1."""
+        """Set the weights. A tenant without one has weight 1."""
         self._ranking.reweight(weights)
 
     def put(self, holding: Holding, size: int) -> bool:
-        """Let it hold so many bytes; 0 lets go of it. False where there is no room, with nothing changed."""
+        """Set the size of a holding; 0 ends it. Returns False, and changes nothing, if there is no room."""
         if size == holding.size:
             return True
         displaced: list[tuple[Holding, int]] = []
@@ -88,7 +89,7 @@ class HeldBytes:
         return True
 
     def pin(self, holding: Holding) -> None:
-        """It cannot give way any more."""
+        """Make sure that a holding does not give way any more."""
         holding.pinned = True
         if (holder := self._holders.get(holding.tenant)) is not None:
             holder.by_kind[holding.kind].pop(holding, None)

@@ -1,24 +1,24 @@
-"""How much memory this process may have, and what of it tenants may make it hold.
+"""How much memory this process may have, and how much of it tenants may make it hold.
 
-A third is the process itself, its models and what the server keeps of connections.
+About a third is for the process itself, its models, and what the server keeps for connections.
 """
 
 import os
 from pathlib import Path
 
 PART_HELD = 3 / 8
-"""For bodies, answers and lessons (`held.py`)."""
+"""The part for bodies, answers and lessons (`held.py`)."""
 PART_RUNS = 1 / 8
 RUN_BYTES = 2048
-"""Of an open run with the longest name, its policy's books included (1.8 KiB, measured)."""
+"""What an open run with the longest name takes, its policy's books included (1.8 KiB, measured)."""
 
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-"""Of cgroup v2, and v1. A container sees its own limit there."""
+"""Files of cgroup v2 and v1 in which a container sees its own limit."""
 
 
 def memory_limit(cgroup: Path = _CGROUP, machine: int | None = None) -> int:
-    """Bytes: the container's limit, or the machine's memory where it is less, or where there is no limit."""
+    """The container's limit in bytes, or the machine's memory if that is less or there is no limit."""
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if machine is None else machine
     for name in _LIMITS:
         try:
@@ -30,10 +30,10 @@ def memory_limit(cgroup: Path = _CGROUP, machine: int | None = None) -> int:
 
 
 def most_held(limit: int) -> int:
-    """Bytes that tenants may make this process hold, of so many that it may have."""
+    """Bytes that tenants may make this process hold, by its `limit` in bytes."""
     return int(limit * PART_HELD)
 
 
 def most_runs(limit: int) -> int:
-    """Runs that may be open in so many bytes."""
+    """Runs that may be open at a time, by the process's `limit` in bytes."""
     return max(1, int(limit * PART_RUNS) // RUN_BYTES)

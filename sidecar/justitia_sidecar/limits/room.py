@@ -1,13 +1,13 @@
-"""A bounded room that tenants share by weight: longest queue drop by normalised share.
+"""A bounded room that tenants share by weight: longest queue drop, by normalised share.
 
-Sizes are in any unit. An entry beyond the capacity C goes at the cost of the tenant with the largest held / weight, the
-asker counted with its new entry. If that is the asker, or nobody has more, the entry is refused; else that tenant's
-newest entry gives way, until the new one fits.
+Sizes are in any unit. If an entry does not fit the capacity C, the tenant with the largest held / weight gives way,
+where the asker is counted with its new entry. If the asker has the largest, or nobody has more, the entry is refused.
+Else the other tenant's newest entry is displaced, until the new one fits.
 
-A tenant's due is C x weight / (sum of the weights of those that hold something, the asker included). Where an entry
-does not fit, the tenants hold more than C together, so the largest held / weight is more than C / (sum of weights).
-Hence who gives way holds more than its due, and an asker that stays within its due never has the largest: it gets in.
-This needs that the newest entry of who holds most can be displaced; where it cannot, the new entry is refused.
+A tenant's due is C x weight / (sum of the weights of those that hold something, the asker included). If an entry does
+not fit, all tenants together hold more than C, so the largest held / weight is more than C / (sum of weights). So the
+tenant that gives way holds more than its due, and an asker that stays within its due never has the largest: it gets in.
+This assumes that the newest entry of the largest tenant can be displaced. If it cannot, the new entry is refused.
 
 A change costs O(log n), n tenants (`Ranking`).
 """
@@ -22,13 +22,13 @@ from justitia_vocabulary.units import TenantId
 Entry = TypeVar("Entry", bound=Hashable)
 
 _SLACK = 64
-"""Outdated items that the heap may have, beyond one for each tenant."""
+"""The most outdated items in the heap, beyond one for each tenant."""
 
 
 class Ranking:
-    """Which of some tenants holds most for its weight. They are in a heap whose outdated items are skipped.
+    """Finds the tenant that holds most for its weight, in a heap whose outdated items are skipped.
 
-    A tenant that was given no weight has 1. At a tie it is the one that was put last, or whichever after `reweight`.
+    A tenant without a weight has weight 1. In a tie, the one that was put last is the largest; after `reweight`, any.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Ranking:
 
     def reweight(self, weights: Mapping[TenantId, float]) -> None:
         self._weights = dict(weights)
-        self._rank_anew()
+        self._rank_again()
 
     def normalised(self, tenant: TenantId, held: int) -> float:
         return held / self.weight(tenant)
@@ -52,7 +52,7 @@ class Ranking:
         self._held[tenant] = (held, self._stamp)
         heappush(self._heap, self._item(tenant))
         if len(self._heap) > 2 * len(self._held) + _SLACK:
-            self._rank_anew()
+            self._rank_again()
 
     def drop(self, tenant: TenantId) -> None:
         self._held.pop(tenant, None)
@@ -69,21 +69,21 @@ class Ranking:
         held, stamp = self._held[tenant]
         return -self.normalised(tenant, held), -stamp, tenant
 
-    def _rank_anew(self) -> None:
+    def _rank_again(self) -> None:
         self._heap = [self._item(tenant) for tenant in self._held]
         heapify(self._heap)
 
 
 @dataclass(slots=True)
 class _Holder(Generic[Entry]):
-    """`entries` are in order of arrival, each with its size."""
+    """What a tenant holds. `entries` are in order of arrival, each with its size."""
 
     held: int = 0
     entries: dict[Entry, int] = field(default_factory=dict)
 
 
 class Room(Generic[Entry]):
-    """A capacity of None is no bound."""
+    """The room. A capacity of None is no bound."""
 
     def __init__(self, capacity: int | None, displaceable: Callable[[Entry], bool] = lambda entry: True) -> None:
         self.capacity = capacity
@@ -100,7 +100,7 @@ class Room(Generic[Entry]):
         self._ranking.reweight(weights)
 
     def has_room(self, tenant: TenantId, size: int) -> bool:
-        """Whether an entry would get in, be it at the cost of others."""
+        """Whether an entry would get in, even if others are displaced for it."""
         displaced = self._displace(tenant, size)
         if displaced is None:
             return False
@@ -108,7 +108,7 @@ class Room(Generic[Entry]):
         return True
 
     def enter(self, tenant: TenantId, entry: Entry, size: int) -> list[Entry] | None:
-        """The entries that give way, which hold nothing here from then on; None if the new one is refused."""
+        """Let an entry in. Returns the entries that are displaced, or None if the new one is refused."""
         displaced = self._displace(tenant, size)
         if displaced is None:
             return None
@@ -116,7 +116,7 @@ class Room(Generic[Entry]):
         return [given for _, given, _ in displaced]
 
     def leave(self, tenant: TenantId, entry: Entry) -> None:
-        """Nothing happens if the entry is not here."""
+        """Take an entry out. Does nothing if it is not here."""
         if (holder := self._holders.get(tenant)) is not None and entry in holder.entries:
             self._remove(tenant, entry)
 

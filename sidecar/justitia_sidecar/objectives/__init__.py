@@ -1,1 +1,1 @@
-"""What applications declared, what became of it, and the gamma that follows."""
+"""The objectives that applications declare, what became of them, and the gamma that follows."""

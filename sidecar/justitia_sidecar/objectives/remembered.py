@@ -1,5 +1,5 @@
-"""What was counted of objectives, in a file beside the engine's socket: this process may end and begin again, and the
-engine goes on meanwhile. What a pod has counted goes with the pod.
+"""Keeps what was counted of objectives in a file beside the engine's socket, so that the counts survive a restart of
+the sidecar while the engine goes on. They end with the pod.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 def load(path: Path, objectives: Objectives) -> None:
-    """Whatever is there and can be read."""
+    """Restore what the file holds, if it is there and can be read."""
     try:
         saved = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return
     except (OSError, msgspec.DecodeError) as error:
-        log.warning("what was counted of the objectives before cannot be read", file=str(path), reason=str(error))
+        log.warning("counts of objectives not read: counting starts again", file=str(path), reason=str(error))
         return
     objectives.restore(saved)
 
 
 async def save(path: Path, objectives: Objectives) -> None:
-    """Requests are served between two objectives."""
+    """Write the file. Requests are served between two objectives."""
     pieces: dict[str, msgspec.Raw] = {}
     for name, piece in objectives.pieces():
         pieces[name] = msgspec.Raw(msgspec.json.encode(piece))
@@ -40,13 +40,13 @@ async def save(path: Path, objectives: Objectives) -> None:
 
 
 def _write(path: Path, pieces: Mapping[str, msgspec.Raw]) -> None:
-    """Whole or not at all. A disk that does not take it costs a restart its memory, and nothing else."""
+    """Write the file as a whole or not at all. If the disk does not take it, only a restart loses something."""
     beside = path.with_suffix(".new")
     try:
         beside.write_bytes(msgspec.json.encode(pieces))
         beside.replace(path)
     except OSError as error:
-        log.warning("what was counted of the objectives cannot be kept", file=str(path), reason=str(error))
+        log.warning("counts of objectives not written: a restart would lose them", file=str(path), reason=str(error))
 
 
 async def save_forever(path: Path, objectives: Objectives) -> None:

@@ -1,1 +1,1 @@
-"""The doors: the port for clients, that for the cluster, that for the operator, and the connections behind them."""
+"""The doors: a port for clients, one for the cluster, one for the operator, and their connections."""

@@ -1,7 +1,7 @@
 """The port for the cluster: probes, metrics, status, queue, drain. Not for clients.
 
-What tells of single requests, or changes anything, is for processes beside this one alone: the pod's containers, and a
-user's shell on a laptop or in `kubectl exec`.
+Paths that show single requests, or change anything, answer only to processes beside this one: the pod's containers, and
+a user's shell on a laptop or in `kubectl exec`.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ def build_admin(report: SidecarReport) -> FastAPI:
         headers = {name.decode(): value.decode() for name, value in refusal.headers}
         return Response(refusal.body, refusal.refusal.status, headers)
 
-    @admin.get("/healthz", summary="The process lives")
+    @admin.get("/healthz", summary="The process is alive")
     async def healthz() -> dict[str, str]:
         return {"status": "ok"}
 
-    @admin.get("/readyz", summary="Configured, the engine answers, and not draining")
+    @admin.get("/readyz", summary="Whether requests are served: configured, the engine answers, not draining")
     async def readyz(response: Response) -> dict[str, bool]:
         configured = current.in_effect is not None and current.keys is not None
         engine = current.in_effect is not None and current.in_effect.admission.engine.ready
@@ -70,11 +70,11 @@ def build_admin(report: SidecarReport) -> FastAPI:
     async def status(_: Beside) -> PoolStatus:
         return report.status()
 
-    @admin.get("/internal/queue", summary="Waiting requests in order, with why they wait")
+    @admin.get("/internal/queue", summary="The waiting requests in order, each with why it waits")
     async def queue(_: Beside) -> QueueStatus:
         return await observe_queue(current, parts.order, parts.clock)
 
-    @admin.post("/internal/drain", summary="Refuse what is new; answers when the started requests are over")
+    @admin.post("/internal/drain", summary="Refuse new requests; answers when those that have begun are over")
     async def drain(_: Beside) -> dict[str, int]:
         await open_requests.drain()
         return {"open_requests": open_requests.count}

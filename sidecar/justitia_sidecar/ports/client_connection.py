@@ -1,10 +1,10 @@
-"""A client's connection: what it has not taken is bounded, and so is the time for which it takes nothing.
+"""A client's connection, which bounds what its client has not read, and for how long the client reads nothing.
 
-uvicorn waits with writing while more than 64 KiB are unsent. Whatever is unsent then, or after an answer's end, has to
-become less within `STALL_SECONDS`; else the connection is ended, because its client does not read. In the kernel only
-so much waits as the client's window takes, and `UNSENT_IN_KERNEL`.
+uvicorn stops writing while more than 64 KiB are unsent. What is unsent then, or after an answer's end, must become less
+within `STALL_SECONDS`; else the connection is ended, because its client does not read. The kernel holds no more than
+the client's window, and `UNSENT_IN_KERNEL`.
 
-Time in which nobody looked counts as `LONGEST_LOOK` at most: a process that stood still blames no client.
+Time in which nobody looked counts as `LONGEST_LOOK` at most: if this process stood still, that is no client's fault.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ UNSENT_IN_KERNEL = 2**17
 
 
 class ClientConnection(HttpToolsProtocol):
-    """uvicorn's. Requests find it as `connection` in their state."""
+    """uvicorn's protocol. Requests find it as `connection` in their state."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -49,11 +49,11 @@ class ClientConnection(HttpToolsProtocol):
 
     @property
     def congested(self) -> bool:
-        """Writing waits for the client."""
+        """Whether writing waits for the client."""
         return self.flow.write_paused
 
     def abort(self) -> None:
-        """End it at once. What was not sent is not kept, in the kernel neither."""
+        """End the connection at once, and drop what was not sent, in the kernel too."""
         self.given_up = True
         with contextlib.suppress(OSError):
             linger = struct.pack("ii", 1, 0)
@@ -61,7 +61,7 @@ class ClientConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def looked_at(self, passed: Seconds) -> None:
-        """So much time has passed since the last look."""
+        """Look at what the client has taken in the time that has `passed` since the last look."""
         unsent = self.transport.get_write_buffer_size()
         nothing_taken = unsent >= self._unsent > 0 and not self._writing
         self._unsent = unsent
@@ -71,5 +71,5 @@ class ClientConnection(HttpToolsProtocol):
 
     @property
     def _writing(self) -> bool:
-        """An answer's next bytes would be taken."""
+        """Whether an answer is under way that waits for the engine, and not for the client."""
         return not self.congested and self.cycle is not None and not self.cycle.response_complete

@@ -1,8 +1,9 @@
-"""Who may hold a connection, and how much of a request is held before its head is whole.
+"""Decides who may hold a connection, and how much of a request is held before its head is complete.
 
-Where all seats are taken, an unauthenticated connection gives way: of the address that has most of them, the one that
-was heard of longest ago. What is authenticated belongs to its tenant, wherever it comes from, so an ingress before many
-tenants is not one address; tenants share all seats but an eighth, which lets newcomers show their key.
+A connection is a guest of its address until a request on it is authenticated; then it belongs to that tenant. If all
+seats are taken, a guest gives way: of the address that has most guests, the one that sent something longest ago. So an
+ingress before many tenants does not count as one address. Tenants share all seats but an eighth, in which newcomers can
+show their key.
 """
 
 import asyncio
@@ -15,20 +16,20 @@ from justitia_sidecar.ports.client_connection import ClientConnection
 from justitia_vocabulary.units import Seconds, TenantId
 
 MOST_UNPARSED_BYTES = 64 * 2**10
-"""Of a head, trailers or a chunk's extension. What OpenAI's clients send takes about one KiB."""
+"""The most bytes of a head, trailers or a chunk's extension. OpenAI's clients send about one KiB."""
 MOST_HEADER_LINES = 128
 MOST_PIPELINED = 16
 HEAD_SECONDS: Seconds = 10.0
 BODY_SECONDS: Seconds = 30.0
-"""Without a byte of it."""
+"""The longest time without a byte of the body."""
 OTHER_PORTS_SEATS = 64
-"""Of the admin and the control port each."""
+"""Seats of the admin port, and of the control port."""
 
 C = TypeVar("C", bound=Hashable)
 
 
 class _Holders(Generic[C]):
-    """Connections by who holds them, in the order in which they were heard of. All takes constant time."""
+    """Connections by holder, in the order in which they were last heard. Each operation takes constant time."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -43,7 +44,7 @@ class _Holders(Generic[C]):
         self._resized(holder, len(held) - 1, len(held))
 
     def discard(self, holder: str, connection: C) -> bool:
-        """Whether it was there."""
+        """Remove a connection. Returns whether it was there."""
         held = self.held.get(holder)
         if held is None or connection not in held:
             return False
@@ -58,7 +59,7 @@ class _Holders(Generic[C]):
         self.held[holder].move_to_end(connection)
 
     def fullest(self) -> str:
-        """Raises StopIteration where there are none."""
+        """The holder of most connections. Raises StopIteration if there are none."""
         return next(iter(self._by_size[self._largest]))
 
     def _resized(self, holder: str, before: int, after: int) -> None:
@@ -73,7 +74,7 @@ class _Holders(Generic[C]):
 
 
 class Seats(Generic[C]):
-    """So many connections may be open at a time. A connection is a guest of its address until it is authenticated."""
+    """The seats of a port, one for each open connection: `most` is how many there are."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -81,12 +82,12 @@ class Seats(Generic[C]):
         self._guests: _Holders[C] = _Holders()
         self._members: _Holders[C] = _Holders()
         self._idle: _Holders[C] = _Holders()
-        """Of the members, those without a request under way."""
+        """Members without a request under way."""
         self._address: dict[C, str] = {}
         self._tenant: dict[C, TenantId] = {}
 
     def enter(self, connection: C, address: str) -> C | None:
-        """Take a seat. Returns who has to go, which may be the one that enters."""
+        """Take a seat. Returns the connection that must go, which may be this one."""
         self._address[connection] = address
         self._guests.add(address, connection)
         if self._guests.count + self._members.count <= self.most:
@@ -100,18 +101,18 @@ class Seats(Generic[C]):
             self._guests.heard(address, connection)
 
     def begun(self, connection: C) -> None:
-        """A request is under way."""
+        """Note that a request is under way."""
         if (tenant := self._tenant.get(connection)) is not None:
             self._idle.discard(tenant, connection)
 
     def over(self, connection: C) -> None:
-        """No request is under way."""
+        """Note that no request is under way."""
         tenant = self._tenant.get(connection)
         if tenant is not None and connection not in self._idle.held.get(tenant, ()):
             self._idle.add(tenant, connection)
 
     def authenticate(self, connection: C, tenant: TenantId) -> C | None:
-        """A request of this tenant is under way. Returns who has to go, which may be this one."""
+        """Note that a tenant's request is under way. Returns the connection that must go, which may be this one."""
         before = self._tenant.get(connection)
         if before == tenant or connection not in self._address:
             return None
@@ -124,7 +125,7 @@ class Seats(Generic[C]):
         return None if self._members.count <= self._for_tenants else self._ends(self._one_too_many())
 
     def leave(self, connection: C) -> None:
-        """Once or more often."""
+        """Free the seat. May be called several times."""
         address = self._address.pop(connection, None)
         tenant = self._tenant.pop(connection, None)
         if tenant is not None:
@@ -134,8 +135,8 @@ class Seats(Generic[C]):
             self._guests.discard(address, connection)
 
     def _one_too_many(self) -> C:
-        """The longest idle of the tenant that holds most, or of another that holds more than its part; else, of
-        the tenant that holds most, the one whose request is newest.
+        """Choose who must go: the longest idle connection of the tenant that holds most, or of one with most idle ones
+        that holds more than its part; else the one with the newest request of the tenant that holds most.
         """
         fullest = self._members.fullest()
         holders = [fullest]
@@ -153,32 +154,32 @@ class Seats(Generic[C]):
 
 
 def raise_file_limit() -> None:
-    """As many files as the process may have open."""
+    """Let this process open as many files as the system allows it to."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def accept_backlog() -> int:
-    """Connections of a port that wait to be accepted. All of them may be in one turn of the loop, before those that
-    give way are closed: an eighth of the files that the process may have open.
+    """The most connections of a port that wait to be accepted: an eighth of the files that this process may open. All
+    of them may be accepted in one turn of the loop, before those that give way are closed.
     """
     return max(16, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
 
 
 def public_seats() -> int:
-    """A request takes two files: the client's connection and the engine's. A quarter of all is for connections between
-    their acceptance and their end, the other ports, the store and the engine's probes.
+    """Seats of the public port. A request takes two files: its client's connection and the engine's. A quarter of all
+    files is left for connections that are being closed, the other ports, the store and the engine's probes.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, files * 3 // 8)
 
 
 class _TooMuchError(Exception):
-    """Ends the parser's work at once."""
+    """Raised to end the parser's work at once."""
 
 
 class BoundedProtocol(ClientConnection):
-    """uvicorn's, with bounds. `seats` is set by `bounded`."""
+    """uvicorn's protocol, with bounds. `bounded` sets `seats`."""
 
     seats: "Seats[BoundedProtocol]"
 
@@ -240,7 +241,7 @@ class BoundedProtocol(ClientConnection):
         super().on_response_complete()
 
     def _authenticated(self, tenant: TenantId) -> bool:
-        """Whether there is room for the connection; if not, the application refuses and closes it."""
+        """Give the connection a seat of the tenant. Returns False if there is none: the application closes it then."""
         loser = self.seats.authenticate(self, tenant)
         if loser is not None and loser is not self:
             loser.transport.abort()
@@ -256,7 +257,7 @@ class BoundedProtocol(ClientConnection):
             self._deadline = None
 
     def _late(self, seconds: Seconds) -> None:
-        if self.flow.read_paused:  # it is we who do not read
+        if self.flow.read_paused:  # this side does not read
             self._expect(seconds)
         else:
             self.transport.abort()

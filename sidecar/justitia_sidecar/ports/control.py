@@ -1,6 +1,6 @@
-"""The port for the operator: the documents that are to be in force, and what is. TLS, and a token in each request.
+"""The port for the operator: takes documents, and answers what is in effect. TLS, and a token in each request.
 
-Certificate, key and token are files that change while the pod runs; a new connection meets the new ones.
+Certificate, key and token are files that change while the pod runs. New connections use the new ones.
 """
 
 import hmac
@@ -20,19 +20,19 @@ from justitia_sidecar.reload import problem_of
 from justitia_sidecar.report.status import SidecarReport
 
 LONGEST_DOCUMENTS = 4 * 2**20
-"""Bytes. A ConfigMap and a Secret hold one MiB each."""
+"""The most bytes of both documents. A ConfigMap and a Secret hold one MiB each."""
 _SCHEME = "bearer "
 
 
 class _Given(BaseModel):
-    """Both documents as they came."""
+    """Both documents as they were sent."""
 
     configuration: Any
     keys: Any
 
 
 class ControlCredentials:
-    """What is in a folder. Raises OSError where a file is missing, ssl.SSLError where one is spoilt."""
+    """The credentials in a folder. Raises OSError if a file is missing, ssl.SSLError if one is damaged."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -43,7 +43,7 @@ class ControlCredentials:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over what the files hold by now."""
+        """Read the files again."""
         self._token = (self._folder / TOKEN_FILE).read_bytes().strip()
         certificate = (self._folder / CERTIFICATE_FILE).read_bytes()
         if certificate != self._certificate:
@@ -70,8 +70,8 @@ def build_control(current: Current, report: SidecarReport, credentials: ControlC
 
     @control.put(DOCUMENTS_PATH)
     async def put(request: Request) -> PoolStatus:
-        """Puts them in force unless newer ones are, and answers what is. Whoever names by `If-Match` the documents
-        that are in force has these replaced, newer or not: a request that comes late names others.
+        """Put documents into effect, unless newer ones are, and answer what is in effect. If `If-Match` names the
+        documents in effect, they are replaced even if they are newer. A request that comes late names other documents.
         """
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > LONGEST_DOCUMENTS:
@@ -82,12 +82,12 @@ def build_control(current: Current, report: SidecarReport, credentials: ControlC
         except ValidationError as error:
             raise HTTPException(422, f"keys: {problem_of(error)}; nothing was taken") from None
         anyway = request.headers.get("if-match") == f'"{current.documents}"'
-        # First, and whatever becomes of the configuration: a key that is revoked is refused from here on.
+        # The keys come first, even if the configuration is refused: a revoked key must not be served any longer.
         current.put_keys(keys, given.keys, anyway=anyway)
         try:
             current.take_config(given.configuration, anyway=anyway)
         except ValidationError as error:
-            message = f"configuration: {problem_of(error)}; the keys are in force, the configuration stays as it was"
+            message = f"configuration: {problem_of(error)}; the keys are in effect, the configuration stays as it was"
             raise HTTPException(422, message) from None
         return report.status()
 

@@ -24,7 +24,7 @@ _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?comple
 _OPENAI_REFERENCE = "https://platform.openai.com/docs/api-reference"
 
 WRONG_KEYS_A_SECOND, IMMEDIATE_WRONG_KEYS = 20.0, 50
-"""Of an address."""
+"""The pace of refusals to an address."""
 
 _DESCRIPTION = f"""
 OpenAI's API in front of a pool of engines. `POST /v1/chat/completions` and `POST /v1/completions`
@@ -38,7 +38,7 @@ with `enforcement: Engine`; elsewhere one request is one sequence.
 
 
 class PublicApp:
-    """The ASGI application of the public port. Without a key nothing is served, and no body is read."""
+    """The ASGI application of the public port. Without a valid key nothing is served, and no body is read."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

@@ -1,4 +1,4 @@
-"""HTTP servers that share a process: uvicorn, without its own signals and logs of requests."""
+"""HTTP servers that share a process: uvicorn, without its signal handlers and its logs of requests."""
 
 import contextlib
 import ssl
@@ -12,11 +12,11 @@ from justitia_sidecar.ports.connections import OTHER_PORTS_SEATS, accept_backlog
 from justitia_vocabulary.units import Seconds
 
 KEEP_ALIVE_SECONDS = 120
-"""Longer than clients and load balancers keep an idle connection: whoever closes first must be the one that sends."""
+"""Longer than clients and load balancers keep an idle connection: the side that sends has to close it first."""
 
 
 class Server(uvicorn.Server):
-    """Leaves signals to the process, which runs several of them. Ends connections whose clients do not read."""
+    """A server that leaves signals to the process, which runs several. Ends connections whose clients do not read."""
 
     def __init__(self, config: uvicorn.Config, clock: Callable[[], Seconds] = time.monotonic) -> None:
         super().__init__(config)
@@ -24,13 +24,13 @@ class Server(uvicorn.Server):
         self._looked = clock()
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Look at connections once a second; uvicorn calls this ten times a second."""
         if counter % 10 == 0:
             self.look()
         return await super().on_tick(counter)
 
     def look(self) -> None:
-        """At what clients have taken since the last look."""
+        """Look at what clients have taken since the last look."""
         now = self._clock()
         for connection in list(self.server_state.connections):
             if isinstance(connection, ClientConnection):

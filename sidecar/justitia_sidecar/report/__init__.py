@@ -1,1 +1,1 @@
-"""What the sidecar says of itself."""
+"""What the sidecar reports of itself."""

@@ -1,6 +1,6 @@
-"""What Prometheus reads, in pieces that hold up the loop of requests for a millisecond or two.
+"""Writes what Prometheus scrapes, in pieces that delay the loop of requests by a millisecond or two each.
 
-With 1,000 tenants there are 100,000 lines. The text of a series is made again only if its values changed.
+1,000 tenants make 100,000 lines. The text of a series is made again only if its values have changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.utils import floatToGoString
 
 SERIES_OF_A_PIECE = 40
-"""A new series of 17 lines takes 20 to 40 us, a known one about 2."""
+"""Series in a piece. A new series of 17 lines takes 20 to 40 us, a known one about 2."""
 
 _TYPES: dict[type, str] = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -19,9 +19,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 @dataclass(slots=True)
 class _Series:
-    """All lines of one set of labels.
-
-    `child` belongs to the client library. Its private fields are read: its locks would take half of the time.
+    """All lines of one set of labels. `child` is the client library's. Its private fields are read, because its locks
+    would take half of the time.
     """
 
     child: Any
@@ -31,18 +30,18 @@ class _Series:
 
 
 class Exposition:
-    """Prometheus' text format of a registry, without times of creation of counters and histograms."""
+    """A registry in Prometheus' text format, without the creation times of counters and histograms."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._known: dict[str, dict[Sequence[str], _Series]] = {}
 
     def pieces(self) -> Iterator[bytes]:
-        """Others may work between two of them. Each series is of one moment."""
+        """The text in pieces. Others may work between two of them. The lines of a series belong to one moment."""
         for metric in list(self._registry._collector_to_names):
             if type(metric) in _TYPES:
                 yield from self._pieces(metric)
-            else:  # what collects anew for each scrape
+            else:  # a collector makes its series for each scrape
                 yield generate_latest(metric)
 
     def _pieces(self, metric: Any) -> Iterator[bytes]:
@@ -75,21 +74,21 @@ def _text(series: _Series) -> bytes:
         values = [child._value._value]
     if values != series.values:
         series.values = values
-        told = _cumulated(values) if type(child) is Histogram else [_number(values[0])]
-        series.text = (series.template % tuple(told)).encode()
+        numbers = _cumulated(values) if type(child) is Histogram else [_number(values[0])]
+        series.text = (series.template % tuple(numbers)).encode()
     return series.text
 
 
 def _cumulated(values: list[float]) -> list[str]:
-    """Buckets, the count, the sum."""
+    """The numbers of a histogram as text: its cumulated buckets, the count, the sum."""
     total, text = 0.0, "0.0"
-    told = []
+    numbers = []
     for value in values[:-1]:
         if value:
             total += value
             text = _number(total)
-        told.append(text)
-    return [*told, text, _number(values[-1])]
+        numbers.append(text)
+    return [*numbers, text, _number(values[-1])]
 
 
 def _number(value: float) -> str:
@@ -105,6 +104,6 @@ def _template(name: str, child: Any, labels: dict[str, str]) -> str:
 
 
 def _line(name: str, labels: dict[str, str]) -> str:
-    """With `%s` for the value."""
-    told = ",".join(f'{label}="{value.translate(_ESCAPES)}"' for label, value in sorted(labels.items()))
-    return (f"{name}{{{told}}}" if told else name).replace("%", "%%") + " %s\n"
+    """A line with `%s` for its value."""
+    pairs = ",".join(f'{label}="{value.translate(_ESCAPES)}"' for label, value in sorted(labels.items()))
+    return (f"{name}{{{pairs}}}" if pairs else name).replace("%", "%%") + " %s\n"

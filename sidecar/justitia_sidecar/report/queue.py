@@ -1,7 +1,6 @@
-"""What waits, in order, each request with why: in front of the engine, on its way, and inside the engine.
+"""Lists the waiting requests in order, each with why it waits: in front of the engine, on the way, and inside it.
 
-What waits inside the engine the plug-in tells (`justitia_engine.explain`); a request without a ticket is seen there
-only.
+The plug-in lists those inside the engine (`justitia_engine.explain`). A request without a ticket is known only there.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +20,14 @@ LISTED_REQUESTS = 1000
 
 
 async def observe_queue(current: Current, order: Order, clock: Callable[[], Seconds]) -> QueueStatus:
-    """Raises a refusal with 503 while nothing is configured."""
+    """List the queue. Raises a refusal with 503 while nothing is configured."""
     current.configured()
-    told = None if order.channel is None else await order.channel.queue(LISTED_REQUESTS)
+    inside = None if order.channel is None else await order.channel.queue(LISTED_REQUESTS)
     admission, now = current.configured().admission, clock()
     if order.channel is None:
         waiting, rows = admission.books.queued, list(waiting_here(admission, now))
     else:
-        waiting, rows = waiting_with_engine(admission, told or Queue(0, []), now)
+        waiting, rows = waiting_with_engine(admission, inside or Queue(0, []), now)
     listed = rows[:LISTED_REQUESTS]
     return QueueStatus(
         waiting=waiting,
@@ -37,7 +36,7 @@ async def observe_queue(current: Current, order: Order, clock: Callable[[], Seco
 
 
 def waiting_here(admission: Admission, now: Seconds) -> Iterator[dict[str, Any]]:
-    """What waits in the sidecar, with rank and key where the order is kept here."""
+    """The rows of requests that wait in the sidecar, with rank and key if the order is kept here."""
     rank = 0
     for request, reason in admission.waiting(now):
         row = _row(admission, request, reason, now)
@@ -48,27 +47,31 @@ def waiting_here(admission: Admission, now: Seconds) -> Iterator[dict[str, Any]]
 
 
 def waiting_with_engine(admission: Admission, queue: Queue, now: Seconds) -> tuple[int, list[dict[str, Any]]]:
-    """How many wait, and the rows. Where not all that wait in the engine are listed, none is known not to be there."""
-    rows = [_in_engine(admission, told, now) for told in queue.requests]
+    """How many requests wait, and their rows. A sent request that the plug-in does not list is on its way, unless the
+    plug-in did not list all.
+    """
+    rows = [_in_engine(admission, listed, now) for listed in queue.requests]
     sent = [request for request in admission.books.requests.values() if request.stage is Stage.SENT]
-    there = {told.key for told in queue.requests}
+    there = {listed.key for listed in queue.requests}
     complete = len(queue.requests) == queue.waiting
-    untold = [request for request in sent if request.id not in there] if complete else []
-    rows += [_row(admission, request, WaitingReason.NOT_TOLD, now) for request in untold]
+    crossing = [request for request in sent if request.id not in there] if complete else []
+    rows += [_row(admission, request, WaitingReason.NOT_TOLD, now) for request in crossing]
     rows += waiting_here(admission, now)
-    return queue.waiting + len(untold) + admission.books.queued - len(sent), rows
+    return queue.waiting + len(crossing) + admission.books.queued - len(sent), rows
 
 
-def _in_engine(admission: Admission, told: WaitingRequest, now: Seconds) -> dict[str, Any]:
-    """What the engine knows goes before what the sidecar knows: without its ticket a request is nobody's there."""
-    request = admission.books.requests.get(RequestId(told.key))
-    row = _unknown(told.key, told.reason) if request is None else _row(admission, request, told.reason, now)
-    row |= {"rank": told.rank, "order_key": told.order_key, "sequences": told.sequences}
-    row |= {"prompt_tokens": told.prompt_tokens, "preemptions": told.preemptions}
-    if told.tenant is not None:
-        row |= {"tenant": told.tenant, "application": told.application}
+def _in_engine(admission: Admission, listed: WaitingRequest, now: Seconds) -> dict[str, Any]:
+    """The row of a request inside the engine. What the plug-in knows overrules what the sidecar knows: without its
+    ticket, a request belongs to nobody there.
+    """
+    request = admission.books.requests.get(RequestId(listed.key))
+    row = _unknown(listed.key, listed.reason) if request is None else _row(admission, request, listed.reason, now)
+    row |= {"rank": listed.rank, "order_key": listed.order_key, "sequences": listed.sequences}
+    row |= {"prompt_tokens": listed.prompt_tokens, "preemptions": listed.preemptions}
+    if listed.tenant is not None:
+        row |= {"tenant": listed.tenant, "application": listed.application}
     if request is None:
-        row |= {"run": told.run, "waiting_seconds": round(told.waiting_seconds, 3)}
+        row |= {"run": listed.run, "waiting_seconds": round(listed.waiting_seconds, 3)}
     return row
 
 

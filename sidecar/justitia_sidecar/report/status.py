@@ -1,4 +1,4 @@
-"""What a sidecar says of itself: status, and gauges for a scrape."""
+"""What the sidecar reports of itself: its status, and gauges for a scrape."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class SidecarReport:
     policy_condition: PolicyCondition
 
     def status(self) -> PoolStatus:
-        """Raises a refusal with 503 while nothing is configured."""
+        """The status. Raises a refusal with 503 while nothing is configured."""
         parts = self.parts
         in_effect = parts.current.configured()
         config, admission = in_effect.config, in_effect.admission
@@ -74,7 +74,7 @@ class SidecarReport:
         )
 
     def conditions(self) -> tuple[Condition, ...]:
-        """Those of the configuration in effect."""
+        """The conditions of the configuration in effect."""
         channel, in_effect = self.parts.order.engine_channel, self.parts.current.in_effect
         if channel is None or in_effect is None:
             return ()
@@ -119,12 +119,12 @@ class SidecarReport:
             m.step_seconds.labels("kv_token").set(t.per_kv_token)
 
     def _entitled(self, in_effect: InEffect) -> dict[TenantId, float]:
-        """What each tenant is entitled to; nobody to anything under a policy that knows no weights."""
+        """The entitled shares. Empty under a policy without weights."""
         return self.shares.entitled() if _has_weights(in_effect) else {}
 
 
 def _tenants(in_effect: InEffect) -> list[TenantId]:
-    """Those of the configuration, and others that have requests here."""
+    """The tenants of the configuration, and others that have requests here."""
     declared = dict.fromkeys(TenantId(t.name) for t in in_effect.config.tenants)
     load = in_effect.admission.books.load
     return [*declared, *(t for t in load if t not in declared and (load[t].queued or load[t].running))]

@@ -1,1 +1,1 @@
-"""One request: who sent it, what it asks for, its wait, its bytes to the engine and back."""
+"""One request: its body, its wait, its bytes to the engine and back."""

@@ -1,4 +1,4 @@
-"""A request that may wait, and who hears what becomes of it."""
+"""A request that is accepted, and the observer that hears what becomes of it."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 @dataclass(slots=True)
 class Accepted:
-    """`body` is what the engine gets: the client's, with the tenant's cache salt."""
+    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt."""
 
     tenant: TenantId
     application: ApplicationConfig
@@ -31,7 +31,7 @@ class Accepted:
 
 
 class RequestProgress:
-    """Hears what becomes of a request: ends its wait, and counts what is known of it later. `waiting` is its wait."""
+    """Ends the wait of a request when it has begun or is displaced, and counts what is reported of it later."""
 
     waiting: Waiting
 

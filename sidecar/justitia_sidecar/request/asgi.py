@@ -1,4 +1,4 @@
-"""What the request path needs of ASGI: its types, a whole answer, and work that ends when the client goes away."""
+"""The part of ASGI that requests need: types, a whole answer, and work that ends when the client goes away."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -12,32 +12,32 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Connection(Protocol):
-    """What carries answers to a client."""
+    """Carries answers to a client."""
 
     @property
     def congested(self) -> bool:
-        """Sending waits for the client."""
+        """Whether sending waits for the client."""
 
     @property
     def given_up(self) -> bool:
-        """It was ended because its client does not read."""
+        """Whether the connection was ended because its client does not read."""
 
     def abort(self) -> None:
-        """End it, with what was not sent."""
+        """End the connection, and drop what was not sent."""
 
 
 class _AlwaysWritable:
-    """Of a server that tells nothing of its connections."""
+    """Stands for the connection where the server does not give one."""
 
     congested = False
     given_up = False
 
     def abort(self) -> None:
-        """Nothing is known that could be ended."""
+        """Do nothing: there is no connection to end."""
 
 
 def connection_of(scope: Scope) -> Connection:
-    """The request's."""
+    """The connection that a request came by."""
     connection: Connection = scope.get("state", {}).get("connection") or _AlwaysWritable()
     return connection
 

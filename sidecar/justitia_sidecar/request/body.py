@@ -1,17 +1,17 @@
-"""The few fields of a request's body that decide anything; the bytes themselves are forwarded, with the tenant's cache
-salt added (`salt.py`).
+"""Reads the few fields of a request's body that decide anything. The bytes themselves are forwarded, with the tenant's
+cache salt added (`salt.py`).
 
-Prompt tokens: an array of token ids is exact. Text is bytes x the application's running average of tokens per
-byte, learnt from what the engine counts.
+Prompt tokens are exact for an array of token ids. For text they are bytes x the application's running average of tokens
+per byte, learned from what the engine counts.
 
 A body asks for `prompts x choices` sequences. Several can be ordered and charged only inside the engine; elsewhere they
-are refused as unsupported. Beams and `best_of` are refused everywhere: what the engine does for them is not told apart.
+are refused as unsupported. Beams and `best_of` are refused everywhere, because the engine does not report their work.
 
-What a client may name that others have too, and no salt divides, is refused: the `uuid` of a content part, under which
+Names that tenants would share, because no salt divides them, are refused: the `uuid` of a content part, under which
 vLLM keeps media for all, and `kv_transfer_params`, which say where another engine's KV blocks are.
 
-Fields that may not change order: the body's `priority` and `request_id` lose against the headers that the
-sidecar sets; `session_id` and `vllm_xargs` have no effect on the engine's order and are passed on.
+Fields cannot change the order: the sidecar's headers overrule the body's `priority` and `request_id`. `session_id` and
+`vllm_xargs` have no effect on the engine's order and are passed on.
 """
 
 import re
@@ -27,10 +27,10 @@ from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import ApplicationId, Tokens
 
 COMPLETION_DEFAULT_TOKENS = 16
-"""OpenAI's and vLLM's `max_tokens` of a completion that gives none."""
+"""`max_tokens` of a completion that names none, for OpenAI and vLLM."""
 
 MOST_SEQUENCES = 1024
-"""Of one body: as many prompts as vLLM takes in one."""
+"""The most sequences of one body: as many as vLLM takes prompts in one."""
 
 FIRST_TOKENS_PER_BYTE = 0.3
 _HALF_LIFE_BYTES = 1_000_000
@@ -72,7 +72,7 @@ class _Completion(_Common):
 
 
 _MAY_NAME_MEDIA = re.compile(rb"uuid|\\u00(?:75|69|64)")
-"""The name, or an escape of one of its letters."""
+"""Finds the name, or an escape of one of its letters."""
 
 _chat = msgspec.json.Decoder(_Chat)
 _completion = msgspec.json.Decoder(_Completion)
@@ -80,12 +80,12 @@ _completion = msgspec.json.Decoder(_Completion)
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """`prompt_tokens`, of all prompts, and `longest_prompt` are None where only the engine can count; then
-    `prompt_bytes` is the size of the texts, and `text` what counts of them for predictors. `messages` are those of a
-    conversation, else the prompts.
+    """The fields that matter. `prompt_tokens`, for all prompts, and `longest_prompt` are None if only the engine can
+    count them. Then `prompt_bytes` is the size of the texts, and `text` is the part that predictors see. `messages`
+    counts those of a conversation, else the prompts.
 
-    Each prompt is answered by so many `choices`. `max_tokens`, of each, is None where the engine's own bound applies.
-    `fixed_output` tells that nothing else ends the output.
+    Each prompt is answered by so many `choices`. Each has at most `max_tokens`; None: the engine's own bound applies.
+    `fixed_output` says that nothing else ends the output.
     """
 
     model: str
@@ -110,7 +110,7 @@ class ParsedBody:
 
 @dataclass(frozen=True, slots=True)
 class _Prompts:
-    """The tokens of each where they are exact, and all bytes of text."""
+    """The prompts of a body: the tokens of each if they are exact, else the size of their texts."""
 
     count: int
     tokens: list[Tokens] | None
@@ -120,7 +120,7 @@ class _Prompts:
 
 
 def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
-    """`several`: one body may ask for several sequences. Raises a refusal with 400 that names what is wrong."""
+    """Parse a body. `several` says whether it may ask for several sequences. Raises a refusal with 400."""
     try:
         fields: _Common
         match endpoint:
@@ -169,7 +169,7 @@ def parse_body(endpoint: Endpoint, body: bytes, *, several: bool) -> ParsedBody:
 
 
 def _check_parts(messages: bytes) -> None:
-    """Raises a refusal where a part of a message has a name under which the engine keeps it."""
+    """Raises a refusal if a part of a message has a name under which the engine keeps it."""
     if _MAY_NAME_MEDIA.search(messages) is None:
         return
     for message in msgspec.json.decode(messages):
@@ -231,7 +231,7 @@ def _is_batch(messages: bytes) -> bool:
 
 
 def _measure(completion: _Completion) -> _Prompts:
-    """Raises a refusal with 400 unless there are prompts, all of one kind and none empty."""
+    """Measure the prompts. Raises a refusal with 400 unless all are of one kind and none is empty."""
     prompt = completion.prompt
     if bytes(completion.prompt_embeds) not in (b"", b"null"):
         raise RefusalError(Refusal.UNSUPPORTED, "'prompt_embeds' is not supported: send text or token ids.")
@@ -253,7 +253,7 @@ def _measure(completion: _Completion) -> _Prompts:
 
 
 class TokensPerByte:
-    """Running average by application, forgetting by half each megabyte of text; one of the pool for new ones."""
+    """Running averages by application. Old text counts half with each further megabyte. New ones have the pool's."""
 
     def __init__(self) -> None:
         self._tokens: defaultdict[ApplicationId | None, float] = defaultdict(float)

@@ -1,7 +1,7 @@
-"""An admitted request: its answer, its accounting, its end.
+"""Forwards an admitted request, accounts for its answer, and ends it.
 
-The answer's bytes go back as they are, less usage that nobody asked for. The engine is read whether or not the client
-reads (`outbox.py`), and the request is over when the engine has finished it.
+The answer's bytes go back as they are, without usage that the client did not ask for. The engine is read even if the
+client does not read (`outbox.py`): the request is over when the engine has finished it.
 """
 
 from enum import StrEnum
@@ -29,11 +29,11 @@ log = structlog.get_logger("justitia.sidecar")
 _DONE = b"data: [DONE]"
 
 MOST_ANSWER_BYTES = 32 * 2**20
-"""Of an answer that is not streamed."""
+"""The most bytes of an answer that is not streamed."""
 
 
 class RequestOutcome(StrEnum):
-    """How a request ended: label of the metric."""
+    """How a request ended. The label of the metric."""
 
     COMPLETED = "completed"
     ABORTED = "aborted"
@@ -43,7 +43,7 @@ class RequestOutcome(StrEnum):
 
 
 class Forwarding:
-    """An admitted request: its answer, its accounting, its end."""
+    """Forwards one admitted request."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Forwarding:
                 self._parts.metrics.stalled.labels(self._request.tenant, self._request.application).inc()
 
     async def _forward(self) -> bytes:
-        """All of the answer but its last bytes, which it returns: the request is over before they are sent."""
+        """Forward all of the answer but its last bytes, which it returns: the request is over before they are sent."""
         headers = engine_headers(self._request.id, self._request.placement.rank, self._accepted.headers)
         endpoint, body = self._accepted.endpoint.value, self._accepted.body
         body.pin()
@@ -87,7 +87,7 @@ class Forwarding:
             response = await self._parts.engine.send(endpoint, body.content, headers, on_written=body.let_go)
         except EngineError as error:
             self._outcome = RequestOutcome.ENGINE_FAILED
-            log.warning("engine unavailable", reason=str(error))
+            log.warning("request not sent: the engine does not answer", reason=str(error))
             self._parts.watch.lost()
             if isinstance(error, EngineAbsentError):
                 self._refused_by_engine()
@@ -115,7 +115,7 @@ class Forwarding:
                 elif forward:
                     await self._outbox.write(forward)
         except (aiohttp.ClientError, EventTooLongError) as error:
-            log.warning("engine failed in a stream", reason=repr(error))
+            log.warning("answer broken off: the engine failed in a stream", reason=repr(error))
         if self._outcome is not RequestOutcome.COMPLETED:
             self._outcome = RequestOutcome.ENGINE_FAILED
             if not self._head_sent:
@@ -126,13 +126,15 @@ class Forwarding:
         return last
 
     async def _begin(self, response: aiohttp.ClientResponse) -> None:
-        """The answer's head. Where requests wait inside the engine, its own head tells nothing: it comes at once."""
+        """Send the answer's head. If requests wait inside the engine, its head does not show a beginning: it comes at
+        once.
+        """
         self._head_sent = True
         self._waiting.over()
         await self._outbox.begin(200, self._head(response))
 
     def _read(self, events: list[bytes], count: StreamedCount) -> bytes:
-        """Account for the events of one read, together, because they came at one moment; returns what to forward."""
+        """Account for the events of one read together, because they came at one moment. Returns what to forward."""
         parsed = self._accepted.parsed
         forward: list[bytes] = []
         for event in events:
@@ -147,7 +149,7 @@ class Forwarding:
         return b"".join(forward)
 
     async def _answer(self, response: aiohttp.ClientResponse) -> bytes:
-        """A whole answer, or the engine's own refusal, which is passed on."""
+        """Pass on a whole answer, or the engine's own refusal."""
         outbox = self._outbox
         try:
             async for part in response.content.iter_any():
@@ -157,7 +159,7 @@ class Forwarding:
                     raise answer_too_large()
         except aiohttp.ClientError as error:
             self._outcome = RequestOutcome.ENGINE_FAILED
-            log.warning("engine failed in an answer", reason=repr(error))
+            log.warning("answer broken off: the engine failed before it was whole", reason=repr(error))
             raise engine_unavailable() from None
         body = outbox.whole()
         if response.status == 200:
@@ -184,7 +186,7 @@ class Forwarding:
         return [(b"content-type", kind.encode("latin-1")), (b"x-request-id", self._request.id.encode())]
 
     def _count(self, prompt_tokens: Tokens, produced: Tokens, cached: Tokens = 0, *, every_prompt: bool = True) -> None:
-        """`every_prompt`: the engine has told of all of them."""
+        """Take the engine's count so far. `every_prompt` says that it has counted all of them."""
         now = self._parts.clock()
         request = self._request
         self._counted = produced
@@ -202,7 +204,7 @@ class Forwarding:
             self._parts.tokens_per_byte.observe(request.application, size, prompt_tokens)
 
     def close(self) -> None:
-        """The request is over, once, whatever came to pass."""
+        """End the request, once, whatever happened."""
         request = self._request
         if request.stage is Stage.OVER:
             return

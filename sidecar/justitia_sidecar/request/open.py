@@ -1,4 +1,4 @@
-"""Requests that are open in the sidecar, and their end: draining waits for those that the engine has begun."""
+"""Counts the open requests, and drains: refuses those that wait, and waits for those that have begun."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 class OpenRequests:
-    """`waits` are those of requests that have not begun."""
+    """The open requests. `waits` belong to those that have not begun."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -34,9 +34,9 @@ class OpenRequests:
             wait.refuse(refusal)
 
     async def drain(self) -> None:
-        """Refuse what is new and what still waits; return when the started requests are over."""
+        """Refuse what is new and what still waits. Returns when the requests that have begun are over."""
         if not self.draining:
             self.draining = True
-            log.info("draining", open_requests=self.count)
+            log.info("draining: new and waiting requests are refused", open_requests=self.count)
             self.refuse_waiting(draining())
         await self._idle.wait()

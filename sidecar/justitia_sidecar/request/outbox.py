@@ -1,9 +1,9 @@
-"""What the engine has said and a client has not read yet.
+"""Holds what the engine has answered and a client has not read yet.
 
-An answer is written to its connection while that takes it; the rest waits in an outbox, on its tenant's account
-(`held.py`). The engine is read all the same: what it has finished is over for the tenant's account and for everybody
-who waits, whoever reads the answer when. An answer that has to give way is ended with its connection. Connections that
-take nothing are ended by `client_connection.py`.
+An answer is written to its connection while the client reads; the rest waits in an outbox, on its tenant's account
+(`held.py`). The engine is read all the same: what it has finished is over for the tenant's limits and for everybody who
+waits, however late the client reads. An answer that must give way is ended with its connection. `client_connection.py`
+ends connections whose clients read nothing.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from justitia_sidecar.request.asgi import Connection, Send
 from justitia_vocabulary.units import TenantId
 
 PIECE = 2**16
-"""Bytes that are written at a time."""
+"""The most bytes that are written at a time."""
 
 
 class Outbox:
@@ -37,7 +37,7 @@ class Outbox:
         return self._holding.size
 
     async def begin(self, status: int, headers: Headers) -> None:
-        """Send the head, or hold it until it can be sent. Does not wait for the client, like `write`."""
+        """Send the head, or hold it until it can be sent. Like `write`, it does not wait for the client."""
         self._head = status, headers
         if self._connection.congested:
             self.release()
@@ -52,14 +52,14 @@ class Outbox:
             self.release()
 
     def hold(self, data: bytes) -> None:
-        """Keep it until `release`. Something else, or this answer, may give way for it."""
+        """Keep data until `release`. Something else, or this answer itself, may give way for it."""
         if not self._given_up:
             self._pieces.extend(data[at : at + PIECE] for at in range(0, len(data), PIECE))
             if not self._account.put(self._holding, self.held + len(data)):
                 self.give_up()
 
     def whole(self) -> bytes:
-        """All that is held."""
+        """All that is held, in one piece."""
         return b"".join(self._pieces)
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""What requests are served with: parts of the sidecar that `service.py` puts together."""
+"""The parts of the sidecar that requests need. `service.py` puts them together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""A completion's way through the sidecar: accept, wait, forward (`forwarding.py`). Plain ASGI, no framework in between.
+"""Takes a completion through the sidecar: accept, wait, forward (`forwarding.py`). Plain ASGI, without a framework.
 
-The body goes to the engine as it came, with the tenant's cache salt added. A client that goes away cancels its request
-at whatever stage; closing the engine's connection frees its KV.
+The body goes to the engine as it came, with the tenant's cache salt added. If the client goes away, its request is
+cancelled at whatever stage; the engine's connection is closed, which frees the request's KV space.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from justitia_sidecar.request.waiting import Interruption, Waiting
 from justitia_vocabulary.units import ApplicationId, RequestId, TenantId, Tokens
 
 REFUSALS_A_SECOND, IMMEDIATE_REFUSALS = 50.0, 100
-"""Of a tenant."""
+"""The pace of refusals to a tenant."""
 
 
 class Proxy:
@@ -85,7 +85,7 @@ class Proxy:
     # Accepting.
 
     def _check_open(self, tenant: TenantId, sequences: int = 1) -> None:
-        """Raises a refusal where a request of the tenant would be refused whatever it says."""
+        """Raises a refusal if a request of the tenant would be refused whatever its body says."""
         parts = self._parts
         if parts.open.draining:
             raise draining()
@@ -147,7 +147,7 @@ class Proxy:
             parts.waker.set()
 
     async def _predict(self, accepted: Accepted, admission: Admission) -> RunPrediction | None:
-        """What is predicted of a run by its first request. Raises refusals: others may have come meanwhile."""
+        """Predict a run by its first request. Raises a refusal if others have filled the queue meanwhile."""
         learning, parsed, books = accepted.application.learning, accepted.parsed, admission.books
         application = accepted.application.id
         if learning is None or books.runs.is_open(accepted.tenant, application, accepted.run, accepted.arrival):
@@ -165,7 +165,7 @@ class Proxy:
         return predicted
 
     def _prompt_tokens(self, application: ApplicationId, parsed: ParsedBody) -> Tokens:
-        """An estimate where only the engine can count."""
+        """The tokens of the prompts, estimated if only the engine can count them."""
         if parsed.prompt_tokens is not None:
             return parsed.prompt_tokens
         return self._parts.tokens_per_byte.estimate(application, parsed.prompt_bytes)

@@ -1,4 +1,4 @@
-"""A request's body: read under the account of its tenant (`held.py`), and held until the engine has it."""
+"""Reads a request's body on the account of its tenant (`held.py`), and holds it until the engine has it."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from justitia_vocabulary.units import TenantId
 
 
 class Body:
-    """`give_way` is called if another tenant's bytes take its place, which they cannot any more once it is pinned."""
+    """A body. `give_way` is called if another tenant's bytes take its place, which cannot happen once it is pinned."""
 
     def __init__(self, account: HeldBytes, tenant: TenantId, give_way: Callable[[RefusalError], None]) -> None:
         self.content = b""
@@ -18,9 +18,9 @@ class Body:
         self._holding = Holding(tenant, HeldKind.BODY, lambda: give_way(_memory_full()))
 
     async def read(self, scope: Scope, receive: Receive, most: int) -> None:
-        """Fill `content`. Raises a refusal, before a byte is read where the head tells the size, and ClientGoneError.
+        """Fill `content`. Raises a refusal, before a byte is read if the head gives the size, and ClientGoneError.
 
-        A body whose size is not told counts as the largest there may be until it is whole.
+        A body without a size in its head counts as the largest that may be until it is whole.
         """
         declared = dict(scope["headers"]).get(b"content-length", b"")
         expected = int(declared) if declared.isdigit() else most
@@ -42,7 +42,7 @@ class Body:
         self.change(b"".join(parts))
 
     def change(self, content: bytes) -> None:
-        """Raises a refusal where there is no room for it."""
+        """Replace the content. Raises a refusal if there is no room for it."""
         self._hold(len(content))
         self.content = content
 

@@ -1,9 +1,9 @@
-"""Reading the engine's answers without rewriting them: SSE events, token counts, usage that nobody asked for.
+"""Reads the engine's answers without rewriting them: SSE events, token counts, usage that the client did not ask for.
 
-The engine runs with usage forced, so each event of a stream carries `"usage":{...}`, cumulative, of the choice that
-the event belongs to and of that choice's prompt alone; a last one without choices carries the request's totals. A
-client that did not ask for them gets the same bytes without them: the member is cut out where it stands, an event with
-empty choices is dropped. An event that cannot be read is forwarded as it is.
+The engine runs with usage forced. So each event of a stream carries `"usage":{...}`, cumulative, for its choice and
+that choice's prompt alone; the last event, without choices, carries the request's totals. A client that did not ask for
+usage gets the same bytes without it: the member is cut out where it stands, and an event without choices is dropped. An
+event that cannot be read is forwarded as it is.
 """
 
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ _answer = msgspec.json.Decoder(_Answer)
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """What to forward, what the engine has counted by this event (None: it does not say), and of which choice (None: of
-    the whole request).
+    """An event: what to forward, what the engine has counted so far (None: it does not say), and for which choice
+    (None: the whole request).
     """
 
     forward: bytes
@@ -63,9 +63,9 @@ class StreamEvent:
 
 
 class StreamedCount:
-    """What the engine has counted for a request by the events so far, over all its choices.
+    """The engine's count for a request, over all its choices, by the events so far.
 
-    The engine numbers choices by prompt: `choices` of the first prompt, then those of the second.
+    The engine numbers choices by prompt: first the `choices` of the first prompt, then those of the second.
     """
 
     def __init__(self, choices: int) -> None:
@@ -76,14 +76,14 @@ class StreamedCount:
 
     @property
     def prompt_tokens(self) -> Tokens | None:
-        """Of the prompts that the engine has told of; None before the first."""
+        """Tokens of the prompts that the engine has counted. None before the first."""
         if self._totals is not None:
             return self._totals.prompt_tokens
         return sum(self._prompts.values()) if self._prompts else None
 
     @property
     def prompts(self) -> int:
-        """How many of them those are."""
+        """The number of prompts that the engine has counted."""
         return len(self._prompts)
 
     @property
@@ -91,7 +91,7 @@ class StreamedCount:
         return sum(self._produced.values()) if self._totals is None else self._totals.completion_tokens or 0
 
     def add(self, event: StreamEvent) -> None:
-        """An event that tells no usage is a token of its choice."""
+        """Add an event. One without usage counts as a token of its choice."""
         usage, choice = event.usage, event.choice
         if choice is None:
             self._totals = usage or self._totals
@@ -107,7 +107,7 @@ class EventTooLongError(ValueError):
 
 
 class EventSplitter:
-    """Bytes as they come from the socket, to whole events with their blank line."""
+    """Splits bytes, as they come from the socket, into whole events with their blank line."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -123,7 +123,9 @@ class EventSplitter:
 
 
 def read_event(event: bytes, *, keep_usage: bool, keep_continuous: bool) -> StreamEvent:
-    """`keep_usage`: the client asked for the totals; `keep_continuous`: for usage in each event."""
+    """Read an event. `keep_usage`: the client asked for the totals. `keep_continuous`: it asked for usage in each
+    event.
+    """
     if not event.startswith(_PREFIX):
         return StreamEvent(event, None, None)
     try:
@@ -140,7 +142,7 @@ def read_event(event: bytes, *, keep_usage: bool, keep_continuous: bool) -> Stre
 
 
 def read_answer(body: bytes) -> Usage | None:
-    """Usage of a non-streamed answer; None where it has none."""
+    """The usage of an answer that is not streamed. None if it has none."""
     try:
         return _answer.decode(body).usage
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""What may end a request before it has begun: a refusal from elsewhere, while it is read or waits.
+"""Ends a request that has not begun, by a refusal from elsewhere, while its body is read or while it waits.
 
-What is under way is cancelled then, so a connection to the engine is closed, and the engine drops the request.
+What is under way is cancelled then: a connection to the engine is closed, and the engine drops the request.
 """
 
 import asyncio
@@ -14,7 +14,9 @@ from justitia_vocabulary.units import Seconds
 
 
 class Interruption:
-    """Around all that a request does. It may be refused until it is `over`, that is, has begun."""
+    """Surrounds all that a request does. The request may be refused until the interruption is `over`: it has begun
+    then.
+    """
 
     def __init__(self) -> None:
         self._refusal: RefusalError | None = None
@@ -29,7 +31,7 @@ class Interruption:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Raises the refusal that has ended the request."""
+        """Raises the refusal that ended the request."""
         self._over = True
         try:
             await self._timeout.__aexit__(kind, error, traceback)
@@ -38,7 +40,7 @@ class Interruption:
             raise self._refusal from None
 
     def refuse(self, refusal: RefusalError) -> None:
-        """End the request, once, unless it is over."""
+        """End the request, once, unless it has begun."""
         if not self._over and self._refusal is None:
             self._refusal = refusal
             self._timeout.reschedule(self._loop.time())
@@ -50,7 +52,9 @@ class Interruption:
 
 
 class Waiting:
-    """A request's wait, which ends after the queue's `timeout`. `open_waits` are those that have not ended."""
+    """A request's wait, which ends at the latest after the queue's `timeout`. `open_waits` are those that have not
+    ended.
+    """
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Waiting:
             self._interruption.refuse(refusal)
 
     def over(self) -> None:
-        """The request has begun."""
+        """End the wait, because the request has begun."""
         if self in self._open:
             self._leave()
             self._interruption.over()

@@ -252,7 +252,7 @@ async def test_keys_are_in_force_though_the_configuration_is_not_understood(tmp_
             answer = await client.put(DOCUMENTS_PATH, content=json.dumps(later), headers=headers)
         assert answer.status_code == 422
         assert "configuration: version" in answer.text
-        assert "keys are in force" in answer.text
+        assert "keys are in effect" in answer.text
         assert sidecar.parts.current.tenant(b"Bearer " + other) == "alice"
         with pytest.raises(RefusalError):
             sidecar.parts.current.tenant(b"Bearer " + KEY)

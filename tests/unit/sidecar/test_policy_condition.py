@@ -2,14 +2,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from justitia_api.status import EngineSchedulerStatus
+from justitia_api.status import PlugInStatus
 from justitia_sidecar.report.policy_condition import PolicyCondition, find
 
 
 def scheduler(
     connected: bool = True, generation: int | None = 7, dismissed: bool = False, failure: str | None = None
-) -> EngineSchedulerStatus:
-    return EngineSchedulerStatus(
+) -> PlugInStatus:
+    return PlugInStatus(
         connected=connected,
         vllm="1.2",
         generation=generation,
@@ -23,10 +23,10 @@ def scheduler(
     ("told", "status", "reason", "said"),
     [
         (scheduler(), "True", "Configured", "configuration 7"),
-        (scheduler(generation=8), "False", "Outdated", "its log"),
+        (scheduler(generation=8), "False", "Outdated", "the engine's log"),
         (scheduler(failure="ValueError('x')"), "True", "Configured", "configuration 7"),
-        (scheduler(generation=6), "False", "Outdated", "its log"),
-        (scheduler(generation=-1), "False", "Outdated", "its log"),
+        (scheduler(generation=6), "False", "Outdated", "the engine's log"),
+        (scheduler(generation=-1), "False", "Outdated", "the engine's log"),
         (scheduler(generation=None), "Unknown", "Outdated", "has not said"),
         (scheduler(dismissed=True, failure="ValueError('x')"), "False", "PolicyFailed", "ValueError('x')"),
         (scheduler(dismissed=True, generation=6, failure="e"), "False", "PolicyFailed", "change of the pool's"),
@@ -36,7 +36,7 @@ def scheduler(
         (scheduler(connected=False, generation=None), "False", "NotConnected", "look into its log"),
     ],
 )
-def test_what_is_found(told: EngineSchedulerStatus, status: str, reason: str, said: str) -> None:
+def test_what_is_found(told: PlugInStatus, status: str, reason: str, said: str) -> None:
     found = find(told, 7)
     assert (found.status, found.reason) == (status, reason)
     assert said in found.message
@@ -44,7 +44,7 @@ def test_what_is_found(told: EngineSchedulerStatus, status: str, reason: str, sa
 
 
 @pytest.mark.parametrize("told", [scheduler(), scheduler(connected=False), scheduler(dismissed=True, failure="e")])
-def test_an_engine_that_is_not_supported_is_said_before_all_else(told: EngineSchedulerStatus) -> None:
+def test_an_engine_that_is_not_supported_is_said_before_all_else(told: PlugInStatus) -> None:
     found = find(told, 7, "vLLM 99.0 is none of the versions" + "!" * 9999)
     assert (found.status, found.reason) == ("False", "EngineNotSupported")
     assert "vLLM 99.0 is none of the versions" in found.message
