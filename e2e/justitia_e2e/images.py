@@ -26,7 +26,7 @@ PYTHON = "python3.11"
 BASE_PACKAGES = ("python3", "python3-venv", "libnuma1")
 SOURCES = (
     "images/Dockerfile pyproject.toml README.md LICENSE locks "
-    "scheduling predictor api operator sidecar engine simulator cli"
+    "vocabulary channel scheduling predictor api operator sidecar engine simulator cli"
 )
 """What the Dockerfile reads."""
 ENGINE_BYTES = 12 << 30
