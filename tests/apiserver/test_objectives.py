@@ -11,7 +11,7 @@ from support.kubectl import Json, eventually
 from support.local_pod import Files, running
 from support.objectives import FIRST_TOKEN, boosted, some, told
 from support.stage import Stage
-from support.telling_pod import TellingPod, telling_pod
+from support.telling_pod import TellingPod, reporting_pod
 
 ADDRESS = "127.0.0.5"
 """The pod's: no other test listens there."""
@@ -41,7 +41,7 @@ def test_a_missed_objective_is_shown_and_told_and_its_figures_are_not_written_ea
     Files(stage, tmp_path)
     pod = TellingPod(namespace=stage.namespace, boost=boosted(0.0234))
     counts(50, 50)
-    with telling_pod(tmp_path, pod, ADDRESS, CONTROL_PORT):
+    with reporting_pod(tmp_path, pod, ADDRESS, CONTROL_PORT):
         stage.report(name, **running("one", ADDRESS))
         eventually(lambda: met(stage) == ("False", "Missed"))
         missed = application(stage)

@@ -1,6 +1,7 @@
 """Reads of an API server over one connection: kubectl takes a process for each, and waiting is made of reads."""
 
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import yaml
 
 Json = dict[str, Any]
 
+MOST_TRIES = 10
+"""While the server asks to come later, as it does where a definition has just been made."""
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -61,10 +64,14 @@ class ApiReader:
         return self._get(path, {"Accept": "application/json"}, parameters)
 
     def _get(self, path: str, headers: dict[str, str], parameters: dict[str, str]) -> Json:
-        try:
-            answer = self._client.get(path, headers=headers, params=parameters)
-        except httpx.TransportError as error:
-            raise ConnectionError(f"{path}: {error}") from error
+        for _ in range(MOST_TRIES):
+            try:
+                answer = self._client.get(path, headers=headers, params=parameters)
+            except httpx.TransportError as error:
+                raise ConnectionError(f"{path}: {error}") from error
+            if answer.status_code != httpx.codes.TOO_MANY_REQUESTS:
+                break
+            time.sleep(float(answer.headers.get("retry-after", 1)))  # as kubectl does
         if answer.status_code == httpx.codes.NOT_FOUND:
             raise LookupError(f"{path} is not there")
         if not answer.is_success:

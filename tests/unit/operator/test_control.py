@@ -12,7 +12,7 @@ from justitia_operator.runtime.control import Control
 from justitia_operator.world.objects import Kind, Push, Ref
 from support.objectives import COMPLETION, FIRST_TOKEN, boosted, some, told
 from support.resources import ROOT
-from support.telling_pod import TellingPod, telling_pod
+from support.telling_pod import TellingPod, reporting_pod
 
 UID = "0b5e7a9c-0000-4000-8000-000000000001"
 NOW = datetime.now(UTC)
@@ -30,7 +30,7 @@ async def test_objectives_are_taken_by_application_and_gamma_as_it_is(tmp_path: 
     first, last = told(FIRST_TOKEN, some(90, 10)), told(COMPLETION, some(90, 0))
     other = first.model_copy(update={"name": "agent"})
     pod = TellingPod(objectives=(first, other, last), boost=boosted(0.3))
-    with telling_pod(tmp_path, pod):
+    with reporting_pod(tmp_path, pod):
         async with aiohttp.ClientSession() as session:
             control = Control(session, ROOT, lambda: NOW, pod.port)
             push = Push(Ref(Kind.POD, "apps", "pod"), "containerd://one", "127.0.0.1", UID, 3, b"")

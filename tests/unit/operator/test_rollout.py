@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from justitia_api.conditions import Reason
-from justitia_api.learning import Decision, PredictorSpec, PredictorStatus, RolloutSpec
+from justitia_api.learning import PredictorDecision, PredictorSpec, PredictorStatus, RolloutSpec
 from justitia_api.status import ErrorSums, LearningStatus, ModelStatus
 from justitia_operator.learning.evidence import errs_less, errs_more
 from justitia_operator.learning.rollout import (
@@ -27,7 +27,7 @@ FIRST, SECOND, THIRD = ("a" * 64, "b" * 64, "c" * 64)
 SHADOW = PredictorSpec()
 LEAST = SHADOW.rollout.minimum_runs
 NOTHING = Learned(None, Model(), Model())
-NOTHING_NEW = Decision(time=NOW, reason=Reason.TRAINED, message="nothing new")
+NOTHING_NEW = PredictorDecision(time=NOW, reason=Reason.TRAINED, message="nothing new")
 TRAINED = Outcome(NOW, 120, FIRST, "linear")
 
 
@@ -281,7 +281,7 @@ def test_the_condition_tells_how_far_it_is(
 
 @pytest.mark.parametrize("why", [Reason.TRAINING_FAILED, Reason.REJECTED, Reason.ROLLED_BACK])
 def test_a_decision_against_a_version_is_the_reason_why_none_predicts(why: Reason) -> None:
-    decided = Decision(time=NOW, reason=why, message="what happened")
+    decided = PredictorDecision(time=NOW, reason=why, message="what happened")
     verdict = predictor_verdict(SHADOW, PredictorStatus(samples=400, last_decision=decided), NOTHING, training=False)
     assert (verdict.holds, verdict.reason, verdict.message) == (False, why, "what happened")
 
