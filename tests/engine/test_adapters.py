@@ -46,7 +46,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningSide
         ) as vllm,
         running_sidecar(directory / "sidecar", vllm.url, engine_socket=socket) as sidecar,
     ):
-        eventually("the scheduler has connected", lambda: "scheduler has connected" in sidecar.log.read_text())
+        eventually("the plug-in has connected", lambda: "plug-in has connected" in sidecar.log.read_text())
         sidecar.reconfigure(adapters=ADAPTERS)
         yield sidecar, vllm
 

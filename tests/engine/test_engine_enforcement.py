@@ -91,7 +91,7 @@ def running_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         ) as vllm,
         running_sidecar(directory / "sidecar", vllm.url, engine_socket=socket) as sidecar,
     ):
-        eventually("the scheduler has connected", lambda: "scheduler has connected" in sidecar.log.read_text())
+        eventually("the plug-in has connected", lambda: "plug-in has connected" in sidecar.log.read_text())
         yield Pool(sidecar, vllm)
 
 

@@ -44,7 +44,7 @@ def serving(folder: Path, enforcement: str) -> Iterator[tuple[Vllm, RunningSidec
         running_sidecar(folder / "sidecar", vllm.url, engine_socket=plug, settings=settings) as sidecar,
     ):
         if plug is not None:
-            eventually("the scheduler has connected", lambda: "scheduler has connected" in sidecar.log.read_text())
+            eventually("the plug-in has connected", lambda: "plug-in has connected" in sidecar.log.read_text())
         yield vllm, sidecar
 
 

@@ -254,7 +254,7 @@ def plugged_engine(
             environment=environment,
             scheduler="support.recorded_scheduler.JustitiaScheduler",
         ) as vllm:
-            eventually("the scheduler has connected", lambda: peer.connected)
+            eventually("the plug-in has connected", lambda: peer.connected)
             yield PluggedEngine(vllm, peer, events, directory / "log")
     finally:
         peer.close()
