@@ -4,7 +4,7 @@ told to.
 
 from datetime import datetime
 
-from justitia_operator.world.objects import Json, Note, Ref, StatusPatch, ref_of
+from justitia_operator.world.objects import Json, Kind, Note, Ref, StatusPatch, ref_of
 from support.owners import owned_by_us
 
 
@@ -17,6 +17,7 @@ class MisbehavingKube:
         self.disowned: list[Ref] = []
         self.statuses: list[StatusPatch] = []
         self.notes: list[Note] = []
+        self.listed: dict[Kind, list[Json]] = {}
         self.version = 1000
 
     def _answer(self, obj: Json) -> Json:
@@ -54,3 +55,6 @@ class MisbehavingKube:
 
     async def record(self, note: Note, now: datetime) -> None:
         self.notes.append(note)
+
+    async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> tuple[list[Json], int]:
+        return self.listed.get(kind, []), self.version

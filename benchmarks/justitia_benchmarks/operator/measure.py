@@ -173,10 +173,11 @@ async def _take_over(operator: Operator) -> Figures:
 
 
 async def _is_idle(operator: Operator) -> bool:
-    """It leads, and nothing waits; looked at twice, since what is being worked on may bring more."""
+    """It leads, has begun, and nothing waits; looked at twice, since what is being worked on may bring more."""
     for _ in range(2):
         metrics = await operator.metrics()
-        if metrics.get("justitia_operator_leading") != 1 or metrics["justitia_operator_queued"]:
+        begun = metrics.get("justitia_operator_leading") == 1 and metrics["justitia_operator_reconcile_seconds_count"]
+        if not begun or metrics["justitia_operator_queued"]:
             return False
         await asyncio.sleep(LOOK)
     return True

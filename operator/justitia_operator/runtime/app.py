@@ -25,9 +25,9 @@ from justitia_operator.runtime.root import ensure_root
 from justitia_operator.runtime.scope import find_namespaces, until_changed
 from justitia_operator.runtime.settings import Settings
 from justitia_operator.runtime.store import Store
-from justitia_operator.runtime.watch import SEEN_KINDS, watch
+from justitia_operator.runtime.watch import watch
 from justitia_operator.world.installation import Installation
-from justitia_operator.world.objects import Kind, Ref
+from justitia_operator.world.objects import SEEN_KINDS, Kind, Ref
 
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0
@@ -37,6 +37,7 @@ ASK_AGAIN_SECONDS = 0.25
 KEEP_SECONDS = 3 * ASK_SECONDS
 """How long an idle connection to a pod is kept. Sidecars keep theirs longer."""
 START_RETRY_SECONDS = 2.0
+SETTLE_SECONDS = 10.0
 
 CLOCK = SystemClock()
 
@@ -47,14 +48,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Progress:
-    """Milestones: all resources are known, all Secrets with keys are known, this operator leads."""
+    """Milestones: the cluster is known, this operator leads."""
 
-    resources: asyncio.Event = field(default_factory=asyncio.Event)
-    keys: asyncio.Event = field(default_factory=asyncio.Event)
+    known: asyncio.Event = field(default_factory=asyncio.Event)
     leading: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def watching(self) -> bool:
-        return self.resources.is_set() and self.keys.is_set()
 
 
 async def run(settings: Settings) -> None:
@@ -116,13 +113,13 @@ async def _serve(
     while True:
         namespaces = await _once_available(lambda: find_namespaces(kube, settings.watch_namespaces))
         controller = controller_of(namespaces)
-        progress.resources.clear()
-        progress.keys.clear()
+        progress.known.clear()
         await _all_until_one_ends(
             [
-                watch(controller, SEEN_KINDS, namespaces, progress.resources),
-                watch(controller, (Kind.SECRET,), [settings.namespace], progress.keys),
+                watch(controller, SEEN_KINDS, namespaces),
+                watch(controller, (Kind.SECRET,), [settings.namespace]),
                 _work(controller, settings, metrics, progress),
+                _settle(controller, metrics),
                 until_changed(kube, settings.watch_namespaces, namespaces, CLOCK),
             ]
         )
@@ -132,14 +129,14 @@ async def _work(controller: Controller, settings: Settings, metrics: Metrics, pr
     """Works once everything is known and this operator leads. A standby watches too, so that it knows the cluster when
     it takes over.
     """
-    await progress.resources.wait()
-    await progress.keys.wait()
+    await _once_available(controller.relist)
+    progress.known.set()
     log.info("watching")
     await progress.leading.wait()
     await controller.begin()
     await _all_until_one_ends(
         [
-            _every(settings.resync_seconds, lambda: _resync(controller, metrics)),
+            _every(settings.resync_seconds, lambda: _attempt(controller.resync, metrics)),
             _every(ASK_SECONDS, controller.ask_pods),
             _every(ASK_AGAIN_SECONDS, controller.ask_again),
             *(controller.work() for _ in range(settings.workers)),
@@ -168,7 +165,7 @@ def _health(settings: Settings, metrics: Metrics, progress: Progress) -> Abstrac
     """Serves health checks from the start: an operator that waits for the API server is alive."""
     if settings.http_port is None:
         return nullcontext()
-    return serving(build_health(progress.watching, metrics.registry), settings.http_port)
+    return serving(build_health(progress.known.is_set, metrics.registry), settings.http_port)
 
 
 def _session_with_pods() -> aiohttp.ClientSession:
@@ -204,9 +201,16 @@ async def _every(seconds: float, step: Callable[[], Awaitable[None]]) -> None:
         await step()
 
 
-async def _resync(controller: Controller, metrics: Metrics) -> None:
+async def _settle(controller: Controller, metrics: Metrics) -> None:
+    """Lists once more when kopf certainly watches: it does not report what was deleted between two lists."""
+    await CLOCK.sleep(SETTLE_SECONDS)
+    await _attempt(controller.relist, metrics)
+    await asyncio.Event().wait()
+
+
+async def _attempt(listing: Callable[[], Awaitable[None]], metrics: Metrics) -> None:
     try:
-        await controller.resync()
+        await listing()
     except (Unavailable, Rejected) as error:
         log.warning("not resynchronised", error=str(error))
     except Exception:

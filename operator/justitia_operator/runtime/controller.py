@@ -32,10 +32,9 @@ from justitia_operator.world.catalog import refers_to
 from justitia_operator.world.names import children_name
 from justitia_operator.world.objects import (
     APPLIED_HASH_ANNOTATION,
-    CHILD_SELECTOR,
     OPTIONAL_KINDS,
     OWN_KINDS,
-    WATCHED_KINDS,
+    SEEN_KINDS,
     EventType,
     Json,
     Kind,
@@ -44,6 +43,7 @@ from justitia_operator.world.objects import (
     Push,
     Ref,
     ref_of,
+    selector_for,
 )
 from justitia_operator.world.reports import Report
 from justitia_operator.world.sidecars import present_reports
@@ -86,6 +86,8 @@ class Controller:
         """Takes an object that exists. If that fails, the store keeps what it knew."""
         ref = ref_of(obj)
         with self._failure_is_its_own(ref):
+            if self._store.knows(obj):
+                return
             concerned = affected(self._store.snapshot(), ref)
             if self._store.put(obj):
                 self._enqueue(concerned | affected(self._store.snapshot(), ref))
@@ -98,6 +100,12 @@ class Controller:
             if self._store.remove(obj):
                 self._enqueue(concerned)
 
+    async def relist(self) -> None:
+        """Lists everything that is watched, and takes what is new or gone. Raises Unavailable, Rejected."""
+        for kind in SEEN_KINDS:
+            await self._list_everywhere(kind)
+        await self._list(Kind.SECRET, self._key_namespace)
+
     async def begin(self) -> None:
         """Lists what is not watched, and queues every resource. Raises Unavailable, Rejected."""
         await self._list_installed()
@@ -108,13 +116,8 @@ class Controller:
         """Lists everything again, to repair missed events, and drift in what is not watched. Raises Unavailable,
         Rejected.
         """
-        for kind in (*OWN_KINDS, Kind.NAMESPACE):
-            await self._list_everywhere(kind)
-        for kind in WATCHED_KINDS:
-            if kind is not Kind.SECRET:
-                await self._list_everywhere(kind, CHILD_SELECTOR)
+        await self.relist()
         await self._list_installed()
-        await self._list(Kind.SECRET, self._key_namespace)
         self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
         self._store.retry_rejections()
         self._enqueue_all()
@@ -337,16 +340,20 @@ class Controller:
             return await self._kube.get(ref)
         return known
 
-    async def _list_everywhere(self, kind: Kind, labels: str = "") -> None:
+    async def _list_everywhere(self, kind: Kind) -> None:
         namespaces = self._namespaces if kind.namespaced else None
         for namespace in ("",) if namespaces is None else namespaces:
-            await self._list(kind, namespace, labels)
+            await self._list(kind, namespace)
 
-    async def _list(self, kind: Kind, namespace: str, labels: str = "") -> None:
-        listed, version = await self._kube.list(kind, namespace, labels)
-        self._store.replace(
+    async def _list(self, kind: Kind, namespace: str) -> None:
+        listed, version = await self._kube.list(kind, namespace, selector_for(kind))
+        for obj in listed:
+            self.seen(obj)
+        gone = self._store.missing(
             listed, version, lambda ref: ref.kind is kind and (not namespace or ref.namespace == namespace)
         )
+        for obj in gone:
+            self.gone(obj)
 
     async def _list_installed(self) -> None:
         """Lists objects of the optional kinds. A kind that is being added or removed may not answer: it stays as it was
@@ -356,7 +363,7 @@ class Controller:
         installed: set[Kind] = set()
         for kind in await self._kube.installed(OPTIONAL_KINDS):
             try:
-                await self._list_everywhere(kind, CHILD_SELECTOR)
+                await self._list_everywhere(kind)
             except Unavailable:
                 installed |= before & {kind}
             except Rejected as error:

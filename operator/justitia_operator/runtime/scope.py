@@ -1,7 +1,7 @@
 """Which namespaces the operator serves: all, or those of a list that it may read.
 
-Rights go with their namespace. A namespace that may not be read is left out, as if it were empty: kopf would wait for
-it, and never report the others as known. So watches start over when a namespace can be read, or no longer.
+Rights go with their namespace. A namespace that may not be read is left out, as if it were empty. Watches start over
+when one can be read, or no longer: then its objects are gone, or new.
 """
 
 from collections.abc import Sequence

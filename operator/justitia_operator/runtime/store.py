@@ -40,14 +40,18 @@ class Store:
         found = self._objects.get(ref) or self._doubted.get(ref)
         return None if found is None else version_of(found)
 
+    def knows(self, obj: Json) -> bool:
+        """Whether this version of the object, or a newer one, is stored."""
+        known = self._objects.get(ref_of(obj))
+        return known is not None and version_of(known) >= version_of(obj)
+
     def put(self, obj: Json) -> bool:
         """Stores the object unless a newer one is known. Returns whether anything changed."""
         ref = ref_of(obj)
         doubted = self._doubted.pop(ref, None)
         if doubted is not None and ref not in self._objects:
             self._objects.put(doubted)
-        known = self._objects.get(ref)
-        if known is not None and version_of(known) >= version_of(obj):
+        if self.knows(obj):
             return False
         if not is_guarded(obj):
             obj = obj | {"metadata": {key: value for key, value in obj["metadata"].items() if key != "managedFields"}}
@@ -63,17 +67,11 @@ class Store:
         self._reports.pop(ref, None)
         return True
 
-    def replace(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> None:
-        """Stores a list. Objects that it covers and does not contain are gone, unless they are newer than the list."""
-        seen = set()
-        for obj in listed:
-            seen.add(ref_of(obj))
-            self.put(obj)
-        gone = [ref for ref, obj in self._objects.items() if covers(ref) and ref not in seen]
-        for ref in gone:
-            if version_of(self._objects[ref]) <= version:
-                self._objects.discard(ref)
-                self._reports.pop(ref, None)
+    def missing(self, listed: Iterable[Json], version: int, covers: Callable[[Ref], bool]) -> list[Json]:
+        """Stored objects that a list covers and does not contain, unless they are newer than the list."""
+        there = {ref_of(obj) for obj in listed}
+        found = [obj for ref, obj in self._objects.items() if covers(ref) and ref not in there]
+        return [obj for obj in found if version_of(obj) <= version]
 
     def set_installed(self, kinds: frozenset[Kind]) -> None:
         """Sets the optional kinds that the cluster has. Objects of a kind that is gone are gone too."""

@@ -1,12 +1,8 @@
-"""What kopf does for the operator: it lists and watches objects, reconnects, and hands each object over. It writes
-nothing. `docs/design/kopf.md` says why it does this much and no more.
+"""What kopf does for the operator: it watches objects, reconnects, and hands over what exists, changes and goes. It
+writes nothing. `docs/design/kopf.md` says why it does this much and no more.
 
 kopf runs in a thread with its own event loop: it treats every task of its loop as one of its own, and cancels them all
 when it ends.
-
-Objects reach the store through functions that kopf calls as those of an index: for all listed objects, of every kind,
-before it calls any handler. So the first handler shows that everything is known, and nothing has to be listed twice.
-There is always something to handle: every cluster has namespaces, and there is the installation's root.
 """
 
 import asyncio
@@ -20,40 +16,27 @@ import kopf
 
 from justitia_operator.runtime.controller import Controller
 from justitia_operator.runtime.kube import service_address, uses_service_account
-from justitia_operator.world.objects import CHILD_SELECTOR, MANAGER, OWN_KINDS, WATCHED_KINDS, Json, Kind
+from justitia_operator.world.objects import MANAGER, SEEN_KINDS, Kind, selector_for
 
-LABELLED_KINDS = tuple(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET)
-"""Secrets are watched separately: with any label, in the one namespace where they may be read."""
-SEEN_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *LABELLED_KINDS)
 WATCH_SECONDS = 300
 RETRY_SECONDS = 3.0
 
 
-async def watch(
-    controller: Controller, kinds: Sequence[Kind], namespaces: Sequence[str] | None, known: asyncio.Event
-) -> None:
-    """Passes all objects of these kinds to the controller, in these namespaces, or everywhere if None. Sets `known`
-    once it has passed all that exist. Runs until it is cancelled. Raises what kopf fails with.
+async def watch(controller: Controller, kinds: Sequence[Kind], namespaces: Sequence[str] | None) -> None:
+    """Passes all objects of these kinds to the controller, in these namespaces, or everywhere if None. Runs until it is
+    cancelled. Raises what kopf fails with.
     """
     stop, tell = threading.Event(), asyncio.get_running_loop().call_soon_threadsafe
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(login)
 
     def register(kind: Kind) -> None:
-        resource = (*kind.api_version.rpartition("/")[::2], kind.plural)
+        group, _, version = kind.api_version.rpartition("/")
 
-        def typed(body: Any) -> Json:
-            return dict(body) | {"apiVersion": kind.api_version, "kind": str(kind)}
-
-        @kopf.index(*resource, registry=registry, id=f"know-{kind.plural}")
-        async def know(body: kopf.Body, **_: Any) -> None:
-            tell(controller.seen, typed(body))
-
-        @kopf.on.event(*resource, registry=registry, id=f"see-{kind.plural}")
+        @kopf.on.event(group, version, kind.plural, registry=registry)
         async def see(event: Any, **_: Any) -> None:
-            tell(known.set)
-            if event["type"] == "DELETED":
-                tell(controller.gone, typed(event["object"]))
+            obj = event["object"] | {"apiVersion": kind.api_version, "kind": str(kind)}
+            tell(controller.gone if event["type"] == "DELETED" else controller.seen, obj)
 
     async def operate() -> None:
         try:
@@ -90,8 +73,9 @@ def build_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.watching.server_timeout = WATCH_SECONDS
     settings.networking.error_backoffs = repeat(RETRY_SECONDS)
-    for kind in LABELLED_KINDS:
-        settings.watching.label_selectors[kind.plural] = CHILD_SELECTOR
+    for kind in SEEN_KINDS:
+        if selector := selector_for(kind):
+            settings.watching.label_selectors[kind.plural] = selector
     return settings
 
 

@@ -97,11 +97,20 @@ WATCHED_KINDS = (*CHILD_KINDS, Kind.JOB, Kind.POD)
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "justitia-operator"
 POOL_LABEL = f"{GROUP}/pool"
-CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
 APPLICATION_ANNOTATION = f"{GROUP}/application"
 """Marks Jobs and pods that work for one LLMApplication, as namespace/name."""
 APPLIED_HASH_ANNOTATION = f"{GROUP}/applied-hash"
 POD_HASH_ANNOTATION = f"{GROUP}/pod-hash"
+
+
+SEEN_KINDS = (*OWN_KINDS, Kind.NAMESPACE, *(kind for kind in WATCHED_KINDS if kind is not Kind.SECRET))
+"""Kinds that are watched in all namespaces that are served. Secrets are watched in one namespace only."""
+CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGER}"
+
+
+def selector_for(kind: Kind) -> str:
+    """The labels by which objects of a kind are watched and listed. Empty for all of them."""
+    return "" if kind in {*OWN_KINDS, Kind.NAMESPACE, Kind.SECRET} else CHILD_SELECTOR
 
 
 class Ref(NamedTuple):

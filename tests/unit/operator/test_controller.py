@@ -222,3 +222,33 @@ async def test_nothing_is_wrong_any_more_once_they_took_it_back_themselves() -> 
     await room.work()
     assert room.accepted() == "Accepted"
     assert len(room.kube.applied) == 3
+
+
+async def test_a_list_brings_what_a_watch_has_missed() -> None:
+    room = Room()
+    room.see(tenant(), key(), pool(), application(), application("gone"))
+    await room.work()
+    kept = room.store.snapshot().objects
+    room.kube.listed = {kind: [kept[ref] for ref in kept.of(kind) if ref.name != "gone"] for kind in Kind}
+    room.kube.listed[Kind.LLM_APPLICATION].append(listed_application("new"))
+    await room.controller.relist()
+    applications = {ref.name for ref in room.store.snapshot().objects.of(Kind.LLM_APPLICATION)}
+    assert applications == {"chat", "new"}
+    assert len(room.queue) > 0
+    await room.work()
+    assert room.told(Ref(Kind.LLM_APPLICATION, "apps", "new"))
+
+
+async def test_a_list_that_brings_nothing_new_has_nothing_reconciled() -> None:
+    room = Room()
+    room.see(tenant(), key(), pool(), application())
+    await room.work()
+    kept = room.store.snapshot().objects
+    room.kube.listed = {kind: [kept[ref] for ref in kept.of(kind)] for kind in Kind}
+    await room.controller.relist()
+    assert len(room.queue) == 0
+
+
+def listed_application(name: str) -> Json:
+    obj = application(name)
+    return obj | {"metadata": obj["metadata"] | {"uid": name, "resourceVersion": "900"}}

@@ -42,16 +42,14 @@ def test_what_a_list_lacks_is_gone_unless_it_is_newer_than_the_list() -> None:
     store = Store(INSTALLATION)
     store.put(obj(10))
     store.put(obj(30, name="y"))
-    store.replace([], 20, everything)
-    assert known(store) is None
-    assert store.snapshot().get(REF._replace(name="y")) is not None
+    assert store.missing([], 20, everything) == [known(store)]
+    assert store.missing([obj(10)], 20, everything) == []
 
 
-def test_a_list_does_not_forget_what_it_does_not_cover() -> None:
+def test_a_list_says_nothing_of_what_it_does_not_cover() -> None:
     store = Store(INSTALLATION)
     store.put(obj(10))
-    store.replace([obj(20, name="y")], 20, lambda ref: ref.namespace == "other")
-    assert known(store) is not None
+    assert store.missing([obj(20, name="y")], 20, lambda ref: ref.namespace == "other") == []
 
 
 def test_what_is_doubted_is_hidden_until_it_is_seen_again_and_the_same_is_no_news() -> None:
