@@ -24,20 +24,20 @@ from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, write_profile
 from justitia_vocabulary.units import Seconds, Tokens
 
-UNTOLD_LONGEST: Tokens = 2048
-"""Requests are measured up to this length where the endpoint does not say how long they may be."""
+USUAL_LONGEST: Tokens = 2048
+"""The longest request that is measured if the endpoint does not say how long requests may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The mixed load, which the fit has not seen: mean duration of its clients in seconds, measured in each round."""
+    """The profile against a mixed load that the fit has not seen: the mean duration of its clients, in each round."""
 
     simulated: Seconds
     measured: tuple[Seconds, ...]
 
     @property
     def error(self) -> float:
-        """Relative to the median round, positive where the simulation is too slow."""
+        """The error relative to the median round; positive if the simulation is too slow."""
         return self.simulated / median(self.measured) - 1.0
 
 
@@ -94,7 +94,7 @@ def calibrate_command(  # noqa: PLR0917
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """An engine's KV space, what was to be measured of it, and what was."""
+    """An engine's KV space, the plan of measurements, and the measurements."""
 
     space: KVSpace
     plan: CalibrationPlan
@@ -114,9 +114,9 @@ async def _measure(  # noqa: PLR0917
         space = space or await engine.kv_space()
         if space is None:
             raise CalibrationError(
-                f"{base_url}: vLLM's metrics are not to be read beside it: give the KV space with --kv-tokens"
+                f"{base_url}: there are no vLLM metrics beside it: give the KV space with --kv-tokens"
             )
-        longest = await engine.longest_request() or UNTOLD_LONGEST
+        longest = await engine.longest_request() or USUAL_LONGEST
         plan = plan_measurements(Limits(longest, space.tokens, max_requests, token_budget), rounds)
         with Progress(
             TextColumn("calibrate"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
@@ -131,7 +131,9 @@ async def _measure(  # noqa: PLR0917
 
 
 def check_profile(profile: EngineProfile, plan: CalibrationPlan, measurements: Measurements) -> Check:
-    """The mixed load simulated beside what was measured of it. All of it fits at once, so that no policy matters."""
+    """Simulate the mixed load, and put it beside what was measured. All of it fits at once, so the policy does not
+    matter.
+    """
     policy = build_policy("fcfs", EngineTime(profile.charge))
     simulated = Engine(policy, profile, label="check").serve(plan.mixed)
     return Check(fmean(run.jct for run in simulated.runs if run.jct is not None), measurements.mixed)

@@ -1,9 +1,9 @@
-"""One live OpenAI endpoint as calibration sees it: what it says of itself, and when the tokens of a request come.
+"""A live OpenAI endpoint as calibration sees it: what it says of itself, and when the tokens of a request come.
 
-A request is a streamed completion of exactly so many random prompt tokens and so many output tokens. Token ids are
-fresh in every calibration, so that a prefix cache never answers. The count of tokens is the engine's own
+A request is a streamed completion with an exact number of random prompt tokens and of output tokens. Token ids are
+fresh in each calibration, so that a prefix cache never answers. Tokens are counted by the engine
 (`continuous_usage_stats`), because one chunk may carry several. While requests run, bytes are only stored with their
-moment and parsed afterwards: what the client computes would slow an engine beside it.
+moment. They are parsed afterwards, because work of the client would slow an engine beside it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 Clock = Callable[[], Seconds]
 
 TOKEN_IDS = (3, 400)
-"""Ordinary tokens of practically every vocabulary."""
+"""The first and the last of ids that are ordinary tokens in practically every vocabulary."""
 
 ANSWER_TIMEOUT: Seconds = 120.0
 METRICS_TIMEOUT: Seconds = 5.0
@@ -67,7 +67,7 @@ class KVSpace:
 
 
 class LiveEngine:
-    """A model behind an OpenAI endpoint. Every method raises CalibrationError with one line for what goes wrong."""
+    """A model behind an OpenAI endpoint. Each method raises CalibrationError, with one line that says what is wrong."""
 
     def __init__(self, client: AsyncOpenAI, http: httpx2.AsyncClient, model: str, clock: Clock) -> None:
         self.model = model
@@ -80,7 +80,7 @@ class LiveEngine:
     @staticmethod
     @asynccontextmanager
     async def connect(base_url: str, api_key: str, model: str | None) -> AsyncIterator["LiveEngine"]:
-        """The endpoint's only model unless one is named. `base_url` ends in `/v1`."""
+        """Connect to a model, the endpoint's only one unless it is named. `base_url` ends in `/v1`."""
         if not base_url.startswith(("http://", "https://")) or not urlsplit(base_url).hostname:
             raise CalibrationError(f"--base-url {base_url}: expected a URL such as http://127.0.0.1:8000/v1")
         timeout = httpx2.Timeout(ANSWER_TIMEOUT, connect=CONNECT_TIMEOUT)
@@ -90,7 +90,7 @@ class LiveEngine:
             yield LiveEngine(client, http, model or await only_model(client), asyncio.get_running_loop().time)
 
     async def longest_request(self) -> Tokens | None:
-        """Most tokens of prompt and output together (vLLM's `max_model_len`); None where the endpoint does not say."""
+        """The most tokens of prompt and output together (vLLM's `max_model_len`). None if the endpoint does not say."""
         try:
             listed = {model.id: model async for model in self._client.models.list()}
         except openai.APIError:
@@ -99,7 +99,7 @@ class LiveEngine:
         return longest if isinstance(longest, int) else None
 
     async def kv_space(self) -> KVSpace | None:
-        """From vLLM's metrics beside `/v1`; None where they cannot be read, as behind a gateway."""
+        """The KV space by vLLM's metrics beside `/v1`. None if they cannot be read, as behind a gateway."""
         url = str(self._client.base_url).rstrip("/").removesuffix("/v1") + "/metrics"
         try:
             answer = await self._http.get(url, timeout=METRICS_TIMEOUT)
@@ -108,14 +108,14 @@ class LiveEngine:
         return read_kv_space(answer.text) if answer.is_success else None
 
     async def together(self, prompts: Sequence[Tokens], output_tokens: Tokens) -> list[Timeline]:
-        """Requests with these prompt lengths, sent at once."""
+        """Send requests with these prompt lengths at once."""
         return await all_of([self.request(prompt, output_tokens) for prompt in prompts])
 
     async def arriving(
         self, batch: Sequence[Tokens], output_tokens: Tokens, prompts: Sequence[Tokens]
     ) -> tuple[list[Timeline], list[Timeline]]:
-        """Requests with prompts of the batch's lengths and that output; and, sent at once when all of them have begun,
-        requests of one token with `prompts`.
+        """Send a batch of requests with prompts of these lengths. When all have begun, send requests with `prompts` and
+        one token of output at once. Returns the timelines of both.
         """
         begun = [asyncio.Event() for _ in batch]
 
@@ -131,7 +131,7 @@ class LiveEngine:
     async def request(
         self, prompt_tokens: Tokens, output_tokens: Tokens, begun: asyncio.Event | None = None
     ) -> Timeline:
-        """One request, to its end. `begun` is set when something of its answer is there."""
+        """Send one request and read its answer. `begun` is set when the first part of the answer is there."""
         prompt = self._random.choices(self._alphabet, k=prompt_tokens)
         arrived: list[tuple[Seconds, bytes]] = []
         sent = self._clock()
@@ -162,7 +162,7 @@ class LiveEngine:
 
 
 async def all_of(coroutines: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
-    """What they return, at the same time. The first error ends the others and is raised as it is."""
+    """Run coroutines at the same time, and return their results. The first error ends the others and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine) for coroutine in coroutines]
@@ -178,15 +178,15 @@ def _first_line(error: BaseException) -> str:
 def _explain(error: openai.APIStatusError) -> str:
     match error.status_code:
         case 401 | 403:
-            return f"HTTP {error.status_code}: the key is not accepted: give the right one with --api-key"
+            return f"HTTP {error.status_code}: the API key is not accepted: give another one with --api-key"
         case 404:
-            return "HTTP 404: no such model or no /completions there: check --model and that --base-url ends in /v1"
+            return "HTTP 404: no such model or no /completions: check --model, and that --base-url ends in /v1"
         case code:
             return f"HTTP {code}: {error.message}"
 
 
 def read_kv_space(metrics: str) -> KVSpace | None:
-    """From the labels of `vllm:cache_config_info`; None where they are missing."""
+    """The KV space by the labels of `vllm:cache_config_info`. None if they are missing."""
     info = _CACHE_INFO.search(metrics)
     labels = dict(_LABEL.findall(info[1])) if info else {}
     blocks, size = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
@@ -198,7 +198,7 @@ def read_kv_space(metrics: str) -> KVSpace | None:
 def read_timeline(
     prompt_tokens: Tokens, output_tokens: Tokens, sent: Seconds, arrived: Sequence[tuple[Seconds, bytes]]
 ) -> Timeline:
-    """What a stream's chunks say. Raises CalibrationError where it cannot be measured from them."""
+    """Read the chunks of a stream. Raises CalibrationError if they cannot be measured."""
     splitter = EventSplitter()
     produced: list[tuple[Seconds, Tokens]] = []
     finished = False
@@ -213,21 +213,21 @@ def read_timeline(
             if read.usage is not None:
                 if read.usage.prompt_tokens != prompt_tokens:
                     raise CalibrationError(
-                        f"it counts {read.usage.prompt_tokens} tokens in a prompt of {prompt_tokens} token ids: "
+                        f"the endpoint counts {read.usage.prompt_tokens} tokens in a prompt of {prompt_tokens} ids: "
                         "calibration needs an endpoint that takes token ids as they are"
                     )
                 produced.append((moment, read.usage.completion_tokens or 0))
     if not finished:
-        raise CalibrationError("a stream ended before [DONE]: see the engine's log")
+        raise CalibrationError("an answer ended before [DONE]: see the engine's log")
     growing = tuple(after for before, after in pairwise([(sent, 0), *produced]) if after[1] > before[1])
     if not growing:
         raise CalibrationError(
-            "its streams do not count tokens: calibration needs usage in every chunk, as vLLM sends it "
+            "the endpoint's streams do not count tokens: calibration needs usage in every chunk, as vLLM sends it "
             "(stream_options.continuous_usage_stats)"
         )
     if growing[-1][1] != output_tokens:
         raise CalibrationError(
-            f"it produced {growing[-1][1]} of {output_tokens} tokens: calibration needs an endpoint that honours "
+            f"the endpoint produced {growing[-1][1]} of {output_tokens} tokens: calibration needs one that honours "
             "'ignore_eos' and 'max_tokens'"
         )
     return Timeline(prompt_tokens, sent, growing)

@@ -1,4 +1,4 @@
-"""What is measured of an engine, and in which order.
+"""Plans what is measured of an engine and in which order, and measures it.
 
 - Warm-up: a few small batches, so that nothing is compiled or connected for the first time later.
 - *Lone prompts* of several lengths, one token of output each: the time to the first token.
@@ -6,11 +6,11 @@
   that fits the KV space side by side: the duration of a step while all of them decode.
 - *Arrivals*: short and longer prompts sent at once to a batch that decodes: the time to the last of their first tokens,
   and the steps that the batch saw in it. This is what a loaded engine does: it reads prompts and decodes in one step.
-- *A mixed load* that the fit does not see: a few clients that send one request after another, of mixed lengths. What
-  the simulator says of the same load states the profile's error.
+- *A mixed load* that the fit does not see: a few clients that send one request after another, of mixed lengths. The
+  simulator's figure for the same load shows the profile's error.
 
-Each point is measured `rounds` times, a whole round after another, so that a machine that is busy for a while disturbs
-one repetition of many points and not all of one.
+Each point is measured `rounds` times, one whole round after another. So a machine that is busy for a while disturbs one
+repetition of many points, and not all repetitions of one.
 """
 
 import random
@@ -30,10 +30,10 @@ WINDOW_STEPS = 40
 """Steps for which all requests of a batch decode together."""
 
 ARRIVALS = ((2, 4), (4, 8), (8, 16))
-"""How many decode, and how many prompts come."""
+"""How many requests decode, and how many prompts arrive."""
 
 LARGEST_BATCH = 64
-"""Larger ones take long and are seldom reached."""
+"""Larger batches take long and are seldom reached."""
 
 MIXED_CLIENTS, MIXED_REQUESTS = 4, 3
 MIXED_OUTPUT = (4, 64)
@@ -44,7 +44,7 @@ Report = Callable[[int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the engine takes: tokens of one request, of all together, requests at once, prompt tokens in a step."""
+    """The engine's limits: tokens of one request, tokens of all, requests at once, prompt tokens in a step."""
 
     longest: Tokens
     kv_tokens: Tokens
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`size` requests with prompts of that many tokens, decoded together."""
+    """`size` requests that decode together, with prompts and outputs of these lengths."""
 
     size: int
     prompt_tokens: Tokens
@@ -62,13 +62,13 @@ class Batch:
 
     @property
     def kv_tokens(self) -> Tokens:
-        """KV tokens read by a step in the middle of their outputs."""
+        """KV tokens that a step in the middle of their outputs reads."""
         return self.size * (self.prompt_tokens + self.output_tokens // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """`prompts` of `prompt_tokens` each that come once all of the batch decode."""
+    """`prompts` of `prompt_tokens` each, which arrive once all of the batch decode."""
 
     batch: Batch
     prompts: int
@@ -96,18 +96,18 @@ class Measurements:
     prefill: tuple[PrefillSample, ...]
     arrivals: tuple[ArrivalSample, ...]
     mixed: tuple[Seconds, ...]
-    """Mean duration of the mixed load's clients, of each round."""
+    """Mean duration of the mixed load's clients, for each round."""
 
 
 def plan_measurements(limits: Limits, rounds: int) -> CalibrationPlan:
-    """Points that fit the engine, from a single short request to as many as it takes."""
+    """Plan points that fit the engine, from a single short request to as many as it takes."""
     return CalibrationPlan(
         tuple(_prompts(limits)), tuple(_batches(limits)), tuple(_arrivals(limits)), _mixed(limits), rounds
     )
 
 
 def _prompts(limits: Limits) -> Iterator[Tokens]:
-    """16, 64, 256, ... and the longest, in a ratio of two from 256 on, where the prompt outweighs the rest."""
+    """Lengths 16, 64, 256, then doubled, and the longest: from 256 on the prompt outweighs the rest."""
     longest = min(limits.longest, limits.kv_tokens) - 1
     length = SHORT_PROMPT
     while length < longest * 0.75:
@@ -119,13 +119,13 @@ def _prompts(limits: Limits) -> Iterator[Tokens]:
 def _batches(limits: Limits) -> Iterator[Batch]:
     size, long_too = 1, True
     while size <= min(limits.requests, LARGEST_BATCH):
-        # Every second request may come a step later than the one before, behind a gateway that sends few at once.
+        # Behind a gateway that sends few at once, every second request may come a step later than the one before.
         output = WINDOW_STEPS + size
         room = int(limits.kv_tokens * 0.9) // size
         if SHORT_PROMPT + output > min(room, limits.longest):
             return
         yield Batch(size, SHORT_PROMPT, output)
-        # Prompts that fill several steps: those that are done first decode while the others' are still to come.
+        # Prompts may fill several steps: those that are read first decode while others are still being read.
         output += -(-size * min(room, limits.longest) // limits.token_budget)
         long = min(room, limits.longest) - output
         if long_too and long >= 4 * SHORT_PROMPT:
@@ -134,7 +134,7 @@ def _batches(limits: Limits) -> Iterator[Batch]:
 
 
 def _arrivals(limits: Limits) -> Iterator[Arrivals]:
-    """Prompts of 16 and, where they fit, of 256 tokens beside batches that decode long enough to see all of them."""
+    """Prompts of 16 and, if they fit, of 256 tokens, beside batches that decode until all of them have arrived."""
     for decoding, prompts in ARRIVALS:
         output = WINDOW_STEPS + decoding + 2 * prompts
         batch = Batch(decoding, SHORT_PROMPT, output)
@@ -147,13 +147,13 @@ def _arrivals(limits: Limits) -> Iterator[Arrivals]:
 
 
 def _mixed(limits: Limits) -> tuple[WorkloadRun, ...]:
-    """Clients as runs of one request a stage: the next is sent when the one before has been answered."""
+    """Clients as runs with one request in each stage: a request is sent when the one before has been answered."""
     drawn = random.Random(1)
     most = min(limits.longest, limits.kv_tokens // MIXED_CLIENTS)
     prompts = range(SHORT_PROMPT, most - MIXED_OUTPUT[1])
     if not prompts:
         raise CalibrationError(
-            f"requests of {most} tokens are the longest that fit {MIXED_CLIENTS} at a time: too short to calibrate with"
+            f"the longest requests that fit {MIXED_CLIENTS} at a time have {most} tokens: too short to calibrate with"
         )
     return tuple(
         WorkloadRun(
@@ -171,46 +171,48 @@ def _mixed(limits: Limits) -> tuple[WorkloadRun, ...]:
 
 
 async def measure(engine: LiveEngine, plan: CalibrationPlan, report: Report) -> Measurements:
-    """Carry the plan out. `report` hears how many steps are done and what comes next. Raises CalibrationError."""
+    """Carry out the plan. `report` gets the number of steps that are done, and what comes next. Raises
+    CalibrationError.
+    """
     decode: list[DecodeSample] = []
     prefill: list[PrefillSample] = []
     arrivals: list[ArrivalSample] = []
     mixed: list[Seconds] = []
     done = 0
 
-    def tell(what: str) -> None:
+    def show(what: str) -> None:
         nonlocal done
         report(done, what)
         done += 1
 
     counts = 0
     for _ in range(WARM_UPS):
-        tell("warming up")
+        show("warming up")
         counts += sum(len(t.produced) - 1 for t in await engine.together([SHORT_PROMPT] * 4, WINDOW_STEPS))
     if not counts:
         raise CalibrationError(
-            f"it counts {WINDOW_STEPS} tokens only when all are there: calibration needs usage in every chunk, as vLLM "
-            "sends it (stream_options.continuous_usage_stats)"
+            f"the endpoint counts its {WINDOW_STEPS} tokens only at the end: calibration needs usage in every chunk, "
+            "as vLLM sends it (stream_options.continuous_usage_stats)"
         )
     for _ in range(plan.rounds):
         for tokens in plan.prompts:
-            tell(f"prompts of {tokens} tokens")
+            show(f"prompts of {tokens} tokens")
             timeline = await engine.request(tokens, 1)
             prefill.append(PrefillSample(tokens, timeline.first - timeline.sent))
         for batch in plan.batches:
-            tell(f"{batch.size} decoding at {batch.prompt_tokens} tokens")
+            show(f"{batch.size} decoding at {batch.prompt_tokens} tokens")
             timelines = await engine.together([batch.prompt_tokens] * batch.size, batch.output_tokens)
             if (step := step_duration(timelines)) is not None:
                 decode.append(DecodeSample(batch.size, batch.kv_tokens, step))
         for each in plan.arrivals:
-            tell(f"{each.prompts} prompts of {each.prompt_tokens} beside {each.batch.size} decoding")
+            show(f"{each.prompts} prompts of {each.prompt_tokens} beside {each.batch.size} decoding")
             batch = each.batch
             decoding, arrived = await engine.arriving(
                 [batch.prompt_tokens] * batch.size, batch.output_tokens, [each.prompt_tokens] * each.prompts
             )
             if (seen := steps_seen(decoding, arrived)) is not None:
                 arrivals.append(ArrivalSample(batch.size, batch.kv_tokens, each.prompts, each.prompt_tokens, *seen))
-        tell("a mixed load")
+        show("a mixed load")
         mixed.append(await _serve_mixed(engine, plan.mixed))
     return Measurements(tuple(decode), tuple(prefill), tuple(arrivals), tuple(mixed))
 
@@ -224,10 +226,10 @@ async def _serve_mixed(engine: LiveEngine, clients: Sequence[WorkloadRun]) -> Se
 
 
 def step_duration(timelines: Sequence[Timeline]) -> Seconds | None:
-    """Duration of a step while all of these decode; None where they hardly did at the same time.
+    """The duration of a step while all of these requests decode. None if they hardly decoded at the same time.
 
-    The median slope of moment against tokens over all pairs of events (Theil-Sen): chunks that a stall held back and
-    then let go together are outvoted.
+    It is the median slope of moment against tokens over all pairs of events (Theil-Sen), so chunks that a stall held
+    back and then let go together are outvoted.
     """
     begin, end = max(t.first for t in timelines), min(t.last for t in timelines)
     slopes: list[float] = []
@@ -243,8 +245,8 @@ def step_duration(timelines: Sequence[Timeline]) -> Seconds | None:
 
 
 def steps_seen(decoding: Sequence[Timeline], arrived: Sequence[Timeline]) -> tuple[float, Seconds] | None:
-    """From the first arrival's sending to the last one's first token: tokens that each of the batch produced on
-    average, and the seconds. None where one of the batch was not decoding all that time.
+    """The steps from the sending of the first arrival to the first token of the last one, as tokens that each of the
+    batch produced on average, and the seconds. None if one of the batch did not decode all that time.
     """
     begin, end = min(t.sent for t in arrived), max(t.first for t in arrived)
     if any(t.first > begin or t.last < end for t in decoding):

@@ -1,4 +1,4 @@
-"""What commands share: one-line errors with an exit code, and options of the form NAME=VALUE."""
+"""Parts that commands share: one-line errors with an exit code, and options of the form NAME=VALUE."""
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -15,10 +15,11 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 WRONG_PATHS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
-"""What the user names and is not there, is of another kind, or is not theirs; a full disk is no mistake of theirs."""
+"""Errors about a path that the user named: it is missing, of another kind, or not theirs. A full disk is no such error.
+"""
 
-KubeconfigOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
-ContextOption = Annotated[str | None, typer.Option(help="As kubectl takes it")]
+KubeconfigOption = Annotated[str | None, typer.Option(help="Kubeconfig, as kubectl takes it")]
+ContextOption = Annotated[str | None, typer.Option(help="Context of the kubeconfig, as kubectl takes it")]
 
 output = Console()
 errors = Console(stderr=True, soft_wrap=True)
@@ -69,7 +70,7 @@ def mistakes() -> Iterator[None]:
 
 
 def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
-    """`["t1=3"]` as {"t1": "3"}, each name once. Raises ValueError that names the option."""
+    """Parse `["t1=3"]` as {"t1": "3"}, each name once. Raises ValueError that names the option."""
     pairs = {}
     for value in values:
         name, separator, text = value.partition("=")
@@ -82,7 +83,7 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
 
 
 def parse_weights_of(tenants: Collection[str], values: Sequence[str]) -> dict[str, float]:
-    """The weights that `--weight` gives to tenants of the workload. Raises ValueError if it names another."""
+    """Parse the weights of `--weight`. Raises ValueError if it names a tenant that the workload does not have."""
     weights = parse_weights(values)
     for tenant in weights:
         if tenant not in tenants:
@@ -91,7 +92,7 @@ def parse_weights_of(tenants: Collection[str], values: Sequence[str]) -> dict[st
 
 
 def parse_weights(values: Sequence[str], option: str = "--weight") -> dict[str, float]:
-    """`["t1=3"]` as {"t1": 3.0}: positive and finite."""
+    """Parse `["t1=3"]` as {"t1": 3.0}. Weights are positive and finite."""
     weights = {}
     for tenant, text in parse_pairs(values, option).items():
         try:

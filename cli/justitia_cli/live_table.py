@@ -1,4 +1,4 @@
-"""The tables of a pool's tenants and objectives that are seen while it works."""
+"""Tables of a pool's tenants and objectives, for a look while it works."""
 
 from rich.table import Table
 
@@ -9,8 +9,8 @@ from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
 def live_table(title: str, status: PoolStatus | None) -> Table:
-    """One row a tenant: weight, share against what it is entitled to, queue, time to first token. Weights that the
-    policy does not know are not shown.
+    """A row for each tenant: weight, share, entitled share, queue, time to first token. Weights that the policy ignores
+    are not shown.
     """
     table = plain_table(title)
     table.add_column("tenant")
@@ -31,7 +31,7 @@ def live_table(title: str, status: PoolStatus | None) -> Table:
 
 
 def objectives_table(status: PoolStatus) -> Table:
-    """One row an objective, as this engine's requests show it over its window."""
+    """A row for each objective, as this engine's requests show it over its window."""
     table = plain_table("")
     for name in ("application", "objective"):
         table.add_column(name)

@@ -13,7 +13,7 @@ import typer
 
 from justitia_api.wire import ADMIN_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
-from justitia_cli.local.conditions import ConditionTeller
+from justitia_cli.local.conditions import ConditionPrinter
 from justitia_cli.local.converge import read_keys
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import LocalModel, Ports
@@ -61,7 +61,7 @@ def find_model(name: str) -> LocalModel:
 
 
 def interrupt_on_terminate() -> None:
-    """Let SIGTERM end the program as Ctrl-C does, so that nothing is left behind."""
+    """Let SIGTERM end the program as Ctrl-C does, so that no process is left."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def _serve(pool: LocalPool, session: Session, files: list[Path], model: LocalMod
     session.write(pool.pids, ready=True)
     _tell(pool, read_keys(load_manifest(files)))
     seen = _contents(files)
-    conditions = ConditionTeller(pool.status, progress)
+    conditions = ConditionPrinter(pool.status, progress)
     while True:
         time.sleep(WATCH_SECONDS)
         pool.check()
@@ -170,5 +170,5 @@ def _detach(session: Session) -> None:
 def _await_ready(session: Session, poll: Callable[[], int | None], log: Path) -> None:
     while (note := session.read()) is None or not note.ready:
         if poll() is not None:
-            raise LocalError(f"it did not start; the end of {log}:\n{tail(log)}")
+            raise LocalError(f"the pool did not start; the end of {log}:\n{tail(log)}")
         time.sleep(0.2)

@@ -20,7 +20,7 @@ from justitia_cli.sidecars import At, OnCluster, Sidecars, SidecarsError, ask
 D = TypeVar("D", PoolStatus, QueueStatus)
 
 LISTED = 30
-"""Requests of each queue in a table."""
+"""The most requests of a queue in a table."""
 
 PoolOption = Annotated[str | None, typer.Option(help="Name of the pool; all pools of the namespace unless given")]
 NamespaceOption = Annotated[
@@ -82,7 +82,7 @@ def explain_command(  # noqa: PLR0917
         name: queue.requests if request is None else matching(queue.requests, request) for name, queue in queues.items()
     }
     if request is not None and not any(rows.values()):
-        fail(f"{request} does not wait: it runs, is over, or never came; `justitia explain` lists what waits")
+        fail(f"{request} does not wait: it runs, is over, or never arrived; `justitia explain` lists what waits")
     if json:
         print_json({name: [_dumped(each) for each in found] for name, found in rows.items()})
     elif request is None:
@@ -99,7 +99,7 @@ def explain_command(  # noqa: PLR0917
 def _asking(
     pool: str | None, namespace: str | None, kubeconfig: str | None, context: str | None, url: str | None
 ) -> Iterator[Sidecars]:
-    """Errors become one line; Ctrl-C is how a look ends."""
+    """Turn errors into one line. Ctrl-C ends the look without an error."""
     try:
         if url is not None:
             yield At(url)
@@ -113,7 +113,7 @@ def _asking(
 
 
 def _look(sidecars: Sidecars, path: str, kind: type[D]) -> list[tuple[str, D]]:
-    """What those say that answer. Raises SidecarsError where none does."""
+    """Ask all sidecars. Returns the answers by name. Raises SidecarsError if none answers."""
     said, problems = [], []
     for name, address in sidecars.addresses().items():
         try:
@@ -122,7 +122,7 @@ def _look(sidecars: Sidecars, path: str, kind: type[D]) -> list[tuple[str, D]]:
             problems.append(f"{name}: {error}")
             sidecars.forget(name)
     if not said:
-        none = "no pod runs a sidecar there: see `kubectl get spool`, or name another --namespace"
+        none = "no pod runs a sidecar: see `kubectl get spool`, or name another --namespace"
         raise SidecarsError("; ".join(problems) or none)
     for problem in problems:
         errors.print(problem, highlight=False, soft_wrap=True)
@@ -140,7 +140,7 @@ def _tables(sidecars: Sidecars) -> RenderableType:
 
 
 def _tables_or_why_not(sidecars: Sidecars) -> RenderableType:
-    """Engines come and go while somebody looks."""
+    """The tables, or the reason why there are none: engines come and go during a look."""
     try:
         return _tables(sidecars)
     except SidecarsError as error:

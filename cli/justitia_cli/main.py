@@ -1,7 +1,7 @@
 """Entry point of the `justitia` command.
 
-A subcommand's module is imported when the subcommand is called, so that help comes at once and no command pays for the
-libraries of another. So what the help says of each stands here; a test holds it against the commands' own.
+A subcommand's module is imported only when the subcommand is called, so that help comes at once and no command loads
+the libraries of another. So the help of each command is also here; a test compares it with the commands' own.
 """
 
 from collections.abc import Callable
@@ -38,11 +38,11 @@ COMMANDS = {
     ),
     "report": ("report:report_command", "Compare the policies in result folders."),
 }
-"""Module and name of each, and what it does."""
+"""The module and the name of each command, and its help."""
 
 
 class Deferred(TyperCommand):
-    """Stands for a command until it is called."""
+    """Stands for a command until that is called."""
 
     def __init__(self, name: str, target: str, description: str) -> None:
         super().__init__(name, help=description)
@@ -62,7 +62,7 @@ class Deferred(TyperCommand):
 
 
 class Commands(OneLineErrors):
-    """The commands above."""
+    """The group of all commands."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

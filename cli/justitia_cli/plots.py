@@ -1,4 +1,4 @@
-"""The report's plots, as SVG that takes its ink from the page: readable in light and dark.
+"""Draws the report's plots, as SVG that takes its colours from the page, for light and dark pages.
 
 Axes and text are drawn in placeholder colours that become `currentColor` and the page's grid colour. Policies
 and tenants have colours of middle brightness, the same in all plots.
@@ -89,7 +89,7 @@ def _jct(results: Sequence[PolicyResults]) -> Plot | None:
 
 
 def _service(results: Sequence[PolicyResults]) -> Plot | None:
-    """In the unit of the charges if all have the same, else in weighted tokens for all."""
+    """Service in the unit of the charges if all policies have the same, else in weighted tokens."""
     charged = len({service_unit(r) for r in results}) == 1
     series = {r.policy: service_series(r if charged else replace(r, service=())) for r in results}
     if not any(tenants for _, tenants in series.values()):
@@ -158,7 +158,7 @@ def _waiting(results: Sequence[PolicyResults]) -> Plot | None:
 
 
 def _panels(shown: Mapping[str, Mapping[str, Series]], label: str, *, step: bool) -> str:
-    """One panel per policy, two or three in a row, a line per tenant."""
+    """A panel for each policy, two or three in a row, with a line for each tenant."""
     columns = 2 if len(shown) in (2, 4) else min(3, len(shown))
     rows = -(-len(shown) // columns)
     figure = Figure(figsize=(WIDTH, 0.5 + 2.5 * rows), layout="constrained")

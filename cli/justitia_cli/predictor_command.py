@@ -1,7 +1,7 @@
 """`justitia predictor`: what people do to an application's predictor by hand.
 
-An application's samples are reached through a scheduler of its pool, which has the store's volume or keys: who may run
-commands in the pool's pods may read or erase them.
+An application's samples are reached through a sidecar of its pool, which has the store's volume or keys. So whoever may
+run commands in the pool's pods may read or erase them.
 """
 
 import json
@@ -99,8 +99,8 @@ def erase(
         for pod in found.pods():
             output_of(found.inside(pod, "justitia_sidecar.forget", found.uid))
         pod, *_ = found.pods()
-        told = json.loads(output_of(found.inside(pod, "justitia_predictor", "erase", f"--application={found.uid}")))
-        output.print(f"{told['objects']} objects of {application} are erased from the store", highlight=False)
+        erased = json.loads(output_of(found.inside(pod, "justitia_predictor", "erase", f"--application={found.uid}")))
+        output.print(f"{erased['objects']} objects of {application} are erased from the store", highlight=False)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Found:
         return output_of([*self.command, *arguments])
 
     def pods(self) -> list[str]:
-        """Those of its pool that run a scheduler. Raises SidecarsError where there is none."""
+        """The pods of its pool that run a sidecar. Raises SidecarsError if there are none."""
         namespace, name = self.pool
         selector = f"--selector={POOL_LABEL}={name}"
         items = json.loads(self.kubectl("get", "pods", f"--namespace={namespace}", selector, "--output=json"))["items"]
@@ -126,14 +126,14 @@ class Found:
         return running
 
     def inside(self, pod: str, module: str, *arguments: str) -> list[str]:
-        """A command that runs a module beside the pod's scheduler."""
+        """A command that runs a module beside the pod's sidecar."""
         where = (pod, f"--namespace={self.pool[0]}", f"--container={SIDECAR_CONTAINER}")
         return [*self.command, "exec", *where, "--", "python", "-m", module, *arguments]
 
 
 @contextmanager
 def _reaching(application: str, namespace: str | None, kubeconfig: str | None, context: str | None) -> Iterator[Found]:
-    """Errors become one line."""
+    """Find the application. Errors become one line."""
     command = kubectl_command(namespace, kubeconfig, context)
     try:
         obj = json.loads(output_of([*command, "get", "llmapplication", application, "--output=json"]))

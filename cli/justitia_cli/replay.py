@@ -2,14 +2,14 @@
 
 Each request is a streamed completion through the `openai` client: a prompt of exactly `prompt_tokens` token ids
 (seeded, so the same file and seed give the same prompts), `max_tokens` and `ignore_eos` for exactly `output_tokens`;
-a caller that has other prompts writes the bodies. The run is told with the `x-justitia-*` headers; its end with the
-last request of its last stage.
+a caller that has other prompts writes the bodies. `x-justitia-*` headers name the run; the last request of its last
+stage ends it.
 
-What a client spends must not slow the engine beside it. So chunks are not parsed, only searched for their end, and the
-prompt goes in `extra_body`, because the client would walk the typed field's list with microseconds of checks per token.
+Work of the client must not slow the engine beside it. So chunks are not parsed but only searched for their end, and the
+prompt goes into `extra_body`, because the client would spend microseconds on each token of the typed field.
 
-`ready` is the moment a request should have been sent, so that a client that lags does not hide it. A request that
-fails is recorded with its status and ends its run, as an agent's would: later stages are not sent.
+`ready` is the moment at which a request should have been sent, so that a client that lags does not hide it. A request
+that fails is recorded with its status and ends its run, as it would end an agent's: later stages are not sent.
 """
 
 import asyncio
@@ -37,9 +37,10 @@ APPLICATION_PLACEHOLDER = "{application}"
 
 Clock = Callable[[], Seconds]
 Announce = Callable[[WorkloadRun, int], Mapping[str, str]]
-"""Called with a request's run and its number there just before it is sent; returns headers to send with it."""
+"""Called just before a request is sent, with its run and its number in it. Returns headers to send with it."""
 Write = Callable[[WorkloadRun, int], Mapping[str, object]]
-"""Called with a request's run and its number there; returns fields of its body: prompt, and what ends its answer."""
+"""Called with a request's run and its number in it. Returns fields of its body: the prompt, and what ends the answer.
+"""
 
 
 class TargetError(ValueError):
@@ -48,10 +49,10 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """Where to send a workload.
+    """The endpoint to which a workload is sent.
 
-    `base_url` ends in `/v1`; where it holds `{application}`, the run's application is put there and no header tells it.
-    `model` None is the only model that the endpoint lists. `time_scale` stretches arrivals and tool time: 2 is half as
+    `base_url` ends in `/v1`. If it has `{application}`, the run's application is put there, and no header names it.
+    Without a `model`, the endpoint must list only one. `time_scale` stretches arrivals and tool time: 2 is half as
     fast. Token ids are drawn from `token_ids` (first, last), which must be ordinary tokens of the model. `connections`
     and `timeout` (seconds for one request) bound what the client holds open. `announce` and `write` are called for each
     request; without `write` prompts are token ids.
@@ -89,7 +90,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """How far a replay is, after each request. `elapsed` in seconds since its start."""
+    """The state of a replay after each request. `elapsed` is in seconds since its start."""
 
     elapsed: Seconds
     requests: int
@@ -102,7 +103,7 @@ OnProgress = Callable[[ReplayProgress], None]
 
 
 class Replay:
-    """One replay. :meth:`run` sends everything; :meth:`results` is what is known so far, also after a cancellation."""
+    """One replay. `run` sends all requests. `results` has what is known so far, also after a cancellation."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Replay:
         self._clients: dict[tuple[str, str], AsyncCompletions] = {}
 
     async def run(self) -> PolicyResults:
-        """Send the workload and wait for all answers. Cancelling it ends the open requests and records them so."""
+        """Send the workload and wait for all answers. If cancelled, it ends the open requests and records that."""
         self._clock = self._clock or asyncio.get_running_loop().time
         most = self._target.connections
         limits = Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=KEEPALIVE)
@@ -274,7 +275,7 @@ async def only_model(client: AsyncOpenAI) -> str:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """What an error was raised from: the client calls a refused connection a timeout."""
+    """The first cause of an error: the client reports a refused connection as a timeout."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -307,7 +308,7 @@ _DATA = b"data: "
 
 
 class _Stream:
-    """What a client must know of a server-sent event stream: first token, last token, usage, how it ended.
+    """The facts of a server-sent event stream that a client needs: first token, last token, usage, how it ended.
 
     Only the last events are parsed, once, when the end marker arrives.
     """

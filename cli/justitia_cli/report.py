@@ -1,4 +1,4 @@
-"""`justitia report`: compares policies from their result folders, in the terminal and as one HTML file.
+"""`justitia report`: compares policies by their result folders, on the terminal and in one HTML file.
 
 The HTML is self-contained: no scripts, fonts, pictures or styles from elsewhere.
 """
@@ -56,7 +56,7 @@ def report_command(
 
 
 def load_folders(folders: Sequence[Path]) -> list[PolicyResults]:
-    """All policies; one that several folders hold is called `folder/policy`. Raises ResultsError if there is none."""
+    """The results of all policies. One that is in several folders is called `folder/policy`. Raises ResultsError."""
     found = [(folder, results) for folder in folders for results in read_results(folder)]
     if not found:
         raise ResultsError(f"{', '.join(map(str, folders))}: no policies in the results")

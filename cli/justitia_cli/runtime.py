@@ -1,9 +1,9 @@
 """The engine's own Python environment: vLLM at a locked version, made once per user and reused.
 
-vLLM's dependencies are large and do not fit beside ours, so it lives in a virtual environment of its own in the user's
-cache. The environment's name carries a digest of its lock file: another lock is another environment, and an
-environment with its completion marker never changes. One installer works at a time (file lock); an environment without
-the marker is what an interrupted install left, and is made anew.
+vLLM's dependencies are large and conflict with ours, so it has a virtual environment of its own in the user's cache.
+The environment's name has a digest of its lock file, so another lock makes another environment. An environment with its
+completion marker never changes; one without the marker was left by an interrupted install, and is made again. A file
+lock lets one installer work at a time.
 """
 
 import ctypes.util
@@ -36,12 +36,12 @@ _PER_PACKAGE = ("+ ", "Downloading ", "Downloaded ")
 
 
 class EngineSetupError(Exception):
-    """The engine's environment cannot be made here. The message is one line: what is wrong and what to do."""
+    """The engine's environment cannot be made here. The message says in one line what is wrong, and what to do."""
 
 
 @dataclass(frozen=True)
 class EngineRuntime:
-    """How to start vLLM: `python -m vllm.entrypoints.openai.api_server` with `environment` added to the caller's."""
+    """What starts vLLM: `python -m vllm.entrypoints.openai.api_server`, with `environment` added to the caller's."""
 
     python: Path
     device: Device
@@ -49,9 +49,9 @@ class EngineRuntime:
 
 
 def ensure_engine(progress: Progress, device: Device | None = None) -> EngineRuntime:
-    """The engine's environment for this machine, made if it is not there. Raises EngineSetupError.
+    """The engine's environment for this machine. It is made if it is not there. Raises EngineSetupError.
 
-    `device` is CUDA where `nvidia-smi` lists a GPU and CPU elsewhere, unless given.
+    Unless `device` is given, it is CUDA if `nvidia-smi` lists a GPU, else CPU.
     """
     device = device or detect_device()
     lock = _read_lock(device)
@@ -68,13 +68,13 @@ def ensure_engine(progress: Progress, device: Device | None = None) -> EngineRun
 
 
 def cache_directory() -> Path:
-    """Where everything that is made once per user is kept (XDG base directories)."""
+    """The folder for all that is made once per user (XDG base directories)."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "justitia"
 
 
 def detect_device() -> Device:
-    """CUDA where the driver's own tool lists at least one GPU."""
+    """CUDA if the driver's own tool lists a GPU, else CPU."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return "cpu"
@@ -83,7 +83,7 @@ def detect_device() -> Device:
 
 
 def environment_name(device: Device, lock: bytes) -> str:
-    """Folder name that changes with the lock and with the Python that the environment is made for."""
+    """The name of the folder. It changes with the lock, and with the Python that the environment is made for."""
     python = f"{platform.python_implementation()}-{platform.python_version()}"
     return f"engine-{device}-{hashlib.sha256(lock + python.encode()).hexdigest()[:16]}"
 
@@ -116,7 +116,7 @@ def _install(environment: Path, device: Device, lock: bytes, progress: Progress)
     run_reported([tool, "venv", "--quiet", "--no-project", "--python", sys.executable, str(environment)], progress)
     requirements = environment / "requirements.txt"
     requirements.write_bytes(lock)
-    # `sync` installs exactly the lock and does not ask the packages what they would have liked.
+    # `sync` installs exactly the lock, whatever the packages themselves require.
     # Bytecode halves every start of the engine, also where Python is told to write none.
     sync = [tool, "pip", "sync", "--no-config", "--require-hashes", "--compile-bytecode", "--python", str(python)]
     run_reported([*sync, str(requirements)], progress)
@@ -125,7 +125,7 @@ def _install(environment: Path, device: Device, lock: bytes, progress: Progress)
 
 
 def _numa_settings(cache: Path, progress: Progress) -> dict[str, str]:
-    """vLLM's CPU worker loads libnuma.so.1. Where the machine lacks it, Debian's package is unpacked into the cache."""
+    """vLLM's CPU worker loads libnuma.so.1. If the machine lacks it, Debian's package is unpacked into the cache."""
     if ctypes.util.find_library("numa"):
         return {}
     root = cache / "libnuma1"
@@ -154,7 +154,7 @@ def _unpack_libnuma(root: Path, progress: Progress) -> None:
         (state / "cache" / "archives" / "partial").mkdir(parents=True)
         apt = ["apt-get", "-qq", "-o", f"Dir::State::lists={state}/lists", "-o", f"Dir::Cache={state}/cache"]
         apt += ["-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=1"]
-        # The system's lists may be absent or older than its mirror: fresh ones, of our own, need no root.
+        # The system's lists may be absent or older than its mirror. Lists of our own need no root.
         run_reported([*apt, "update"], progress, cwd=state)
         run_reported([*apt, "download", "libnuma1"], progress, cwd=state)
         package = next(state.glob("libnuma1_*.deb"))
@@ -176,7 +176,7 @@ def exclusive(path: Path, progress: Progress) -> Iterator[None]:
 
 
 def run_reported(command: Sequence[str], progress: Progress, *, cwd: Path | None = None) -> None:
-    """Run a command, pass its lines on, say every few seconds that it still works. Raises EngineSetupError."""
+    """Run a command, pass on its lines, and say every few seconds that it still works. Raises EngineSetupError."""
     started = last = time.monotonic()
     said: list[str] = []
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -208,7 +208,7 @@ def _pump(stream: IO[str], lines: "queue.SimpleQueue[str | None]") -> None:
 
 
 def _next_line(lines: "queue.SimpleQueue[str | None]", patience: float) -> str | None:
-    """The next line, "" when none came within `patience` seconds, None at the end."""
+    """The next line; "" if none came within `patience` seconds; None at the end."""
     try:
         return lines.get(timeout=max(patience, 0.01))
     except queue.Empty:
@@ -219,4 +219,4 @@ def _explain(command: Sequence[str], code: int, said: Sequence[str]) -> str:
     if any("No space left on device" in line for line in said):
         return f"no space left on the disk that holds {cache_directory()}: the engine's environment needs about 6 GB"
     what = " ".join([Path(command[0]).name, *command[1:2]])
-    return f"{what} ended with {code} while the engine was set up: {' | '.join(said[-3:]) or 'it said nothing'}"
+    return f"{what} ended with {code} while the engine was set up: {' | '.join(said[-3:]) or 'without a message'}"

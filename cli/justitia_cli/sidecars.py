@@ -1,7 +1,7 @@
-"""The schedulers of engines that run, and what they say: of a cluster's pods, or at an address.
+"""Finds sidecars, in a cluster's pods or at an address, and asks them.
 
-What tells of single requests answers to a pod's own processes only. So a pod is reached by `kubectl port-forward`: who
-may forward its ports may ask, and no network policy stands in the way.
+Paths that show single requests answer only to the pod's own processes. So a pod is reached by `kubectl port-forward`:
+whoever may forward its ports may ask, and no network policy stands in the way.
 """
 
 import json
@@ -22,29 +22,29 @@ from justitia_operator.world.sidecars import sidecar_pod
 
 ANSWER_SECONDS = 10.0
 LONGEST_ANSWER = 64 * 2**20
-"""Bytes. What is longer is cut, and so not understood."""
+"""The most bytes of an answer. A longer one is cut, and so not understood."""
 
 D = TypeVar("D", bound=Document)
 
 
 class SidecarsError(Exception):
-    """Nobody can be asked. The message says why and what to do."""
+    """No sidecar can be asked. The message says why, and what to do."""
 
 
 class Sidecars(Protocol):
-    """Whom to ask."""
+    """The sidecars to ask."""
 
     def addresses(self) -> Mapping[str, str]:
-        """By name, as of now. Raises SidecarsError."""
+        """Their present addresses, by name. Raises SidecarsError."""
         ...
 
     def forget(self, name: str) -> None:
-        """It did not answer."""
+        """Forget the address of a sidecar that did not answer."""
 
 
 @dataclass(frozen=True)
 class At:
-    """One that somebody names."""
+    """A sidecar at an address that the user gives."""
 
     url: str
 
@@ -52,11 +52,11 @@ class At:
         return {self.url: self.url.rstrip("/")}
 
     def forget(self, name: str) -> None:
-        """It is asked again all the same."""
+        """Do nothing: the address stays."""
 
 
 class OnCluster:
-    """Those of a pool, or of all pools of a namespace. A context manager: it ends the forwarding of ports."""
+    """The sidecars of a pool, or of all pools in a namespace. A context manager that ends the forwarding of ports."""
 
     def __init__(self, pool: str | None, namespace: str | None, kubeconfig: str | None, context: str | None) -> None:
         self._kubectl = kubectl_command(namespace, kubeconfig, context)
@@ -73,7 +73,7 @@ class OnCluster:
             self.forget(pod)
 
     def addresses(self) -> Mapping[str, str]:
-        """By pod."""
+        """Their addresses, by pod."""
         found = json.loads(output_of([*self._kubectl, "get", "pods", f"--selector={self._selector}", "--output=json"]))
         running = {pod["metadata"]["name"] for pod in found["items"] if sidecar_pod(pod)}
         for pod in [*self._forwarded]:
@@ -86,17 +86,17 @@ class OnCluster:
         return {pod: address for pod, (address, _) in sorted(self._forwarded.items())}
 
     def forget(self, name: str) -> None:
-        """The pod is reached anew the next time."""
+        """End the forwarding. The next call of `addresses` starts it again."""
         self._forwarded.pop(name)[1].close()
 
 
 def ask(address: str, path: str, kind: type[D]) -> D:
-    """What the scheduler says there. Raises SidecarsError."""
+    """Ask the sidecar at an address. Raises SidecarsError."""
     try:
         with urllib.request.urlopen(f"{address}{path}", timeout=ANSWER_SECONDS) as answer:
             return kind.model_validate_json(answer.read(LONGEST_ANSWER))
     except (OSError, ValueError) as error:
-        why = "it is of another version" if isinstance(error, ValidationError) else str(error)
+        why = "the sidecar is of another release" if isinstance(error, ValidationError) else str(error)
         raise SidecarsError(f"{address}{path}: {why}") from error
 
 
@@ -106,7 +106,7 @@ def kubectl_command(namespace: str | None, kubeconfig: str | None, context: str 
 
 
 def output_of(command: list[str]) -> str:
-    """What kubectl prints. Raises SidecarsError with its complaint."""
+    """What kubectl prints. Raises SidecarsError with its error message."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
@@ -118,7 +118,7 @@ def output_of(command: list[str]) -> str:
 
 @contextmanager
 def forwarded(kubectl: Sequence[str], what: str, port: int) -> Iterator[str]:
-    """A local address that leads to the port of a pod, or of one of a Service's. Raises SidecarsError."""
+    """A local address that leads to the port of a pod, or of a pod of a Service. Raises SidecarsError."""
     command = [*kubectl, "port-forward", what, f":{port}"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -130,7 +130,7 @@ def forwarded(kubectl: Sequence[str], what: str, port: int) -> Iterator[str]:
             # Forwarding from 127.0.0.1:36111 -> 8002
             words = process.stdout.readline().split()
             if len(words) < len(("Forwarding", "from", "address")):
-                raise SidecarsError(process.stderr.read().strip() or "kubectl forwards no port")
+                raise SidecarsError(process.stderr.read().strip() or f"kubectl did not forward port {port} of {what}")
             yield words[2]
         finally:
             process.terminate()

@@ -1,7 +1,7 @@
-"""`justitia simulate`: a workload file on simulated engines under one or several policies.
+"""`justitia simulate`: serves a workload file on simulated engines, under one or several policies.
 
-Sarathi is an order and a loop that mixes chunks of prompts with decoding: on an engine without a token budget it gets
-one of 512 tokens, the size of chunk that Sarathi-Serve uses for low latency.
+Sarathi is an order, and a loop that mixes chunks of prompts with decoding. On an engine without a token budget it gets
+a budget of 512 tokens, the chunk size of Sarathi-Serve for low latency.
 """
 
 from dataclasses import replace
@@ -61,7 +61,7 @@ def simulate_command(  # noqa: PLR0917
         runs = load_workload(workload)
         profile = find_profile(engine)
         weights = parse_weights_of({run.tenant for run in runs}, weight)
-        told = find_prediction(prediction, seed)
+        known = find_prediction(prediction, seed)
         policies = {
             name: [build_policy(name, build_cost_model(cost_model, profile.charge)) for _ in range(engines)]
             for name in policy
@@ -74,7 +74,7 @@ def simulate_command(  # noqa: PLR0917
             for name, built in policies.items():
                 task = bar.add_task(name, total=None)
                 loop = loop_under(name, profile, token_budget)
-                simulated = Engine(built, loop, label=name, kv_tokens=kv_tokens, prediction=told)
+                simulated = Engine(built, loop, label=name, kv_tokens=kv_tokens, prediction=known)
 
                 def show(done: int, total: int, task: TaskID = task) -> None:
                     bar.update(task, completed=done, total=total, refresh=False)
@@ -90,7 +90,7 @@ def simulate_command(  # noqa: PLR0917
 
 
 def loop_under(policy: str, profile: EngineProfile, token_budget: int) -> EngineProfile:
-    """The engine as it runs under that policy: with this token budget, its own if 0."""
+    """The engine as it runs under a policy: with this token budget, or its own if 0."""
     if token_budget:
         return in_chunks(profile, token_budget)
     if policy == "sarathi" and profile.token_budget is None:

@@ -1,4 +1,4 @@
-"""Results on a terminal: one table of policies, one of tenants, or JSON."""
+"""Prints results on a terminal: a table of policies and one of tenants, or JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,13 +16,13 @@ TENANT_COLUMNS = ("weight", "share", "due", "runs", "JCT", "TTFT p50", "p99")
 
 
 def print_json(results: Sequence[PolicyResults]) -> None:
-    """The content of `summary.json` on standard output."""
+    """Print the content of `summary.json` on standard output."""
     summary = {r.policy: summarise(r) for r in results}
     printing.print_json(summary)
 
 
 def print_summary(results: Sequence[PolicyResults]) -> None:
-    """Run completion per policy, then service and TTFT per tenant."""
+    """Print the completion of runs by policy, then service and TTFT by tenant."""
     summaries: dict[str, Any] = {r.policy: summarise(r) for r in results}
     runs = _table("Completion time of runs, seconds", ["policy"], RUN_COLUMNS)
     tenants = _table(
@@ -48,7 +48,7 @@ def _table(title: str, texts: Sequence[str], figures: Sequence[str]) -> Table:
 
 
 def run_row(policy: str, summary: Mapping[str, Any]) -> list[str]:
-    """Cells of the policy in the table of runs."""
+    """The cells of a policy in the table of runs."""
     return [
         policy,
         finished(summary),
@@ -59,7 +59,7 @@ def run_row(policy: str, summary: Mapping[str, Any]) -> list[str]:
 
 
 def tenant_rows(policy: str, summary: Mapping[str, Any]) -> list[list[str]]:
-    """Cells of the policy's tenants."""
+    """The cells of a policy's tenants."""
     tenants = summary["tenants"]
     total = sum(t["weight"] for t in tenants.values())
     return [
@@ -79,13 +79,13 @@ def tenant_rows(policy: str, summary: Mapping[str, Any]) -> list[list[str]]:
 
 
 def finished(summary: Mapping[str, Any]) -> str:
-    """How many runs finished, and of how many where not all did."""
+    """How many runs finished; if not all did, also how many there were."""
     done, runs = summary["runs_finished"], summary["runs"]
     return str(done) if done == runs else f"{done}/{runs}"
 
 
 def number(distribution: Mapping[str, float] | None, key: str) -> str:
-    """The figure with three significant digits (two below 0.1), `-` where there is none."""
+    """The figure with three significant digits (two below 0.1); `-` without one."""
     if distribution is None:
         return "-"
     value = distribution[key]

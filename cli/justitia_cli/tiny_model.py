@@ -1,8 +1,8 @@
-"""A model small enough to serve anywhere: a Llama of random weights with a tokenizer of its own.
+"""Makes a model that is small enough to serve anywhere: a Llama of random weights, with a tokenizer of its own.
 
-Its answers mean nothing; its engine is the real one: tokens, KV blocks, batches and iterations are what they are with a
-large model. Only the configuration is written, vLLM makes the weights itself (`--load-format dummy`). The same call
-writes the same bytes everywhere, because the tokenizer is trained on text that is made here.
+Its answers mean nothing, but its engine is a real one: tokens, KV blocks, batches and iterations are as with a large
+model. Only the configuration is written; vLLM makes the weights itself (`--load-format dummy`). The same call writes
+the same bytes everywhere, because the tokenizer is trained on text that is made here.
 """
 
 import itertools
@@ -23,7 +23,7 @@ _BEGIN, END, _TURN = range(len(_SPECIAL))
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the model is, and so how slow: the default is the smallest that vLLM serves well."""
+    """The size of the model, and so its speed. The default is the smallest that vLLM serves well."""
 
     hidden_size: int = 128
     layers: int = 2
@@ -37,7 +37,7 @@ _CHAT_TEMPLATE = (
 
 
 def make_tiny_model(directory: Path, shape: Shape = Shape()) -> Path:
-    """Write the model's files into `directory`, which is made if need be, and return it. Idempotent."""
+    """Write the model's files into `directory`, and return it. The folder is made if needed. Idempotent."""
     directory.mkdir(parents=True, exist_ok=True)
     documents = {
         "tokenizer.json": _tokenizer().to_str(pretty=True),

@@ -106,7 +106,7 @@ def agents_command(  # noqa: PLR0917
         profile = find_profile(engine)
         if kv_tokens is not None and load is None:
             raise ValueError(
-                f"--kv-tokens {kv_tokens}: it is the engine's that --load refers to, and that is not given"
+                f"--kv-tokens {kv_tokens}: it is for the engine that --load refers to: give --load too, or remove it"
             )
         runs = agent_suite(count, seed=seed, window=window, tenants=tenants)
         if each_run_a_tenant:
@@ -133,7 +133,7 @@ def vtc_command(
 
 
 class Others(Enum):
-    """What is asked besides reasoning."""
+    """The kind of requests besides reasoning."""
 
     CONVERSATION = "conversation"
     CODE = "code"

@@ -1,1 +1,1 @@
-"""What a run will cost, from what its first request shows: features, models, training, and artifacts that hold them."""
+"""Predicts what a run will cost from its first request: features, models, training, and artifacts that hold models."""

@@ -1,11 +1,10 @@
-"""`python -m justitia_predictor`: what is done with one application's part of a store.
+"""`python -m justitia_predictor`: works on one application's part of a store.
 
-`train` trains a model from its samples and puts it there. `export` writes the samples to standard output, a JSON
-document a line, oldest first, or the file of a version. `erase` erases all of it.
+`train` trains a model from the samples and puts it into the store. `export` writes the samples to standard output, a
+JSON document on each line, oldest first, or the file of a version. `erase` erases everything.
 
-What came of `train` and `erase` goes to standard output, as JSON, and to `--report`, which in a Job is the container's
-termination message. Exit codes: 0, it is done; 1, the store does not do what it should; 3, there is too little to learn
-from.
+The outcome of `train` and `erase` goes to standard output, as JSON, and to `--report`, which in a Job is the
+container's termination message. Exit codes: 0, done; 1, the store failed; 3, there are too few samples.
 """
 
 import argparse
@@ -29,7 +28,7 @@ EXIT_STORE, EXIT_TOO_FEW = 1, 3
 
 
 class Trained(msgspec.Struct, frozen=True, rename="camel"):
-    """A new version, `errors` of its kind and of the running mean on held-out runs, and how long it took."""
+    """A new version, the errors of its kind and of the running mean on held-out runs, and how long training took."""
 
     version: str
     kind: str
@@ -49,7 +48,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """A sample; `numbers` by what they are, `terms` by bucket. Bytes of a text that are none become U+FFFD."""
+    """A sample, with its `numbers` by name and its `terms` by bucket. Bytes that are no text become U+FFFD."""
 
     finished: Seconds
     cost: KVTokenTime
@@ -80,23 +79,23 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m justitia_predictor", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    train = commands.add_parser("train", help="train a model from the newest samples, and put it into the store")
-    export = commands.add_parser("export", help="write samples, a JSON document a line, or a version's file")
-    erase = commands.add_parser("erase", help="erase samples and models, all of them")
+    train = commands.add_parser("train", help="train a model from the newest samples and put it into the store")
+    export = commands.add_parser("export", help="write samples, one JSON document on each line, or a version's file")
+    erase = commands.add_parser("erase", help="erase all samples and models")
     for each in (train, export, erase):
         url = os.environ.get("JUSTITIA_STORE_URL")
         given = "file:///folder or s3://bucket/prefix (default: JUSTITIA_STORE_URL)"
         each.add_argument("--store", default=url, required=url is None, metavar="URL", help=given)
         each.add_argument("--application", required=True, metavar="NAME", help="the application's name in the store")
     for each in (train, erase):
-        each.add_argument("--report", type=Path, metavar="FILE", help="write the outcome there too")
+        each.add_argument("--report", type=Path, metavar="FILE", help="also write the outcome to this file")
     export.add_argument("--version", metavar="DIGEST", help="the version whose file is written, instead of samples")
-    train.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    train.add_argument("--seed", type=int, default=0, help="seed of what training draws (default: 0)")
     return parser
 
 
 def _train(arguments: argparse.Namespace) -> tuple[Trained | Failed, int]:
-    # The other commands do without what only training needs.
+    # Only training needs scikit-learn: the other commands start without it.
     from justitia_predictor.training import TooFewSamplesError, train  # noqa: PLC0415
 
     started = time.monotonic()
@@ -124,7 +123,7 @@ def _erase(arguments: argparse.Namespace) -> tuple[Erased, int]:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    # Whoever reads may have seen enough.
+    # The reader may close the pipe before the end.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         store = Store(arguments.store)
@@ -138,7 +137,7 @@ def _export(arguments: argparse.Namespace) -> int:
     for sample in samples:
         sys.stdout.write(msgspec.json.encode(_exported(sample)).decode() + "\n")
     if unreadable:
-        sys.stderr.write(f"batches that cannot be read and are left out: {unreadable}\n")
+        sys.stderr.write(f"{unreadable} batches could not be read and are left out\n")
     return 0
 
 

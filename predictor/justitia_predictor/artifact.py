@@ -1,7 +1,7 @@
-"""A model in a file: safetensors, which holds arrays and text and can hold nothing that runs.
+"""Keeps a model in a file: safetensors, which holds arrays and text, and nothing that can run.
 
-The text is a JSON document about the model. The same model gives the same bytes, and so the same digest: versions are
-named by it.
+The text is a JSON document about the model. The same model gives the same bytes, and so the same digest, which names
+the version.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ from justitia_predictor.models import MODELS, Array, Model
 from justitia_vocabulary.units import KVTokenTime
 
 MOST_BYTES = 32 * 2**20
-"""Of an artifact: more is not read."""
+"""The most bytes of an artifact that are read."""
 
 LARGEST = 100.0
-"""ln C of a run that nobody will ever see."""
+"""ln C of a run that costs more than any real one."""
 
 _KEY = "justitia"
 
 
 class ArtifactError(Exception):
-    """What was read is no artifact of ours, or one of another version."""
+    """The content is no artifact of ours, or one of another version."""
 
 
 class Errors(msgspec.Struct, frozen=True, rename="camel"):
-    """Of a kind of model on runs that it was not trained with: the mean of |predicted - cost| / cost, the rank
-    correlation (Spearman) of both, and the mean of |ln(predicted / cost)|.
+    """The errors of a kind of model on runs that it was not trained with: the mean of |predicted - cost| / cost, the
+    rank correlation (Spearman) of both, and the mean of |ln(predicted / cost)|.
     """
 
     relative: float
@@ -42,7 +42,7 @@ class Errors(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Provenance(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Where a model comes from. `errors` are those of all kinds that were tried, by kind; ln C of the training runs was
+    """Where a model comes from. `errors` has the errors of all kinds that were tried. ln C of the training runs was
     from `lowest` to `highest`.
     """
 
@@ -57,14 +57,14 @@ class Provenance(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class Artifact:
-    """A trained model and what is to be known of it."""
+    """A trained model, and where it comes from."""
 
     def __init__(self, model: Model, about: Provenance) -> None:
         self.model = model
         self.about = about
 
     def predict(self, features: Features) -> KVTokenTime:
-        """The cost of a run; by a factor of e at most beyond what was trained with."""
+        """Predict the cost of a run: at most a factor of e beyond the costs of the training runs."""
         lowest, highest = self.about.lowest, self.about.highest
         with np.errstate(all="ignore"):
             log_cost = np.nan_to_num(self.model.log_cost(features), nan=(lowest + highest) / 2)
@@ -76,13 +76,13 @@ class Artifact:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Raises ArtifactError."""
+        """Read an artifact. Raises ArtifactError."""
         if len(content) > MOST_BYTES:
-            raise ArtifactError(f"the artifact has {len(content)} bytes: {MOST_BYTES} is the most")
+            raise ArtifactError(f"the artifact has {len(content)} bytes: at most {MOST_BYTES} are read")
         try:
             about = msgspec.json.decode(_about(content), type=Provenance)
             if about.features != FEATURES_VERSION:
-                raise ArtifactError(f"the artifact is for features of version {about.features}: train it anew")
+                raise ArtifactError(f"the artifact is for features of version {about.features}: train it again")
             if about.kind not in MODELS:
                 raise ArtifactError(f"the artifact holds a model of the unknown kind {about.kind!r}")
             if not 0 <= about.lowest <= about.highest <= LARGEST:
@@ -95,7 +95,7 @@ class Artifact:
 
     @classmethod
     def of_version(cls, version: str, content: bytes) -> Self:
-        """What was stored under that digest. Raises ArtifactError."""
+        """Read the artifact that was stored under a digest. Raises ArtifactError."""
         if digest(content) != version:
             raise ArtifactError(f"the artifact {version[:12]} is damaged: its content has another digest")
         return cls.from_bytes(content)
@@ -107,14 +107,14 @@ def digest(content: bytes) -> str:
 
 
 def _about(content: bytes) -> str:
-    """The format's header is a JSON object, after its length in 8 bytes. Raises ValueError and the like."""
+    """The text in the format's header, a JSON object after its length in 8 bytes. Raises ValueError and the like."""
     size = int.from_bytes(content[:8], "little")
     header = msgspec.json.decode(content[8 : 8 + size], type=dict[str, Any])
     return str(header["__metadata__"][_KEY])
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Array]:
-    """The arrays inside, by the path to them."""
+    """The arrays in a model, by the path to each."""
     if isinstance(value, np.ndarray):
         return {name: np.ascontiguousarray(value)}
     if is_dataclass(value):
@@ -128,7 +128,7 @@ def _flat(value: Any, name: str = "") -> dict[str, Array]:
 
 
 def _built(kind: type[Any], arrays: dict[str, Any], name: str = "") -> Any:
-    """The reverse of `_flat`. Raises KeyError, or ValueError where numbers are not finite or not of our kind."""
+    """Build a model from the arrays of `_flat`. Raises KeyError, or ValueError if an array has no plain numbers."""
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for field in fields(kind):

@@ -1,7 +1,7 @@
-"""Features as a vector: TF-IDF of the terms that matter, and the numbers, standardised.
+"""Encodes features as a vector: TF-IDF of the terms that matter, and the numbers, standardised.
 
 A term's weight is (1 + ln count) x idf, as in scikit-learn's TfidfTransformer with `sublinear_tf`, and the terms'
-part of the vector has length 1. Plain numpy, so that who predicts needs nothing else.
+part of the vector has length 1. It is plain numpy, so that predicting needs nothing else.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,14 @@ Indices = NDArray[np.int32]
 
 LEAST_RUNS_WITH_TERM = 2
 MOST_TERMS = 2048
-"""Of those that more runs have, the ones that fewest have go first."""
+"""The most terms that matter. Terms in the fewest runs are dropped first."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """`buckets` (t), ascending, and their `idf` (t); `mean` and `scale` (n) of the numbers. A vector has t + n."""
+    """An encoding: `buckets` (t), ascending, and their `idf` (t); `mean` and `scale` (n) of the numbers. A vector has t
+    + n parts.
+    """
 
     buckets: Indices
     idf: Floats
@@ -32,7 +34,7 @@ class Encoding:
 
     @classmethod
     def fitted(cls, features: list[Features]) -> Self:
-        """To at least one run."""
+        """Fit an encoding to the features of at least one run."""
         document_frequency = np.zeros(BUCKETS)
         for each in features:
             document_frequency[each.pairs[:, 0]] += 1
@@ -51,18 +53,18 @@ class Encoding:
 
     @property
     def size(self) -> int:
-        """Parts of a vector."""
+        """The number of parts of a vector."""
         return len(self.buckets) + len(NUMBERS)
 
     @cached_property
     def _places(self) -> NDArray[np.int16]:
-        """Of each bucket in a vector, -1 without one."""
+        """The place of each bucket in a vector; -1 without one."""
         places = np.full(BUCKETS, -1, np.int16)
         places[self.buckets] = np.arange(len(self.buckets))
         return places
 
     def vector(self, features: Features) -> Floats:
-        """Of `size` parts."""
+        """Encode features as a vector of `size` parts."""
         found = np.zeros(self.size, np.float32)
         buckets, counts = features.pairs.T
         places = self._places[buckets]

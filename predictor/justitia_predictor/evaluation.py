@@ -1,4 +1,4 @@
-"""How good predictions are, on runs that were not trained with."""
+"""Judges predictions, on runs that were not trained with."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from justitia_vocabulary.units import KVTokenTime
 
 
 def errors(predicted: Sequence[KVTokenTime] | NDArray[np.float64], cost: Sequence[KVTokenTime]) -> Errors:
-    """Of at least two runs. Where predictions or costs are all the same, the rank correlation is 0."""
+    """The errors on at least two runs. If all predictions or all costs are the same, the rank correlation is 0."""
     guess, truth = np.asarray(predicted, float), np.asarray(cost, float)
     ranked = len(set(guess)) > 1 and len(set(truth)) > 1
     return Errors(
@@ -23,7 +23,9 @@ def errors(predicted: Sequence[KVTokenTime] | NDArray[np.float64], cost: Sequenc
 
 
 def mean_of(parts: Sequence[tuple[int, Errors]]) -> Errors:
-    """Over parts with so many runs each. Orders are compared within a part: models of two parts do not mix."""
+    """The mean of the errors of several parts, weighted by their runs. Ranks are compared within a part, because each
+    part has a model of its own.
+    """
     weights = [count for count, _ in parts]
 
     def mean(name: str) -> float:
@@ -33,8 +35,8 @@ def mean_of(parts: Sequence[tuple[int, Errors]]) -> Errors:
 
 
 def loss(own: Errors, mean: Errors) -> float:
-    """What a kind of model is chosen by: its errors of size and of order, each in units of the running mean's, which
-    has loss 2. An order without any relation to the true one has rank 0, and so has the mean's.
+    """The loss by which a kind of model is chosen: its errors of size and of order, each in units of the running
+    mean's, which has loss 2. An order without any relation to the true one has rank 0, and so has the mean's.
     """
     size = own.relative / mean.relative if mean.relative else 1.0
     return size + 1 - own.rank

@@ -1,10 +1,10 @@
-"""What is known of a run when its first request comes: hashed terms of its text, and a few numbers.
+"""Makes the features of a run from its first request: hashed terms of its text, and a few numbers.
 
-Texts are tenants' data. What is kept of one is how often each of `BUCKETS` hash values came up among its words, which
-does not give the text back. The order of words is lost, and two words may share a bucket.
+Texts are tenants' data. The features only say how often each of `BUCKETS` hash values occurs among the words, from
+which the text cannot be restored: the order of words is lost, and two words may share a bucket.
 
-A text counts with its first and its last bytes (`cut`), so that the time does not grow with it. It may be as it stands
-in a JSON document: what JSON escapes parts words.
+Only the first and the last bytes of a text count (`cut`), so that the time does not grow with it. A text may be as it
+stands in a JSON document: escapes separate words.
 """
 
 import math
@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEATURES_VERSION = 1
-"""Of the meaning of everything in this module. Models know the version that they were trained with."""
+"""The version of all that features mean. Models know the version that they were trained with."""
 
 BUCKETS = 2**14
 MOST_HEAD, MOST_TAIL = 12 * 2**10, 4 * 2**10
-"""Bytes of text that count."""
+"""The bytes of text that count, at its start and its end."""
 
 NUMBERS = ("log text bytes", "log prompt tokens", "log most output tokens", "log messages", "log sequences")
 
 _BETWEEN_WORDS = re.sub(rb"\W", b" ", bytes(range(256)))
-"""Translates what is in no word to spaces."""
+"""Translates bytes that are in no word to spaces."""
 _ESCAPED = re.compile(rb'\\[nrtbf"/\\]')
 _numbers = Struct(f"{len(NUMBERS)}d")
 _MOST_COUNT = 2**16 - 1
@@ -35,7 +35,7 @@ _PAIR_BYTES = 4
 
 
 def cut(text: bytes) -> bytes:
-    """What counts of a text."""
+    """The part of a text that counts."""
     if len(text) <= MOST_HEAD + MOST_TAIL:
         return text
     return text[:MOST_HEAD] + b" " + text[-MOST_TAIL:]
@@ -43,8 +43,8 @@ def cut(text: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FirstRequest:
-    """Of a run, as its client sent it. `text` is what is `cut` from one of `text_bytes`. Prompt tokens may be an
-    estimate; `most_output` is None without a bound of its own.
+    """The first request of a run. `text` is `cut` from one of `text_bytes`. Prompt tokens may be an estimate.
+    `most_output` is None if the request has no bound of its own.
     """
 
     text: bytes
@@ -57,7 +57,7 @@ class FirstRequest:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """`packed` are the numbers as in `NUMBERS`, then pairs of a bucket and the times that words of it came up, by
+    """Packed features: the numbers in the order of `NUMBERS`, then pairs of a bucket and the count of its words, by
     ascending bucket.
     """
 
@@ -80,7 +80,7 @@ class Features:
 
     @classmethod
     def checked(cls, packed: bytes) -> Self:
-        """Raises ValueError where this is not something packed."""
+        """Check packed features. Raises ValueError if these are none."""
         features = cls(packed)
         rest = len(packed) - _numbers.size
         if rest < 0 or rest % _PAIR_BYTES or not all(map(math.isfinite, features.numbers)) or not features._sound():

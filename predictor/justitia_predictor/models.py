@@ -1,7 +1,7 @@
-"""Models of the logarithm of a run's cost, as plain arrays: what training made, without what made it.
+"""Models of the logarithm of a run's cost, as plain arrays: the results of training, without the library that trains.
 
-Each says ln C of a run from its `Features`, in numpy alone. `check` tells whether arrays that came from elsewhere can
-be computed with; nothing else about them is trusted.
+Each predicts ln C of a run from its `Features`, with numpy alone. `check` decides whether arrays from elsewhere can be
+computed with; nothing else about them is trusted.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ Array = NDArray[np.float32] | NDArray[np.int32]
 
 
 class Model(Protocol):
-    """`kind` names it in files and in the status of resources."""
+    """A model. `kind` names it in files and in the status of resources."""
 
     kind: ClassVar[str]
 
     def log_cost(self, features: Features) -> float: ...
 
     def check(self) -> None:
-        """Raises ValueError where the arrays do not fit together."""
+        """Raises ValueError if the arrays do not fit together."""
 
 
 @dataclass(frozen=True)
 class RunningMean:
-    """The same for every run. `value` has one part."""
+    """Predicts the same for each run. `value` has one part."""
 
     kind: ClassVar[str] = "running-mean"
     value: Floats
@@ -46,7 +46,7 @@ class RunningMean:
 
 @dataclass(frozen=True)
 class PromptLength:
-    """By the first prompt's length: `values` (k) of the classes that `edges` (k - 1) part, ascending, in ln tokens."""
+    """Predicts by the first prompt's length: `values` (k) of classes between ascending `edges` (k - 1) in ln tokens."""
 
     kind: ClassVar[str] = "prompt-length"
     edges: Floats
@@ -62,7 +62,7 @@ class PromptLength:
 
 @dataclass(frozen=True)
 class Linear:
-    """`weights` (v) of a vector's parts and `intercept` (1)."""
+    """A linear model: `weights` (v) of a vector's parts, and an `intercept` (1)."""
 
     kind: ClassVar[str] = "linear"
     encoding: Encoding
@@ -108,8 +108,8 @@ class Network:
 
 @dataclass(frozen=True)
 class Trees:
-    """Gradient boosted regression trees, whose leaves' values add up to ln C. Nodes of all trees are in one list: a
-    node goes `left` where the vector's part `part` is at most `threshold`, else `right`; a leaf leads to itself.
+    """Gradient boosted regression trees, whose leaves' values add up to ln C. The nodes of all trees are in one list. A
+    node leads `left` if the vector's part `part` is at most `threshold`, else `right`; a leaf leads to itself.
     """
 
     kind: ClassVar[str] = "boosting"
@@ -145,7 +145,7 @@ MODELS: dict[str, type[Model]] = {m.kind: m for m in (RunningMean, PromptLength,
 
 
 def check_encoding(encoding: Encoding) -> None:
-    """Raises ValueError where it cannot be computed with."""
+    """Raises ValueError if an encoding cannot be computed with."""
     buckets = encoding.buckets
     _need(buckets.ndim == 1 and encoding.idf.shape == buckets.shape, "idf")
     _need(bool(np.all((buckets >= 0) & (buckets < BUCKETS)) and np.all(np.diff(buckets) > 0)), "buckets")

@@ -1,4 +1,4 @@
-"""A finished run as predictors learn from it, and batches of them as they travel."""
+"""Samples: finished runs as predictors learn from them, and batches of samples for the store."""
 
 import hashlib
 import struct
@@ -12,14 +12,14 @@ from justitia_predictor.features import FEATURES_VERSION, Features
 from justitia_vocabulary.units import KVTokenTime, Seconds
 
 MOST_SAMPLES = 2000
-"""That are trained with. The newest count: beyond that training takes longer, and the past tells less."""
+"""The most samples that are trained with. The newest count: with more, training takes longer and old runs mislead."""
 MOST_BATCH_BYTES = 64 * 2**20
-"""Of a batch, unpacked: more is not read."""
+"""The most bytes of an unpacked batch that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was known of a run at its first request, and what it cost: all of it, and each of its stages.
+    """A finished run: what was known at its first request, and what it cost, as a whole and in each stage.
 
     `finished` is the time of day, in seconds since 1970. `text` is that of the first request where it is kept.
     """
@@ -48,7 +48,7 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Batch)
 
 
 class BatchError(Exception):
-    """A batch that cannot be read, or is of another version."""
+    """A batch cannot be read, or is of another version."""
 
 
 def to_batch(samples: Sequence[Sample]) -> bytes:
@@ -57,7 +57,7 @@ def to_batch(samples: Sequence[Sample]) -> bytes:
 
 
 def from_batch(content: bytes) -> list[Sample]:
-    """Raises BatchError."""
+    """Read the samples of a batch. Raises BatchError."""
     try:
         unpacking = zlib.decompressobj()
         plain = unpacking.decompress(content, MOST_BATCH_BYTES)
@@ -74,6 +74,6 @@ def from_batch(content: bytes) -> list[Sample]:
 
 
 def data_hash(samples: Iterable[Sample]) -> str:
-    """Of what is learned from samples, whatever their order: hex SHA-256."""
+    """The digest of what is learned from samples, whatever their order: hex SHA-256."""
     each = sorted(hashlib.sha256(struct.pack("<d", s.cost) + s.features.packed).digest() for s in samples)
     return hashlib.sha256(b"".join(each)).hexdigest()

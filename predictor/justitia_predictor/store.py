@@ -1,10 +1,11 @@
-"""Where samples and artifacts outlive the pods: a folder of a volume, or a bucket of any S3-compatible service.
+"""The store, in which samples and artifacts outlive the pods: a folder of a volume, or a bucket of any S3-compatible
+service.
 
     {application}/samples/{name}       batches; names begin with the time and end with the number of samples
     {application}/artifacts/{digest}
 
-`application` is a name that no other application ever has had: what is learned from a tenant's runs goes nowhere else.
-Nothing is written over: objects come, are read, and are deleted.
+`application` is a name that no other application ever had: what is learned from a tenant's runs is used nowhere else.
+Objects are written once, read, and deleted.
 """
 
 import re
@@ -25,24 +26,24 @@ from justitia_vocabulary.units import Seconds
 
 
 class StoreError(Exception):
-    """The store does not do what was asked of it: it is away, full, or forbids it."""
+    """A call to the store failed: it is away or full, or it forbids the call."""
 
 
 class NotStoredError(StoreError):
-    """The store works, and does not have it."""
+    """The store works, and does not have the object."""
 
 
 ERASED_AT_ONCE = 100
-"""In one request to a bucket."""
+"""The most objects that one request to a bucket erases."""
 _TIME = "020.6f"
-"""So that names are in the order of time."""
+"""The format of times in names, which puts names in the order of time."""
 
 
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
 def _part_of(application: str) -> str:
-    """Of the store. Raises StoreError where the name could mean more than one application."""
+    """An application's part of the store. Raises StoreError if the name could mean more than one application."""
     if not _NAME.fullmatch(application):
         raise StoreError(f"{application!r} is no name of an application in a store")
     return application
@@ -61,7 +62,7 @@ def _batch_name(at: Seconds, source: str, samples: list[Sample]) -> str:
 
 
 def _samples_in(name: str) -> int:
-    """By a batch's name; 0 where it was not we who named it."""
+    """The number of samples in a batch, by its name; 0 if the name is not ours."""
     count = name.rpartition("-")[2]
     return int(count) if count.isdecimal() and len(count) < 8 else 0
 
@@ -71,19 +72,19 @@ def _errors(url: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        # Without the cause: a traceback would show all that the service said, the key's name with it.
+        # A traceback of the cause would show the service's whole message, with the key's name.
         raise StoreError(f"{url}: {reason_of(error)}") from None
 
 
 class Store:
-    """`url`: `file:///folder` or `s3://bucket/prefix`. For a bucket, keys, region and endpoint are those of the
+    """A store at `file:///folder` or `s3://bucket/prefix`. Keys, region and endpoint of a bucket come from the
     environment (`AWS_…`), and no request to it takes longer than `LONGEST_CALL`. Raises StoreError.
     """
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
         if scheme == "s3" and "@" in rest:
-            raise StoreError("a store's URL holds no keys: they are taken from the environment (AWS_ACCESS_KEY_ID)")
+            raise StoreError("a store's URL must not hold keys: set them in the environment (AWS_ACCESS_KEY_ID)")
         with _errors(url):
             if scheme == "file":
                 self._folder: Path | None = Path(rest)
@@ -96,15 +97,15 @@ class Store:
         self.url = url
 
     def put_samples(self, application: str, at: Seconds, source: str, samples: list[Sample]) -> None:
-        """A batch. `at`, in seconds since 1970, and `source` tell it from all others: what is put again under both
-        takes the place of what may have been put before. Raises StoreError.
+        """Put a batch. `at`, in seconds since 1970, and `source` tell it from all others: a batch that is put again
+        under both replaces the one that may have been put before. Raises StoreError.
         """
         with _errors(self.url):
             path = f"{_samples_of(application)}/{_batch_name(at, source, samples)}"
             obstore.put(self._store, path, to_batch(samples))
 
     def samples(self, application: str, most: int) -> tuple[list[Sample], int]:
-        """The newest, oldest first, and the number of batches that could not be read. Raises StoreError."""
+        """The newest samples, oldest first, and the number of batches that could not be read. Raises StoreError."""
         found: list[list[Sample]] = []
         count = unreadable = 0
         for path in sorted(self._paths(_samples_of(application)), reverse=True):
@@ -113,7 +114,7 @@ class Store:
             try:
                 batch = from_batch(self._get(path))
             except NotStoredError:
-                # Somebody tidies at the same time.
+                # Another pod erases old batches at the same time.
                 continue
             except BatchError:
                 unreadable += 1
@@ -123,7 +124,7 @@ class Store:
         return [sample for batch in reversed(found) for sample in batch][-most:], unreadable
 
     def put_artifact(self, artifact: Artifact) -> str:
-        """Its digest. Raises StoreError."""
+        """Put an artifact. Returns its digest. Raises StoreError."""
         content = artifact.to_bytes()
         name = digest(content)
         with _errors(self.url):
@@ -131,24 +132,24 @@ class Store:
         return name
 
     def artifact(self, application: str, name: str) -> Artifact:
-        """By its digest. Raises StoreError, of which NotStoredError, and ArtifactError."""
+        """Get an artifact by its digest. Raises StoreError, which may be NotStoredError, and ArtifactError."""
         return Artifact.of_version(name, self.artifact_file(application, name))
 
     def artifact_file(self, application: str, name: str) -> bytes:
-        """What is stored under that digest, as it is. Raises StoreError, of which NotStoredError."""
+        """Get an artifact's file by its digest. Raises StoreError, which may be NotStoredError."""
         try:
             return self._get(f"{_artifacts_of(application)}/{name}")
         except NotStoredError:
             raise NotStoredError(f"the artifact {name[:12]} is not in the store") from None
 
     def applications(self) -> frozenset[str]:
-        """Names of which there is anything. Raises StoreError."""
+        """The names of the applications that the store has something of. Raises StoreError."""
         with _errors(self.url):
             prefixes = obstore.list_with_delimiter(self._store)["common_prefixes"]
         return frozenset(prefix.strip("/") for prefix in prefixes)
 
     def erase(self, application: str) -> int:
-        """All of an application; tells how many objects that were. Raises StoreError."""
+        """Erase all of an application. Returns the number of its objects. Raises StoreError."""
         paths = list(self._paths(_part_of(application)))
         self._delete(paths)
         if self._folder is not None:
@@ -157,8 +158,8 @@ class Store:
         return len(paths)
 
     def tidy_samples(self, application: str, most: int, since: Seconds) -> int:
-        """Erases batches from before `since`, in seconds since 1970, and those with none of the newest `most` samples;
-        tells how many samples are left. That is a listing: no batch is read. Raises StoreError.
+        """Erase batches from before `since`, in seconds since 1970, and those with none of the newest `most` samples.
+        Returns the number of samples that are left. It lists names and reads no batch. Raises StoreError.
         """
         oldest, count = f"{since:{_TIME}}", 0
         gone: list[str] = []
@@ -174,14 +175,16 @@ class Store:
         return count
 
     def _erase_unfinished(self, folder: Path, oldest: str) -> None:
-        """What was being written when its writer was killed is never renamed, and so never listed."""
+        """Erase files of killed writers: such files are never renamed, and so never listed."""
         with _errors(self.url):
             for path in folder.glob("*#*"):
                 if path.name < oldest:
                     path.unlink(missing_ok=True)
 
     def _delete(self, paths: list[str]) -> None:
-        """Somebody else may have been faster: of a folder, that is an error, and the others are left."""
+        """Delete objects, one by one in a folder: there an object that somebody else has deleted is an error, which
+        leaves the others.
+        """
         at_once = ERASED_AT_ONCE if self._folder is None else 1
         with _errors(self.url):
             for first in range(0, len(paths), at_once):
@@ -203,5 +206,5 @@ class Store:
                     raise
                 raise NotStoredError(f"{path} is not in the store") from None
             if result.meta["size"] > 2 * MOST_BYTES:
-                raise StoreError(f"{self.url}: {path} is larger than anything that was written there")
+                raise StoreError(f"{self.url}: {path} is larger than any batch or artifact")
             return bytes(result.bytes())

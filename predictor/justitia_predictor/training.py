@@ -1,7 +1,7 @@
-"""From samples to an artifact: every kind of model is tried on runs held out, and the best is trained with all.
+"""Trains an artifact from samples: each kind of model is tried on held-out runs, and the best is trained with all.
 
-Targets are ln C, standardised for the network: C spans four powers of ten, and the squares of plain errors would see
-the largest runs only (Justitia trains on samples of about 100 runs, with MSE and L2).
+Targets are ln C, standardised for the network: C spans four powers of ten, and with squares of plain errors only the
+largest runs would count (Justitia trains on samples of about 100 runs, with MSE and L2).
 """
 
 import copy
@@ -31,27 +31,27 @@ LEAST_WIDTH, MOST_WIDTH = 16, 128
 TERMS_PER_UNIT = 4
 """Distinct terms of a mean input for each unit of the network's first layer."""
 PENALTIES = (0.004, 0.012, 0.024, 0.04)
-"""L2 of the network's weights, for each run that is learned from, one after the other. scikit-learn's is for all runs
-together: a constant one would be the less for each, the more there are.
+"""L2 penalties of the network's weights, one after the other, for each run that is learned from. scikit-learn's penalty
+is for all runs together, so a constant one would mean less for each run, the more there are.
 """
 STEPS = 50
-"""Of the optimiser, with each penalty."""
+"""Steps of the optimiser with each penalty."""
 MOST_BEGINNINGS = 8
 LOSS_OF_MEAN = 0.495
-"""Half the variance of standardised targets, nearly, which a network has that says the mean of all, whatever its input.
-The last penalty at once draws most there, the first now and then one, which is begun again.
+"""The loss of a network that predicts the mean whatever its input: nearly half the variance of standardised targets.
+The last penalty alone would pull most networks there; the first does so now and then, and that network is begun again.
 """
 
 
 class TooFewSamplesError(Exception):
-    """There is nothing to learn from yet."""
+    """There are too few samples to learn from."""
 
 
 def train(application: str, samples: Sequence[Sample], seed: int = 0) -> Artifact:
-    """The best model for the application's runs, oldest first. Raises TooFewSamplesError."""
+    """Train the best model for an application, from its runs, oldest first. Raises TooFewSamplesError."""
     samples = [s for s in samples if s.cost > 0][-MOST_SAMPLES:]
     if len(samples) < LEAST_SAMPLES:
-        raise TooFewSamplesError(f"{application} has {len(samples)} finished runs: {LEAST_SAMPLES} are the least")
+        raise TooFewSamplesError(f"{application} has {len(samples)} finished runs: training needs {LEAST_SAMPLES}")
     by_kind = {kind: held_out_errors(kind, samples, seed) for kind in FITS}
     return fitted(best(by_kind), application, samples, seed, by_kind)
 
@@ -59,18 +59,18 @@ def train(application: str, samples: Sequence[Sample], seed: int = 0) -> Artifac
 def fitted(
     kind: str, application: str, samples: Sequence[Sample], seed: int, by_kind: Mapping[str, Errors] | None = None
 ) -> Artifact:
-    """A model of this kind. `by_kind` are the errors of all that were tried, if any were."""
+    """Train a model of this kind. `by_kind` are the errors of all kinds that were tried, if any were."""
     logs = _targets(samples)
     about = Provenance(
         kind, application, len(samples), data_hash(samples), float(logs.min()), float(logs.max()), dict(by_kind or {})
     )
-    # Matrices are small: threads would wait for each other more than they compute.
+    # The matrices are small: threads would spend more time waiting for each other than computing.
     with threadpool_limits(1):
         return Artifact(FITS[kind](samples, seed), about)
 
 
 def held_out_errors(kind: str, samples: Sequence[Sample], seed: int) -> Errors:
-    """Of a kind of model, each run predicted by a model that was trained without it."""
+    """The errors of a kind of model, where a model that was trained without a run predicts it."""
     found = []
     for trained, held in KFold(FOLDS, shuffle=True, random_state=seed).split(samples):
         artifact = fitted(kind, "", [samples[i] for i in trained], seed)
@@ -108,7 +108,7 @@ def fit_network(samples: Sequence[Sample], seed: int) -> Network:
     layers = (width, width // 2, width // 4)
     drawn = np.random.RandomState(seed)
     with warnings.catch_warnings():
-        # It is stopped on purpose: what fits the last bit of few samples predicts others worse.
+        # Training stops early on purpose: a network that fits few samples exactly predicts others worse.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for _ in range(MOST_BEGINNINGS):
             network = MLPRegressor(
@@ -134,7 +134,7 @@ def fit_trees(samples: Sequence[Sample], seed: int) -> Trees:
 
 
 def network_of(encoding: Encoding, network: MLPRegressor, mean: float, scale: float) -> Network:
-    """What was fitted to standardised targets."""
+    """The network that was fitted to standardised targets, as plain arrays."""
     weights, biases = tuple(map(_floats, network.coefs_)), tuple(map(_floats, network.intercepts_))
     return Network(encoding, weights, biases, _floats([mean, scale]))
 

@@ -164,6 +164,6 @@ def test_two_calls_fit_into_a_schedulers_end() -> None:
 
 
 def test_keys_have_no_place_in_the_url() -> None:
-    with pytest.raises(StoreError, match="holds no keys") as caught:
+    with pytest.raises(StoreError, match="must not hold keys") as caught:
         Store(f"s3://{KEY}:{SECRET}@justitia")
     assert KEY not in str(caught.value)

@@ -42,15 +42,15 @@ ENGINE_ARGUMENTS = (
     f"--block-size={BLOCK_SIZE}",
     "--no-enable-prefix-caching",
 )
-"""A small KV space makes the engine contended; the same prompts come under each policy, so none may be remembered."""
+"""A small KV space makes tenants contend. Prefixes are not cached, because the same prompts come under each policy."""
 
 WARM_UP_WORK, CALIBRATION_WORK = 2_000.0, 20_000.0
-"""Weighted tokens (prompt + 2 * output): some seconds of work on a processor."""
+"""Work in weighted tokens (prompt + 2 * output): some seconds of a processor."""
 
 REQUIRED_PART = 0.9
-"""Of the planned time, that in which both flooders have requests waiting."""
+"""The part of the planned time in which both flooders must have requests waiting."""
 SHORT = 0.25
-"""The part of the load that `--short` sends."""
+"""The part of the load that `--short` replays."""
 
 
 def demo_command(  # noqa: PLR0917
@@ -93,7 +93,7 @@ def demo_command(  # noqa: PLR0917
         except EngineSetupError as error:
             fail(str(error))
         except KeyboardInterrupt:
-            progress("interrupted: everything that was started has ended")
+            progress("interrupted: all that was started has ended")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         report = _write(out, results, findings)
     _tell(results, findings, report)
@@ -103,7 +103,7 @@ def demo_command(  # noqa: PLR0917
 
 
 class Demo:
-    """The phases, in order: how fast is the engine, what does the light tenant see alone, then each policy."""
+    """The phases in order: the engine's speed, the light tenant alone, then the load under each policy."""
 
     def __init__(
         self, pool: LocalPool, documents: Sequence[Document], trace: Sequence[TraceRequest], seed: int, part: float
@@ -131,14 +131,14 @@ class Demo:
         return results, findings
 
     def _calibrate(self, live: Live) -> float:
-        """Weighted tokens a second that the engine does under a short flood, once it is warm."""
+        """The engine's speed under a short flood, once it is warm, in weighted tokens a second."""
         for phase, work in (("warming up", WARM_UP_WORK), ("calibrating", CALIBRATION_WORK)):
             flood = flooding_runs(self._trace, work, 0.5, self._seed)
             results = self._measure(live, "fcfs", flood, phase)
         return steady_rate(results.requests)
 
     def _measure(self, live: Live, label: str, runs: Sequence[WorkloadRun], phase: str | None = None) -> PolicyResults:
-        """A replay under the policy, by a sidecar that remembers nothing, and an engine that orders by it."""
+        """Replay runs under a policy, with a sidecar that remembers nothing and an engine that orders by the policy."""
         name = phase or POLICIES[label].value
         self._pool.stop_sidecar()
         self._pool.apply(with_policy(self._documents, POLICIES[label]))
@@ -155,7 +155,7 @@ class Demo:
 
 
 def with_policy(documents: Sequence[Document], policy: PolicyName) -> list[Document]:
-    """The same documents with every pool under that policy."""
+    """The same documents, with each pool under that policy."""
     changed = copy.deepcopy(list(documents))
     for document in changed:
         spec = document.get("spec", {})

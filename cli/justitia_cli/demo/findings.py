@@ -1,4 +1,4 @@
-"""What the demo's measurements say, as figures beside what they should be. Pure."""
+"""The demo's findings: what was measured, beside what it should be. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Backlog:
 
 
 def backlog(samples: Iterable[ServiceSample]) -> Backlog:
-    """From samples in order of time. A sample in which one of the two has nothing queued ends the window."""
+    """Find the longest window in samples that are in order of time. It ends where one of the two has nothing queued."""
     moments: dict[float, dict[str, ServiceSample]] = {}
     for sample in samples:
         moments.setdefault(sample.time, {})[sample.tenant] = sample
@@ -59,7 +59,7 @@ def backlog(samples: Iterable[ServiceSample]) -> Backlog:
 
 
 def first_token_times(requests: Iterable[RequestResult], tenant: str) -> list[float]:
-    """Seconds from ready to first token, of the tenant's requests that got one."""
+    """Seconds from ready to first token, for the tenant's requests that got one."""
     return [r.first_token - r.ready for r in requests if r.tenant == tenant and r.first_token is not None]
 
 
@@ -68,12 +68,12 @@ def mean_jct(results: PolicyResults) -> float:
 
 
 def unfinished(results: PolicyResults) -> int:
-    """Runs of which the mean says nothing."""
+    """The number of runs that the mean leaves out."""
     return sum(run.jct is None for run in results.runs)
 
 
 def share_bound(burst: float, in_engine: float, weights: Mapping[str, float]) -> float:
-    """Most that the flooders' service per weight may differ by over any time in which both wait (tiered Justitia)."""
+    """The most by which the flooders' service per weight may differ while both wait, under tiered Justitia."""
     return 2 * burst + sum(in_engine / weights[tenant] for tenant in FLOODERS)
 
 

@@ -1,13 +1,13 @@
-"""What the demo sends, sized to the engine it finds.
+"""The load of the demo, sized to the engine.
 
 `research` (weight 1) and `batch` (weight 2) flood with many short requests of agents; `support` (weight 4) is light:
 now and then a single question about a long text. Lengths and arrival pattern come from a production trace
 (`examples/traces`), the grouping into runs is ours.
 
-How much the flooders ask follows from the engine's speed, so that both have requests waiting for the planned time
-whatever the machine: at weights 1 and 2 each is sent its share of that time's work. There are never more requests in
-all than the queue takes, so none is refused, however wrong the speed was measured. A fast engine is flooded for a
-shorter time, not with more; arrivals and pauses of tools shrink with it, so that the picture stays the same.
+The flooders' work follows from the engine's speed, so that both have requests waiting for the planned time on any
+machine: at weights 1 and 2, each sends its share of that time's work. There are never more requests than the queue
+takes, so none is refused, even if the speed was measured wrong. A fast engine is flooded for a shorter time, not with
+more requests; arrivals and pauses of tools shrink with it, so that the picture stays the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,26 +24,26 @@ BATCH = TenantLoad("batch", ("code-checking", "fact-verification"), 0.0, 0.0, AG
 SUPPORT = TenantLoad("support", ("chat",), 0.0, 0.0, QUESTION_LENGTHS)
 
 FLOOD_SECONDS = 66.0
-"""How long the flood is to last."""
+"""How long the flood should last."""
 
 ARRIVAL_PART = 0.3
 """The flooders' runs arrive in the first part of the time, and wait through the rest of it."""
 
 QUEUE_USED = 0.9
-"""Of what the queue takes, by all requests together."""
+"""The part of the queue that all requests together may use."""
 
 SAMPLE_WORK = 20_000.0
-"""Weighted tokens of the runs from which the work of a request is taken."""
+"""Weighted tokens of the runs that show how much work a request is."""
 
 LIGHT_PART = 0.12
-"""What support asks of the engine."""
+"""The part of the engine's time that support asks for."""
 
 LIGHT_ALONE, LIGHT_PAUSE = 8, 1.2
 """How many of its questions are measured alone, and how many seconds apart."""
 
 
 def flooding_runs(trace: Sequence[TraceRequest], work: float, window: float, seed: int) -> list[WorkloadRun]:
-    """Runs of the two flooders with work 1 : 2, arriving within the window (seconds)."""
+    """Runs of the two flooders, with work 1 : 2, that arrive within the window (seconds)."""
     return [
         run
         for load, part in ((RESEARCH, 1 / 3), (BATCH, 2 / 3))
@@ -59,8 +59,8 @@ def light_runs_alone(runs: Sequence[WorkloadRun]) -> list[WorkloadRun]:
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How much is sent: `work` in weighted tokens (prompt + 2 * output), enough for `seconds` of the engine. What takes
-    time whatever the engine, pauses of tools, takes `pace` of it.
+    """The size of the load: `work` in weighted tokens (prompt + 2 * output), enough for `seconds` of the engine. Pauses
+    of tools, which do not depend on the engine, are shortened by the factor `pace`.
     """
 
     work: float
@@ -73,8 +73,8 @@ def count_requests(runs: Iterable[WorkloadRun]) -> int:
 
 
 def plan_load(trace: Sequence[TraceRequest], speed: float, part: float, queue: int, seed: int) -> LoadPlan:
-    """For an engine of that speed, in weighted tokens a second, and a queue that takes so many requests: that part of
-    `FLOOD_SECONDS`, or less, in which so many requests come as the queue takes.
+    """Plan a load for an engine of that `speed`, in weighted tokens a second, that lasts for a `part` of
+    `FLOOD_SECONDS`. It is shorter if the `queue` would not take so many requests.
     """
     seconds = FLOOD_SECONDS * part
     per_request = SAMPLE_WORK / count_requests(contended_runs(trace, LoadPlan(SAMPLE_WORK, seconds), seed))

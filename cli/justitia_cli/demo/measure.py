@@ -1,4 +1,4 @@
-"""One phase of the demo: a workload replayed against the local pool, tenants sampled meanwhile."""
+"""Measures one phase of the demo: replays a workload against the local pool, and samples its tenants meanwhile."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ Show = Callable[[dict[str, Any] | None, str], None]
 
 @dataclass
 class DemoPhase:
-    """A replay of runs, labelled with the target's policy."""
+    """A replay of runs, under the label of the target's policy."""
 
     pool: LocalPool
     target: Target
@@ -28,7 +28,7 @@ class DemoPhase:
     show: Show
 
     async def measure(self) -> PolicyResults:
-        """Results with the sampled service of every tenant, from 0 at the start."""
+        """Replay the runs. The results have the sampled service of each tenant, from 0 at the start."""
         self._samples: list[ServiceSample] = []
         self._progress = ""
         start = asyncio.get_running_loop().time()
@@ -76,7 +76,7 @@ class DemoPhase:
 
 
 def steady_rate(requests: Iterable[RequestResult]) -> float:
-    """Weighted tokens a second between the first and the last tenth of the work, by when requests finished."""
+    """Weighted tokens a second, without the first and the last tenth of the work, by the ends of requests."""
     done = sorted((r.finished, r.prompt_tokens + 2.0 * r.output_tokens) for r in requests if r.finished is not None)
     total = sum(work for _, work in done)
     so_far = list(accumulate(work for _, work in done))

@@ -1,4 +1,4 @@
-"""Conditions of the pool that is up, told as they change."""
+"""Prints the conditions of the pool that is up as they change."""
 
 import json
 import urllib.error
@@ -11,26 +11,26 @@ Status = Callable[[], dict[str, Any]]
 
 
 def in_effect(condition: Mapping[str, str]) -> bool:
-    """Whether requests are ordered as configured: in front of the engine where the engine cannot."""
+    """Whether requests are ordered as configured: inside the engine, or in front of one that is not supported."""
     return condition["status"] == "True" or condition["reason"] == Reason.ENGINE_NOT_SUPPORTED.value
 
 
-class ConditionTeller:
-    """`status` is the sidecar's; it may fail while the sidecar does not answer."""
+class ConditionPrinter:
+    """`status` reads the sidecar's status. It may fail while the sidecar does not answer."""
 
-    def __init__(self, status: Status, tell: Callable[[str], None]) -> None:
+    def __init__(self, status: Status, show: Callable[[str], None]) -> None:
         self._status = status
-        self._tell = tell
-        self._told: dict[str, tuple[str, str]] = {}
+        self._show = show
+        self._shown: dict[str, tuple[str, str]] = {}
 
     def look(self) -> None:
-        """Tell what has changed since the last look. What is not known yet is not told."""
+        """Print what has changed since the last look. A condition that is Unknown is not printed."""
         try:
             conditions = self._status()["conditions"]
         except (OSError, urllib.error.URLError, json.JSONDecodeError):
             return
         for condition in conditions:
             kind, now = condition["type"], (condition["status"], condition["reason"])
-            if now[0] != "Unknown" and now != self._told.get(kind):
-                self._told[kind] = now
-                self._tell(f"{kind} is {now[0]}, {now[1]}: {condition['message']}")
+            if now[0] != "Unknown" and now != self._shown.get(kind):
+                self._shown[kind] = now
+                self._show(f"{kind} is {now[0]}, {now[1]}: {condition['message']}")

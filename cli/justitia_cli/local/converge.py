@@ -1,6 +1,6 @@
-"""The operator's reconcile without a cluster: documents in, the objects of one pool out.
+"""Runs the operator's reconcile without a cluster: documents in, the objects of one pool out.
 
-What reconcile plans is put back into the snapshot until it plans nothing more, as an API server would.
+What reconcile plans is put back into the snapshot, as an API server would do, until it plans nothing more.
 """
 
 import uuid
@@ -26,7 +26,7 @@ ROUNDS = 10
 
 @dataclass(frozen=True)
 class PoolObjects:
-    """What a pool consists of, as the cluster would have it."""
+    """The objects of a pool, as they would be in a cluster."""
 
     pool: ServingPool
     deployment: Json
@@ -35,9 +35,9 @@ class PoolObjects:
 
 
 def converge(documents: Iterable[Json], previous: PoolConfig | None, root: str) -> PoolObjects:
-    """Objects of the only pool in the documents. `previous` is the configuration in force, if any.
+    """The objects of the only pool in the documents. `previous` is the configuration in effect, if there is one.
 
-    Raises LocalError for what a cluster would show as a condition that is False.
+    Raises LocalError for a mistake that a cluster would show as a condition that is False.
     """
     installation = Installation(KEY_NAMESPACE, "local", root, node_cache_path="local", inline_pools=None)
     try:
@@ -60,7 +60,7 @@ def converge(documents: Iterable[Json], previous: PoolConfig | None, root: str) 
 
 
 def read_keys(documents: Iterable[Json]) -> dict[str, str]:
-    """An API key of every tenant, in clear, from the Secrets in the documents: what a client would be given."""
+    """An API key of each tenant, in clear text, from the Secrets in the documents."""
     by_ref = {ref_of(document): document for document in documents}
     keys: dict[str, str] = {}
     for document in by_ref.values():
@@ -74,7 +74,7 @@ def read_keys(documents: Iterable[Json]) -> dict[str, str]:
 
 
 def _ours(applied: Json) -> Json:
-    """The object with what an API server would have noted of who applied it; nobody else owns anything of it here."""
+    """The object with the field owners that an API server would record. Here nobody else owns a field."""
     entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {}}
     return {**applied, "metadata": {**applied["metadata"], "managedFields": [entry]}}
 
@@ -94,7 +94,7 @@ def _only_pool(objects: Mapping[Ref, Json]) -> ServingPool:
     if len(pools) != 1:
         names = ", ".join(f"{ref.namespace}/{ref.name}" for ref in pools)
         raise LocalError(
-            f"the files define {len(pools)} pools ({names}): local mode runs one; give it one pool's files"
+            f"the files define {len(pools)} pools ({names}): local mode runs one, so give the files of one pool"
         )
     pool = ServingPool.model_validate({key: value for key, value in objects[pools[0]].items() if key != "status"})
     if pool.spec.engine.nodes > 1:

@@ -1,5 +1,5 @@
-"""What ends a local command with one line: a mistake of the user, or something that this machine lacks."""
+"""Errors that end a local command with one line: a mistake of the user, or something that this machine lacks."""
 
 
 class LocalError(ValueError):
-    """Says what is wrong, where, and what to do."""
+    """An error whose message says what is wrong, where, and what to do."""

@@ -1,7 +1,6 @@
-"""From the containers of a pool's Deployment to commands on this machine.
+"""Turns the containers of a pool's Deployment into commands on this machine.
 
-What differs from a pod is stated here and nowhere else: paths and ports, the model's place, and what vLLM needs on a
-CPU.
+All differences from a pod are here: paths and ports, the model's location, and what vLLM needs on a CPU.
 """
 
 import os
@@ -31,7 +30,7 @@ TINY_MODEL_ARGUMENTS = ("--load-format=dummy", "--max-model-len=2048")
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports on loopback: the OpenAI API, the sidecar's admin API, the engine."""
+    """Ports of the loopback interface: the OpenAI API, the sidecar's admin API, the engine."""
 
     public: int = PUBLIC_PORT
     admin: int = ADMIN_PORT
@@ -40,7 +39,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A model on this machine, or by name on a hub. `tiny` is one without weights that the project makes."""
+    """A model in a folder, or by its name on a hub. `tiny` says that it is made here, without weights."""
 
     location: str
     tiny: bool
@@ -48,7 +47,7 @@ class LocalModel:
 
 @dataclass(frozen=True)
 class Launch:
-    """A command with what it adds to the environment."""
+    """A command, and what it adds to the environment."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -63,8 +62,8 @@ def engine_launch(  # noqa: PLR0917
     plugin: Path,
     path: Sequence[Path] = (),
 ) -> Launch:
-    """The engine's container as a command; `plugin` stands for its plugin volume. Modules are looked for in `path`
-    before it.
+    """The engine's container as a command. `plugin` is the folder in place of the plug-in's volume. Modules in `path`
+    come before it.
     """
     container = _container(deployment, "containers", "engine")
     changed = {f"--port={ENGINE_PORT}": f"--port={ports.engine}"}
@@ -82,7 +81,7 @@ def engine_launch(  # noqa: PLR0917
 
 
 def sidecar_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
-    """The sidecar's container as a command; `plugin` stands for its plugin volume."""
+    """The sidecar's container as a command. `plugin` is the folder in place of the plug-in's volume."""
     container = _container(deployment, "initContainers", SIDECAR_CONTAINER)
     # A local sidecar reads its documents from files. It has no control port, no liveness probe and no training.
     inherited = {v["name"]: v["value"] for v in container["env"] if not v["name"].startswith(NOT_LOCAL)}
@@ -105,7 +104,7 @@ def plugged(deployment: Json) -> bool:
 
 
 def _of_user(container: Json) -> dict[str, str]:
-    """The variables of the pool's engine.env, but for those from Secrets."""
+    """The variables of the pool's engine.env, without those from Secrets."""
     return {
         variable["name"]: variable["value"]
         for variable in container["env"]
@@ -114,7 +113,7 @@ def _of_user(container: Json) -> dict[str, str]:
 
 
 def _of_plugin(container: Json, plugin: Path) -> dict[str, str]:
-    """The variables that lie in the plugin volume, in the folder that stands for it."""
+    """The variables with paths in the plug-in's volume, as paths in the folder in its place."""
     values = {variable["name"]: variable.get("value", "") for variable in container["env"]}
     return {
         name: value.replace(PLUGIN_DIRECTORY, str(plugin), 1)

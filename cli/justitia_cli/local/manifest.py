@@ -1,4 +1,4 @@
-"""Reads the YAML that a cluster takes. A mistake names file, document and field."""
+"""Reads the YAML that a cluster takes. An error names the file, the document and the field."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +21,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 def load_manifest(paths: Iterable[Path]) -> list[Document]:
-    """The documents of the files that local mode knows, each checked. Raises LocalError for the first mistake."""
+    """Load and check the documents that local mode knows. Raises LocalError for the first mistake."""
     documents = [document for path in paths for document in _load_file(path)]
     if not any(document["kind"] == "ServingPool" or "pool" in document.get("spec", {}) for document in documents):
         raise LocalError("the files define no ServingPool, and no LLMApplication with a pool of its own: add one")

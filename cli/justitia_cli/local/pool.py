@@ -1,4 +1,4 @@
-"""A pool on this machine: its files, its engine and its sidecar, from start to end."""
+"""Runs a pool on this machine: its files, its engine and its sidecar, from start to end."""
 
 import json
 import os
@@ -34,10 +34,10 @@ Progress = Callable[[str], None]
 
 
 class LocalPool:
-    """The engine and the sidecar of one pool. A context manager: whatever happens, no process is left.
+    """The engine and the sidecar of one pool. A context manager that leaves no process behind.
 
-    `directory` receives the documents and the logs. `sidecar_environment` is added to the sidecar's variables,
-    and the engine looks for modules in `engine_path` first. Every method raises LocalError with one clear line.
+    Documents and logs go to `directory`. `sidecar_environment` is added to the sidecar's variables. The engine looks
+    for modules in `engine_path` first. Each method raises LocalError, with one line that says what is wrong.
     """
 
     def __init__(  # noqa: PLR0917
@@ -92,7 +92,7 @@ class LocalPool:
         self.stop()
 
     def start(self, on_spawn: Callable[[list[int]], None]) -> None:
-        """Start engine and sidecar and wait until requests are served. `on_spawn` hears of every process at once."""
+        """Start engine and sidecar, and wait until requests are served. `on_spawn` gets the processes as they start."""
         require_free_port(self._ports.public, "OpenAI API", "--port")
         require_free_port(self._ports.admin, "sidecar's admin API", "--admin-port")
         require_free_port(self._ports.engine, "engine", "--engine-port")
@@ -104,7 +104,7 @@ class LocalPool:
         on_spawn(self.pids)
 
     def start_sidecar(self) -> None:
-        """Start the sidecar, with nothing remembered of an earlier one."""
+        """Start the sidecar. It remembers nothing of an earlier one."""
         launch = sidecar_launch(
             self._objects.deployment,
             self._directory / CONFIG_FILE,
@@ -122,36 +122,36 @@ class LocalPool:
             self._sidecar = None
 
     def stop(self) -> None:
-        """End both processes with all their children."""
+        """End both processes, with all their children."""
         self.stop_sidecar()
         if self._engine is not None:
             self._engine.stop()
             self._engine = None
 
     def apply(self, documents: Sequence[Json]) -> bool:
-        """Put changed documents in force; False if they change nothing. The engine's own arguments must not change."""
+        """Put changed documents into effect. Returns False if nothing changes. The engine's part must not change."""
         before = self._objects
         self._objects = converge(documents, before.config, self._root)
         if self._objects.deployment["spec"] != before.deployment["spec"]:
             self._objects = before
-            raise LocalError("the engine's part of the pool has changed: run `justitia local down`, then up again")
+            raise LocalError("the engine's part of the pool has changed: run `justitia local down`, then `up` again")
         self._write_documents()
         return (self._objects.config, self._objects.keys) != (before.config, before.keys)
 
     def check(self) -> None:
-        """Raise LocalError if a process has ended."""
+        """Raises LocalError if a process has ended."""
         for process in (self._engine, self._sidecar):
             if process is not None:
                 process.fail_if_ended()
 
     def status(self) -> dict[str, Any]:
-        """The sidecar's `/internal/status`."""
+        """The status that the sidecar reports."""
         with urllib.request.urlopen(f"{self.admin_url}/internal/status", timeout=5) as answer:
             status: dict[str, Any] = json.load(answer)
         return status
 
     def await_policy(self) -> None:
-        """Wait until requests are ordered by the configuration: in front of the engine where the engine cannot."""
+        """Wait until requests are ordered as configured, inside the engine or in front of it."""
         began = time.monotonic()
         while found := [c for c in self.status()["conditions"] if not in_effect(c)]:
             self.check()
@@ -174,13 +174,13 @@ class LocalPool:
         return ManagedProcess(name, launch.command, launch.environment, self._directory / f"{name}.log")
 
     def _await(self, name: str, url: str, limit: float) -> None:
-        """Poll until the URL answers 200, telling how long it takes."""
+        """Poll until the URL answers 200, and say every few seconds how long that takes."""
         began = told = time.monotonic()
         while not _answers(url):
             self.check()
             now = time.monotonic()
             if now - began > limit:
-                raise LocalError(f"the {name} did not become ready in {limit:.0f} s; see {self._directory}/{name}.log")
+                raise LocalError(f"the {name} was not ready after {limit:.0f} s: see {self._directory}/{name}.log")
             if now - told >= HEARTBEAT_SECONDS:
                 told = now
                 self._progress(f"waiting for the {name}, {now - began:.0f} s")
@@ -196,7 +196,7 @@ def _answers(url: str) -> bool:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Replace the file's content at once, readable by the user alone."""
+    """Replace the file as a whole. Only the user may read it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Processes of local mode: each in a process group of its own, with a log file, ended with all its children."""
+"""Processes of local mode. Each has a process group and a log file of its own, and ends with all its children."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ GRACE_SECONDS = 20
 
 
 class ManagedProcess:
-    """A child process and everything that it starts."""
+    """A child process, and all that it starts."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -36,19 +36,19 @@ class ManagedProcess:
         return self._process.pid
 
     def fail_if_ended(self) -> None:
-        """Raise LocalError with the end of the log if the process is gone."""
+        """Raises LocalError, with the end of the log, if the process has ended."""
         code = self._process.poll()
         if code is not None:
             raise LocalError(f"the {self.name} ended with code {code}; the end of {self.log}:\n{tail(self.log)}")
 
     def stop(self) -> None:
-        """End the whole group: first asked, after a grace killed."""
+        """End the whole group: ask it to end, and kill it after a grace period."""
         end_group(self._process.pid)
         self._process.wait()
 
 
 def end_group(pid: int) -> None:
-    """End every process of the group that `pid` leads, and wait until they are gone."""
+    """End each process of the group that `pid` leads, and wait until all are gone."""
     members = [process for process in psutil.process_iter() if _in_group(process.pid, pid)]
     for signal_number, wait in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 5)):
         with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""At most one local pool per user: a lock held while it is up, and a note of what it started.
+"""Lets each user have one local pool at a time: holds a lock while it is up, and keeps a note of its processes.
 
-The note outlives a supervisor that was killed, so that `down` can still end the processes. They are told from later
-ones with the same number by the moment they were created.
+The note outlives a supervisor that was killed, so that `down` can still end the processes. The moment of its creation
+tells a process from a later one with the same number.
 """
 
 import fcntl
@@ -23,14 +23,14 @@ STOP_SECONDS = 60.0
 
 
 def state_directory() -> Path:
-    """Where local mode keeps documents, logs and its note (XDG base directories)."""
+    """The folder for documents, logs and the note (XDG base directories)."""
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "justitia" / "local"
 
 
 @dataclass(frozen=True)
 class SessionNote:
-    """The supervisor, the process groups it started with their creation times, and whether requests are served."""
+    """The supervisor, its process groups with their times of creation, and whether requests are served."""
 
     supervisor: int
     groups: dict[str, float]
@@ -47,7 +47,7 @@ class Session:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock. Raises LocalError when a pool is up already; ends what a killed one left."""
+        """Hold the lock, and end what a killed supervisor left. Raises LocalError if a pool is up already."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock.open("w") as lock:
             try:
@@ -71,7 +71,7 @@ class Session:
             return None
 
     def end(self) -> bool:
-        """End the pool that is up, or what a killed one left. False if there was nothing to end."""
+        """End the pool that is up, or what a killed supervisor left. Returns False if there is nothing to end."""
         note = self.read()
         if note is None:
             return False

@@ -67,7 +67,7 @@ async def test_an_engine_that_counts_otherwise_is_one_line(tmp_path: Path) -> No
     async with MisbehavingEngine().serving() as engine:
         options = ("--base-url", f"{engine.url}/v1", "--kv-tokens", "9000")
         line = await asyncio.to_thread(refused, tmp_path / "p.json", *options)
-    assert "counts 3 tokens in a prompt of 16 token ids" in line
+    assert "counts 3 tokens in a prompt of 16 ids" in line
 
 
 async def test_an_interrupt_leaves_no_file_and_no_request(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from justitia_cli.local.conditions import ConditionTeller, in_effect
+from justitia_cli.local.conditions import ConditionPrinter, in_effect
 
 
 def condition(status: str, reason: str, kind: str = "PolicyInForce") -> dict[str, Any]:
@@ -30,7 +30,7 @@ def test_a_change_is_told_once_and_what_is_not_known_is_not() -> None:
         return answer
 
     told: list[str] = []
-    teller = ConditionTeller(status, told.append)
+    teller = ConditionPrinter(status, told.append)
     for _ in statuses:
         teller.look()
     assert told == [

@@ -51,7 +51,7 @@ def test_a_busy_port_is_told_with_its_purpose() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(LocalError, match=rf"port {port}, wanted for the engine, .*--engine-port"):
+        with pytest.raises(LocalError, match=rf"port {port} for the engine cannot be used .*--engine-port"):
             require_free_port(port, "engine", "--engine-port")
 
 
@@ -69,7 +69,7 @@ def test_a_port_that_somebody_listens_on_is_not_free(monkeypatch: pytest.MonkeyP
     )
     with socket.create_server(("127.0.0.1", taken)):
         assert free_ports(1) == [free]
-        with pytest.raises(LocalError, match="no 2 free ports"):
+        with pytest.raises(LocalError, match="fewer than 2 ports are free"):
             free_ports(2)
 
 

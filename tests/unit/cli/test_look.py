@@ -45,7 +45,7 @@ def test_a_request_is_explained_by_whose_it_is_why_it_waits_and_who_is_before_it
         "  has waited for 2.2 s, place 4 of 5: others come first in the policy's order",
         "  before it: 2 of silver, 1 of gold",
         "  ordered by virtualFinish 12.5, arrival 3; the smaller goes first",
-        "  has lost its place in the engine 2 times for want of memory",
+        "  was preempted 2 times, because the engine's memory was full",
         "  90 tokens of prompt; would take 160 tokens of the engine's memory",
     ]
 
@@ -53,7 +53,7 @@ def test_a_request_is_explained_by_whose_it_is_why_it_waits_and_who_is_before_it
 def test_the_first_one_is_behind_nobody_and_what_is_not_known_is_left_out() -> None:
     first = waiting(1, tenant="", reason=WaitingReason.ENGINE_BUSY)
     lines = list(explain(first, [first]))
-    assert lines[0] == "request q1 of nobody that the engine was told of in time"
+    assert lines[0] == "request q1 of an unknown tenant: its ticket did not reach the engine in time"
     assert "it is next" in lines[1]
     assert lines[2:] == ["  90 tokens of prompt"]
 

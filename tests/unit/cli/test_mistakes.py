@@ -63,7 +63,7 @@ MISTAKES = [
     ("workload agents --load nan --out w.jsonl", "--load"),
     ("workload agents --load inf --out w.jsonl", "--load"),
     ("workload agents --engine tpu --out w.jsonl", "unknown engine 'tpu'"),
-    ("workload agents --kv-tokens 5000 --out w.jsonl", "--kv-tokens 5000: it is the engine's that --load refers to"),
+    ("workload agents --kv-tokens 5000 --out w.jsonl", "--kv-tokens 5000: it is for the engine that --load refers to"),
     ("workload agents --out folder", "justitia: folder: Is a directory"),
     ("workload agents --out good.jsonl/w.jsonl", "good.jsonl: "),
     ("workload agents --tenant a=1 --tenant a=2 --out w.jsonl", "--tenant a=2: 'a' is given twice"),

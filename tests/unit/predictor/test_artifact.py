@@ -77,13 +77,13 @@ def test_what_is_told_of_an_artifact_that_cannot_be_used() -> None:
     assert Artifact.from_bytes(saved()).predict(OTHERS[0].features) == pytest.approx(math.e)
     for content, why in [
         (pickle.dumps({"a": 1}), "damaged"),
-        (saved(features=FEATURES_VERSION + 1), "train it anew"),
+        (saved(features=FEATURES_VERSION + 1), "train it again"),
         (saved(kind="pickle"), "unknown kind 'pickle'"),
         (saved(kind="linear"), "damaged: encoding.buckets is missing"),
         (save({"value": ONE}), "damaged"),
         (saved(lowest=2), "damaged: costs from"),
         (saved(highest=1e300), "damaged: costs from"),
-        (b"\0" * (MOST_BYTES + 1), "is the most"),
+        (b"\0" * (MOST_BYTES + 1), "at most"),
     ]:
         with pytest.raises(ArtifactError, match=why):
             Artifact.from_bytes(content)

@@ -67,7 +67,7 @@ def test_a_model_is_trained_and_put_into_the_store(store: Store, tmp_path: Path)
 
 
 def test_too_few_runs_and_no_store_are_told_apart(tmp_path: Path) -> None:
-    assert outcome(tmp_path, "train") == (3, {"error": "a has 0 finished runs: 10 are the least"})
+    assert outcome(tmp_path, "train") == (3, {"error": "a has 0 finished runs: training needs 10"})
     (tmp_path / "store").rename(tmp_path / "elsewhere")
     (tmp_path / "store").write_text("no folder")
     for command in ("train", "erase"):
@@ -138,7 +138,7 @@ def test_samples_are_exported_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "store/a/samples/2").write_bytes(b"damaged")
     done = run(tmp_path, "export")
     assert done.returncode == 0
-    assert done.stderr == "batches that cannot be read and are left out: 1\n"
+    assert done.stderr == "1 batches could not be read and are left out\n"
     first, second = map(json.loads, done.stdout.splitlines())
     assert first == exported(one) | {"text": "Grü\ufffd"}
     assert second == exported(other) | {"finished": 2.5, "stages": [1.0, 2.0]}

@@ -73,7 +73,7 @@ def test_the_best_kind_is_the_one_that_sizes_and_orders_best() -> None:
 
 
 def test_nothing_is_trained_of_too_few_runs() -> None:
-    with pytest.raises(TooFewSamplesError, match=f"apps/check has 9 finished runs: {LEAST_SAMPLES} are the least"):
+    with pytest.raises(TooFewSamplesError, match=f"apps/check has 9 finished runs: training needs {LEAST_SAMPLES}"):
         train("apps/check", written_runs(LEAST_SAMPLES - 1, noise=0.3, seed=1))
 
 

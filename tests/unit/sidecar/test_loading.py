@@ -80,7 +80,7 @@ async def test_a_model_for_other_features_is_not_loaded(
 ) -> None:
     monkeypatch.setattr(artifact_module, "FEATURES_VERSION", 99)
     (found,) = await Rig(room).load(versions[0])
-    assert (found.problem, found.unusable) == ("the artifact is for features of version 1: train it anew", True)
+    assert (found.problem, found.unusable) == ("the artifact is for features of version 1: train it again", True)
 
 
 async def test_a_model_that_is_not_in_the_store_is_loaded_when_it_comes(room: Room) -> None:
