@@ -215,14 +215,14 @@ class Desk:
                 self._answer(limit, now)
 
     def _configure(self, told: Configure, now: Seconds) -> None:
-        """A configuration that is not valid leaves the one in force."""
+        """A configuration that is not valid leaves the one in effect."""
         before = None if self.host is None else self.host.policy
         self._log_unknown(told)
         try:
             host = self.host or self._fresh(now)
             host.configure(told, now)
         except ValueError as error:
-            self._log.error("configuration %d is not put in force: %s", told.generation, error)
+            self._log.error("configuration %d is not put into effect: %s", told.generation, error)
         except Exception as error:
             self._dismiss(error)
         else:
@@ -230,7 +230,7 @@ class Desk:
             self._generation = told.generation
             if host.policy is not before:
                 self._log.info(
-                    "policy %s is in force by configuration %d, tenants are charged %s",
+                    "policy %s is in effect by configuration %d, tenants are charged %s",
                     told.policy,
                     told.generation,
                     host.policy.cost_model.unit,
@@ -257,7 +257,7 @@ class Desk:
         return host
 
     def _answer(self, limit: int, now: Seconds) -> None:
-        """A look changes nothing: where it fails, the policy stays in force, and there is no answer."""
+        """A look changes nothing: where it fails, the policy stays in effect, and there is no answer."""
         try:
             self._link.send(explain(self.host, self._view(limit), limit, now))
         except Exception as error:

@@ -120,7 +120,7 @@ class EngineHost:
     # What the sidecar tells.
 
     def configure(self, told: Configure, now: Seconds) -> None:
-        """Put a configuration in force. Raises ValueError, and nothing changes, if it is not valid."""
+        """Put a configuration into effect. Raises ValueError, and nothing changes, if it is not valid."""
         policy = self.policy
         named = build_policy(told.policy, build_cost_model(told.cost_model, self.fit.step_time))
         if any(weight <= 0 for weight in told.weights.values()):
