@@ -179,7 +179,7 @@ def test_a_configuration_that_is_not_valid_leaves_the_one_in_force(
     office.desk.settle([])
     assert type(office.host.policy) is POLICIES[PolicyName.VTC]
     assert office.desk.snapshot().generation == 1
-    assert "configuration 2 is not put in force: unknown policy 'lifo'" in caplog.text
+    assert "configuration 2 is not put into effect: unknown policy 'lifo'" in caplog.text
 
 
 def test_a_knob_of_a_later_release_is_logged_once(office: Office, caplog: pytest.LogCaptureFixture) -> None:
@@ -200,7 +200,7 @@ def test_a_policy_is_logged_when_it_is_put_in_force_and_when_it_is_dismissed(
     caplog.set_level(logging.INFO)
     office.tell(configuration(), configuration(generation=2))
     office.desk.settle([])
-    assert caplog.messages == ["policy vtc is in force by configuration 1, tenants are charged KV token-time"]
+    assert caplog.messages == ["policy vtc is in effect by configuration 1, tenants are charged KV token-time"]
     fail(monkeypatch, office.host.policy, "head")
     assert office.desk.head() is None
     assert caplog.messages[1:] == [
@@ -210,7 +210,7 @@ def test_a_policy_is_logged_when_it_is_put_in_force_and_when_it_is_dismissed(
     office.tell(configuration(generation=3))
     clock.now += 2 * IDLE_AFTER
     office.desk.between_steps()
-    assert caplog.messages[2:] == ["policy vtc is in force by configuration 3, tenants are charged KV token-time"]
+    assert caplog.messages[2:] == ["policy vtc is in effect by configuration 3, tenants are charged KV token-time"]
     assert office.desk.head() == name("b").id
     assert list(office.host.policy.running) == [name("a").id]
 
