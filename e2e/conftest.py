@@ -1,5 +1,5 @@
-"""A cluster for the tests: one that is given, the node that is up, or one for as long as they take; a user, and the
-example applied.
+"""A cluster for the tests: one that is given, the node that is up, or a node for the time of the tests; with a user,
+and the example applied.
 """
 
 import subprocess
@@ -35,7 +35,7 @@ GONE_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """`reach` gives the address of the pool's Service for clients on this machine."""
+    """A cluster. `reach` returns the address of the pool's Service for clients on this machine."""
 
     administrator: Kubectl
     reach: Callable[[], AbstractContextManager[str]]
@@ -45,10 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup(
         "cluster", "a cluster of your own, with the operator installed, in place of a node made here"
     )
-    group.addoption("--kubeconfig", help="its kubeconfig; what kills parts of the node is left out then")
+    group.addoption("--kubeconfig", help="its kubeconfig; tests that kill parts of the node are left out")
     group.addoption("--context", help="the context in it, which must be named")
     group.addoption(
-        "--example", type=Path, default=EXAMPLE, help="what is applied, with the names of examples/cpu.yaml"
+        "--example", type=Path, default=EXAMPLE, help="the file to apply, with the names of examples/cpu.yaml"
     )
 
 
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """What is here is installed."""
+    """A cluster with the code of this checkout installed."""
     if request.config.getoption("--kubeconfig"):
         try:
             given = _given(request.config, tmp_path_factory.mktemp("given"))
@@ -116,13 +116,13 @@ def manifest(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="session")
 def example(user: User, manifest: Path) -> None:
-    """The example is applied."""
+    """Apply the example."""
     user("apply", "-f", str(manifest))
 
 
 @pytest.fixture
 def address(cluster: Cluster, user: User, example: None) -> Iterator[str]:
-    """Where the pool answers, which serves."""
+    """The address of the pool, once it serves."""
     eventually(lambda: serves(user), ENGINE_SECONDS)
     with cluster.reach() as address:
         yield address
@@ -136,7 +136,7 @@ def client(address: str) -> Iterator[openai.OpenAI]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was measured on the way."""
+    """Print what the tests measured."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
     figures = [figure for report in reports if report.when == "call" for figure in report.user_properties]
     if figures:

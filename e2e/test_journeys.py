@@ -23,7 +23,7 @@ from justitia_e2e.example import (
 from justitia_e2e.install import NAMESPACE as SYSTEM
 from support.kubectl import Kubectl, eventually
 
-IN_FORCE_SECONDS = 5.0
+IN_EFFECT_SECONDS = 5.0
 KEY_SECONDS = 5.0
 REST_SECONDS = 5.0
 OPERATORS = ("-l", "app.kubernetes.io/component=operator")
@@ -38,19 +38,19 @@ def test_a_user_applies_the_example_and_a_client_gets_a_completion(user: User, c
     assert ready == {"deliver": True, "engine": True, "scheduler": True}
 
 
-def test_a_changed_weight_is_in_force_in_the_pod_at_once(
+def test_a_changed_weight_is_in_effect_in_the_pod_at_once(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
     generation = eventually(lambda: programmed(user), CHANGE_SECONDS)
     for more, weight in enumerate(("5", "3"), start=1):
-        with timed(record_property, "changed weight, until in force and told in the status"):
+        with timed(record_property, "changed weight, until it is in effect and the status says so"):
             user.patch("tenant", TENANT, "", {"spec": {"weight": weight}})
-            eventually(lambda more=more: programmed(user) == generation + more, IN_FORCE_SECONDS)  # type: ignore[misc]
+            eventually(lambda more=more: programmed(user) == generation + more, IN_EFFECT_SECONDS)  # type: ignore[misc]
 
 
 def test_the_order_is_kept_inside_the_engine(user: User, client: openai.OpenAI) -> None:
-    """By a scheduler that the pod brought along into an image of vLLM that knows nothing of it."""
-    eventually(lambda: policy_in_force(user), CHANGE_SECONDS)
+    """The pod brings the plug-in into an image of vLLM that does not have it."""
+    eventually(lambda: policy_in_effect(user), CHANGE_SECONDS)
 
 
 def test_a_key_that_is_deleted_opens_nothing_until_it_is_back(
@@ -102,8 +102,8 @@ def test_a_rollout_that_cannot_start_leaves_the_old_engine_serving_and_says_so(
 def test_an_operator_that_was_killed_comes_back_and_changes_nothing(
     administrator: Kubectl, user: User, client: openai.OpenAI
 ) -> None:
-    # What engines say of themselves is asked for each twenty seconds, and by an operator that starts at once.
-    eventually(lambda: programmed(user) and policy_in_force(user), CHANGE_SECONDS)
+    # The operator asks engines every twenty seconds, and at once when it starts.
+    eventually(lambda: programmed(user) and policy_in_effect(user), CHANGE_SECONDS)
     before, old = at_rest(administrator), operators(administrator)
     administrator("-n", SYSTEM, "delete", "pods", *OPERATORS, "--force", "--grace-period=0")
 
@@ -116,12 +116,12 @@ def test_an_operator_that_was_killed_comes_back_and_changes_nothing(
     assert administrator.versions(NAMESPACE, *TENANTS) == before
 
 
-def policy_in_force(user: User) -> bool:
+def policy_in_effect(user: User) -> bool:
     return user.condition("servingpool", POOL, NAMESPACE, "PolicyInForce") == ("True", "Configured")
 
 
 def at_rest(kubectl: Kubectl) -> dict[str, str]:
-    """Versions of everything, once they have stood still: what the operator is about to write, the next one would."""
+    """The versions of all objects, once nothing changes any more."""
     seen: dict[str, str] = {}
     since = time.monotonic()
 

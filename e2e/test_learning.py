@@ -1,4 +1,4 @@
-"""A predictor that is asked for: from runs to samples, a training, a comparison, and a version in force, untouched."""
+"""A predictor that is asked for: from runs to samples, a training, a comparison, and a version in effect, by itself."""
 
 import itertools
 import json
@@ -16,12 +16,12 @@ from justitia_e2e.example import (
     POOL,
     Record,
     User,
+    answer_of,
     command_line,
     complete,
     pods,
     serves,
     timed,
-    told,
 )
 from justitia_e2e.images import Image
 from justitia_e2e.importing import import_images
@@ -31,15 +31,15 @@ from justitia_e2e.oci import image_of_files
 from support.kubectl import Json, eventually
 
 PREDICTOR = {"minimumSamples": 20, "rollout": {"minimumRuns": 10, "confidencePercent": 80}}
-"""As few as there may be: the engine shares two cores with all else."""
+"""As few samples and runs as there may be: the engine shares two cores with everything else."""
 LENGTHS = (4, 120)
-"""Of answers, as clients bound them: what a run costs is known from its first request."""
+"""Lengths to which clients bound answers, so that a run's first request shows what the run costs."""
 LEARNED_SECONDS = 600.0
 MODEL_IMAGE, PREDICTORS_IMAGE = "docker.io/library/tiny-model:e2e", "docker.io/library/predictors:e2e"
 
 
 def events(user: User) -> set[str]:
-    """Reasons of the Events about the application."""
+    """The reasons of Events about the application."""
     found = json.loads(user("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
     return {each["reason"] for each in found if each["involvedObject"]["name"] == APPLICATION}
 
@@ -49,19 +49,19 @@ def predictor(user: User) -> Json:
     return dict(status.get("predictor") or {})
 
 
-def test_a_predictor_that_is_asked_for_comes_in_force_by_itself(
+def test_a_predictor_that_is_asked_for_takes_effect_by_itself(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
     user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"predictor": PREDICTOR}})
     lengths = itertools.cycle(LENGTHS)
 
-    def in_force() -> str | None:
+    def in_effect() -> str | None:
         complete(client, next(lengths))
         version: str | None = predictor(user).get("version")
         return version
 
-    with timed(record_property, "predictor asked for, until a version is in force"):
-        version = eventually(in_force, LEARNED_SECONDS)
+    with timed(record_property, "predictor asked for, until a version is in effect"):
+        version = eventually(in_effect, LEARNED_SECONDS)
     condition = eventually(
         lambda: user.condition("llmapplication", APPLICATION, NAMESPACE, "PredictorReady"), CHANGE_SECONDS
     )
@@ -69,14 +69,14 @@ def test_a_predictor_that_is_asked_for_comes_in_force_by_itself(
     status = predictor(user)
     assert (status["version"], status["lastDecision"]["reason"]) == (version, "Promoted")
     assert {"Trained", "Promoted"} <= events(user)
-    record_property("why it is in force", status["lastDecision"]["message"])
+    record_property("why it is in effect", status["lastDecision"]["message"])
 
 
 @pytest.mark.node
 def test_a_model_and_a_predictor_may_come_with_images(
     user: User, client: openai.OpenAI, tmp_path: Path, record_property: Record
 ) -> None:
-    """The predictor is the version that is in force, and once it has been exported the store does not have it."""
+    """The predictor is the version in effect. Once it is exported, it is erased from the store."""
     version = predictor(user)["version"]
     exported = tmp_path / version
     command, environment = command_line(user, tmp_path, "predictor", "export", APPLICATION, f"--version={version}")
@@ -103,11 +103,11 @@ def test_a_model_and_a_predictor_may_come_with_images(
 
 
 def loaded(user: User, folder: Path) -> dict[str, bool]:
-    """Whether the pod has loaded the version that is in force of each application that has one."""
-    learned = told(user, folder, "top")["learning"]
+    """Whether the pod has loaded the version in effect, for each application that has one."""
+    learned = answer_of(user, folder, "top")["learning"]
     return {each["version"]["version"]: each["version"]["loaded"] for each in learned if each["version"]}
 
 
 def mounted(user: User) -> list[set[str]]:
-    """Images that each of the pool's pods has as volumes."""
+    """The images that each of the pool's pods has as volumes."""
     return [{v["image"]["reference"] for v in pod["spec"]["volumes"] if "image" in v} for pod in pods(user)]

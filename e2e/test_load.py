@@ -1,4 +1,4 @@
-"""What it is all for, on a real node: tenants that flood get what their weights are worth, and small runs end early."""
+"""The main job on a real node: tenants that flood are served by their weights, and small runs end early."""
 
 import threading
 import time
@@ -22,26 +22,28 @@ from justitia_e2e.example import (
     TENANT,
     Record,
     User,
+    answer_of,
     client_of,
     complete,
     justitia,
     programmed,
-    told,
 )
 from support.kubectl import eventually
 
 WEIGHTS = {APPLICATION: 3.0, "summaries": 1.0}
-"""Of the applications' tenants in the example."""
+"""The weights of the applications' tenants in the example."""
 AT_ONCE = 24
-"""Requests of each tenant that floods: more than the engine serves together."""
+"""Requests at once of each tenant that floods: more than the engine serves together."""
 SECONDS = 60.0
 TOKENS = 128
-"""Of an answer of those that flood. With fewer, the clients, which share the machine with the engine, do not keep it
-busy; with more, what is in the engine, by which a tenant may be ahead, is more than a little of what is served then.
+"""Tokens of an answer to tenants that flood. With fewer, the clients, which share the machine with the engine, do not
+keep it busy. With more, the requests in the engine, by which a tenant may be ahead, are a large part of what is served.
 """
 FEW_TOKENS = 8
 LARGE, SMALL = 150, 3
-"""Requests of a run; many times what the engine serves together, so that most wait when the first are answered."""
+"""Requests of a large and a small run. The large one has many times what the engine serves together, so that most of it
+waits when its first requests are answered.
+"""
 
 
 OCCASIONAL = """\
@@ -67,7 +69,7 @@ spec: {tenantRef: {name: cpu-occasional}, poolRef: {name: shared}}
 
 @dataclass(frozen=True)
 class Answer:
-    """Its moments in seconds of the monotonic clock, and its tokens."""
+    """An answer: its moments in seconds of the monotonic clock, and its tokens."""
 
     asked: float
     came: float
@@ -86,7 +88,7 @@ def answer(client: openai.OpenAI, tokens: int = TOKENS) -> Answer:
 
 @pytest.fixture
 def occasional(user: User, address: str) -> Iterator[openai.OpenAI]:
-    """A client of a third tenant, which asks for little, one at a time."""
+    """A client of a third tenant, which sends few requests, one at a time."""
     user("apply", "-f", "-", stdin=OCCASIONAL)
     eventually(lambda: user.condition("llmapp", "occasional", NAMESPACE, "Ready") == READY, CHANGE_SECONDS)
     with client_of(APPLICATION, address) as other:
@@ -99,7 +101,7 @@ def occasional(user: User, address: str) -> Iterator[openai.OpenAI]:
 
 @contextmanager
 def flood(client: openai.OpenAI) -> Iterator[list[Answer]]:
-    """As many requests at once as long as this lasts, and the answers so far."""
+    """Keep `AT_ONCE` requests under way. Yields the answers so far."""
     answers: list[Answer] = []
     over = threading.Event()
 
@@ -128,19 +130,19 @@ def ahead(before: dict[str, Any], after: dict[str, Any], first: str, other: str)
 def test_tenants_that_flood_are_served_by_their_weights_and_one_that_does_not_hardly_notices(
     user: User, address: str, occasional: openai.OpenAI, tmp_path: Path, record_property: Record
 ) -> None:
-    """Without a burst, because a minute is short: two tenants may be twice the burst apart over any time."""
+    """The burst is 0, because a minute is short: two tenants may be twice the burst apart over any time."""
     user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"burstSeconds": 0}}})
-    eventually(lambda: programmed(user) and told(user, tmp_path, "top")["gate"]["burst"] == 0, CHANGE_SECONDS)
+    eventually(lambda: programmed(user) and answer_of(user, tmp_path, "top")["gate"]["burst"] == 0, CHANGE_SECONDS)
     alone = [answer(occasional, FEW_TOKENS).seconds for _ in range(20)]
     heavy, light = (client_of(application, address) for application in WEIGHTS)
     with heavy, light, flood(heavy) as of_heavy, flood(light) as of_light:
         eventually(lambda: of_heavy and of_light, CHANGE_SECONDS)
-        before = told(user, tmp_path, "top")
+        before = answer_of(user, tmp_path, "top")
         begin = time.monotonic()
         beside: list[Answer] = []
         while not beside or beside[-1].came < begin + SECONDS:
             beside.append(answer(occasional, FEW_TOKENS))
-        after = told(user, tmp_path, "top")
+        after = answer_of(user, tmp_path, "top")
     measured = [[a for a in answers if begin <= a.came < begin + SECONDS] for answers in (of_heavy, of_light, beside)]
     served = [sum(a.tokens for a in answers) for answers in measured]
     ratio, due = served[0] / served[1], WEIGHTS[APPLICATION] / WEIGHTS["summaries"]
@@ -164,14 +166,14 @@ def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, a
     heavy, light = (client_of(application, address) for application in WEIGHTS)
 
     def whole_queue() -> list[dict[str, Any]]:
-        """Of both tenants. Its last request waits for seconds, in which it can be asked for."""
-        queue: list[dict[str, Any]] = told(user, tmp_path, "explain")
+        """The queue of both tenants. Its last request waits for seconds, so that it can be asked about."""
+        queue: list[dict[str, Any]] = answer_of(user, tmp_path, "explain")
         assert len({row["tenant"] for row in queue}) == len(WEIGHTS)
         return queue
 
     def last_one() -> str:
         request: str = whole_queue()[-1]["request"]
-        (one,) = told(user, tmp_path, "explain", request)
+        (one,) = answer_of(user, tmp_path, "explain", request)
         assert one["request"] == request
         return request
 
@@ -184,7 +186,7 @@ def test_who_looks_sees_shares_and_why_a_request_waits_behind_whom(user: User, a
         queue = eventually(whole_queue, CHANGE_SECONDS)
         eventually(last_one, CHANGE_SECONDS)
         words = eventually(last_one_in_words, CHANGE_SECONDS)
-        status = told(user, tmp_path, "top")
+        status = answer_of(user, tmp_path, "top")
     assert [row["position"] for row in queue] == list(range(1, len(queue) + 1))
     assert all(row["reason"] for row in queue)
     assert "before it:" in words
@@ -200,7 +202,7 @@ def run_of(threads: ThreadPoolExecutor, client: openai.OpenAI, name: str, reques
 
 
 def large_and_small(client: openai.OpenAI) -> tuple[float, float]:
-    """How long a run of many requests took, and how long one of few that came when the first of those were answered."""
+    """The time of a run of many requests, and of a run of few that came when the first of those were answered."""
     with ThreadPoolExecutor(LARGE + SMALL) as threads:
         began = time.monotonic()
         large = run_of(threads, client, f"large-{began}", LARGE)
@@ -213,13 +215,13 @@ def large_and_small(client: openai.OpenAI) -> tuple[float, float]:
 def test_a_small_run_ends_long_before_a_large_one_that_came_first(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
-    """And under FCFS, which comes into force without a restart, it does not."""
+    """Under FCFS, which takes effect without a restart, it does not."""
     large, small = large_and_small(client)
     user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": "FCFS"}}})
-    eventually(lambda: in_force(user, "FCFS"), CHANGE_SECONDS)
+    eventually(lambda: in_effect(user, "FCFS"), CHANGE_SECONDS)
     large_fcfs, small_fcfs = large_and_small(client)
     user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": None}}})
-    eventually(lambda: in_force(user, "TieredJustitia"), CHANGE_SECONDS)
+    eventually(lambda: in_effect(user, "TieredJustitia"), CHANGE_SECONDS)
     took = {"TieredJustitia": (large, small), "FCFS": (large_fcfs, small_fcfs)}
     for policy, (whole, part) in took.items():
         record_property(
@@ -229,6 +231,6 @@ def test_a_small_run_ends_long_before_a_large_one_that_came_first(
     assert large < 1.5 * large_fcfs
 
 
-def in_force(user: User, policy: str) -> bool:
+def in_effect(user: User, policy: str) -> bool:
     pool = user.get("servingpool", POOL, NAMESPACE)
     return pool["spec"]["scheduling"]["policy"] == policy and programmed(user) is not None

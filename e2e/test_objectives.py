@@ -1,4 +1,4 @@
-"""An objective that is declared: it is counted, and gamma follows it once it is tightened. Nothing restarts."""
+"""A declared objective is counted, and gamma follows it when it is tightened. Nothing restarts."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.O
         stream(client)
         return slo_met(user) == ("True", "Met") and gamma(user) is not None
 
-    with timed(record_property, "objective declared, until SLOMet says that it holds"):
+    with timed(record_property, "objective declared, until SLOMet says that it is met"):
         eventually(settled, FOLLOWED_SECONDS)
     loose = gamma(user)
     assert loose is not None
@@ -65,7 +65,7 @@ def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.O
         stream(client)
         return slo_met(user) == ("False", "Unattainable")
 
-    with timed(record_property, "and until SLOMet says that no gamma holds it"):
+    with timed(record_property, "and until SLOMet says that no gamma meets it"):
         eventually(told, FOLLOWED_SECONDS)
     [observed] = user.get("llmapplication", APPLICATION, NAMESPACE)["status"]["slo"]["objectives"]
     assert (observed["state"], observed["attainedPercent"]) == ("Unattainable", "0.0")

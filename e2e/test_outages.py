@@ -1,6 +1,6 @@
-"""Parts of the machine that die, stop or go away under an engine that serves, and how long until all is as before.
+"""Parts of the machine die, stop or go away under an engine that serves, and all is as before after a while.
 
-The seconds are told at the end of the run.
+The test run prints the seconds at its end.
 """
 
 import os
@@ -25,7 +25,7 @@ from justitia_e2e.example import (
     answered,
     complete,
     engines_available,
-    generation_in_force,
+    generation_in_effect,
     pods,
     processes,
     restarts,
@@ -42,8 +42,8 @@ pytestmark = pytest.mark.node
 AWAY_SECONDS = 60.0
 STREAMS = 4
 LOST_SECONDS = 240.0
-"""Until a node is taken for lost: 50 s after its last sign of life. What takes it for lost watches again up to a minute
-after the API server has come back, which was away before.
+"""The time until a node counts as lost: 50 s after its last sign of life. The controller that decides it may need up to
+a minute to watch again, because the API server was away before.
 """
 DRAIN_SECONDS = 180.0
 """A little more than a pod of the example may take to go."""
@@ -54,14 +54,14 @@ def kill(pod: dict[str, Any], part: str, number: signal.Signals = signal.SIGKILL
 
 
 def process_of(pod: dict[str, Any], part: str) -> int:
-    """The process of the pod whose command line says so."""
+    """The process of the pod with this part in its command line."""
     (process,) = (process for process, line in processes(pod).items() if part in line)
     return process
 
 
 @contextmanager
 def engine_starts_again(user: User, client: openai.OpenAI, record: Record, after: str) -> Iterator[dict[str, Any]]:
-    """With the pod of an engine that is ended meanwhile, and nothing beside it."""
+    """Yields the pod. Checks afterwards that the engine, and nothing else in the pod, was started again."""
     (pod,) = pods(user)
     before = restarts(pod)
     yield pod
@@ -72,13 +72,13 @@ def engine_starts_again(user: User, client: openai.OpenAI, record: Record, after
     assert restarts(pod) == before | {"engine": before["engine"] + 1}
 
 
-def test_a_killed_scheduler_comes_back_and_the_engine_goes_on(
+def test_a_killed_sidecar_comes_back_and_the_engine_goes_on(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
     (pod,) = pods(user)
     before = restarts(pod)
     kill(pod, "justitia_sidecar")
-    with timed(record_property, "scheduler killed, until answers come again"):
+    with timed(record_property, "sidecar killed, until answers come again"):
         eventually(lambda: not answered(client), CHANGE_SECONDS)
         eventually(lambda: answered(client), CHANGE_SECONDS)
     (pod,) = pods(user)
@@ -90,8 +90,8 @@ def test_a_killed_engine_fails_what_it_had_begun_and_comes_back(
 ) -> None:
     with engine_starts_again(user, client, record_property, "engine killed") as pod, streams(client, 1) as (stream,):
         kill(pod, "VLLM::EngineCore")
-        told = timed(record_property, "engine killed, until who streams is told")
-        with told, pytest.raises(openai.APIError):
+        noticed = timed(record_property, "engine killed, until its streams fail")
+        with noticed, pytest.raises(openai.APIError):
             stream.result(CHANGE_SECONDS)
         with timed(record_property, "engine killed, until the pool is not ready"):
             eventually(lambda: not serves(user), CHANGE_SECONDS)
@@ -119,8 +119,8 @@ def test_an_engine_that_hangs_is_ended_and_comes_back(
     hung = "engine hung and ended"
     with engine_starts_again(user, client, record_property, hung) as pod, streams(client, 1) as (stream,):
         kill(pod, "VLLM::EngineCore", signal.SIGSTOP)
-        told = timed(record_property, "engine hangs, until who streams is told")
-        with told, pytest.raises(openai.APIError):
+        noticed = timed(record_property, "engine hangs, until its streams fail")
+        with noticed, pytest.raises(openai.APIError):
             stream.result(CHANGE_SECONDS)
 
 
@@ -129,7 +129,7 @@ def test_engines_serve_on_while_the_api_server_is_away(
 ) -> None:
     daemons = Daemons(State())
     (pod,) = pods(user)
-    before, generation = restarts(pod), generation_in_force(pod["status"]["podIP"])
+    before, generation = restarts(pod), generation_in_effect(pod["status"]["podIP"])
     daemons.stop("kube-apiserver")
     try:
         until = time.monotonic() + AWAY_SECONDS
@@ -140,9 +140,9 @@ def test_engines_serve_on_while_the_api_server_is_away(
     finally:
         daemons.start_again("kube-apiserver")
     eventually(lambda: user.run("get", "--raw", "/readyz").stdout == "ok", CHANGE_SECONDS)
-    with timed(record_property, "API server back, until a changed weight is in force"):
+    with timed(record_property, "API server back, until a changed weight is in effect"):
         user.patch("tenant", TENANT, "", {"spec": {"weight": "4"}})
-        eventually(lambda: generation_in_force(pod["status"]["podIP"]) > generation, CHANGE_SECONDS)
+        eventually(lambda: generation_in_effect(pod["status"]["podIP"]) > generation, CHANGE_SECONDS)
     user.patch("tenant", TENANT, "", {"spec": {"weight": "3"}})
     eventually(lambda: serves(user), CHANGE_SECONDS)
     (after,) = pods(user)
@@ -152,7 +152,7 @@ def test_engines_serve_on_while_the_api_server_is_away(
 def test_an_engine_serves_on_while_the_kubelet_stands_still(
     user: User, client: openai.OpenAI, record_property: Record
 ) -> None:
-    """The node is taken for lost and its endpoints out of the Service, but nothing is ended."""
+    """The node counts as lost and its endpoints leave the Service, but nothing is ended."""
     kubelet = Daemons(State()).running()["kubelet"]
     (pod,) = pods(user)
     os.kill(kubelet, signal.SIGSTOP)
@@ -180,7 +180,7 @@ def test_a_drained_node_finishes_what_it_has_begun_and_serves_again_when_it_may(
     with streams(client, STREAMS) as begun:
         pool = f"--pod-selector=justitia.dev/pool={POOL}"
         try:
-            # It goes on where it was when it was told to wait no longer.
+            # A drain that has timed out goes on where it was.
             eventually(
                 lambda: administrator("drain", node, pool, "--delete-emptydir-data", "--timeout=30s"), DRAIN_SECONDS
             )

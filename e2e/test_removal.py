@@ -1,4 +1,4 @@
-"""What goes while it is used: a pool, and a namespace with all that is in it."""
+"""A pool, and a namespace with all that is in it, are deleted while they are used."""
 
 import time
 from pathlib import Path
@@ -21,9 +21,9 @@ from justitia_e2e.example import (
 from support.kubectl import eventually
 
 LEAVE_SECONDS = 10.0
-"""What a pod that goes waits for, before it drains, so that no new request is on its way."""
+"""The time for which a deleted pod waits before it drains, so that no new request is on its way."""
 STREAMS = 8
-"""So many that they take longer than that."""
+"""Enough streams that they take longer than that."""
 GONE_SECONDS = 180.0
 
 

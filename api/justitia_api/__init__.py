@@ -1,1 +1,1 @@
-"""What components tell each other: resource types, the pool's configuration document, headers and reasons."""
+"""The documents that components exchange: resource types, the pool's configuration, headers, reasons."""

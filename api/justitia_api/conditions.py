@@ -89,7 +89,7 @@ class Reason(StrEnum):
     """
 
     FIELDS_REMOVED = "FieldsRemoved"
-    """Of an Event: somebody had added fields to an object of the resource, and they were removed. The message names the
+    """In an Event: somebody had added fields to an object of the resource, and they were removed. The message names the
     object, the fields and who added them.
     """
 
@@ -254,21 +254,21 @@ class Reason(StrEnum):
     """No pod could load the version in effect. The message says why. The running mean is used."""
 
     PROMOTED = "Promoted"
-    """Of a decision: the candidate took effect."""
+    """As a decision: the candidate took effect."""
 
     REJECTED = "Rejected"
-    """Of a decision: the candidate did not show smaller errors, and was dropped."""
+    """As a decision: the candidate did not show smaller errors, and was dropped."""
 
     ROLLED_BACK = "RolledBack"
-    """Of a decision: the version's errors were shown to be larger than the running mean's, or it could not be loaded,
+    """As a decision: the version's errors were shown to be larger than the running mean's, or it could not be loaded,
     so the one before it took effect again.
     """
 
     TRAINED = "Trained"
-    """Of a decision: a training produced a new candidate."""
+    """As a decision: a training produced a new candidate."""
 
     PINNED = "Pinned"
-    """Of a decision: the version in `spec.predictor.version` took effect."""
+    """As a decision: the version in `spec.predictor.version` took effect."""
 
     MET = "Met"
     """Every objective is met over its window."""

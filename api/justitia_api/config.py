@@ -1,8 +1,8 @@
 """The versioned documents that a pool's pods run by: configuration and key table.
 
-The operator (or local mode) writes them, the sidecar reads them. `generation` orders two documents of the same
-pool: the higher one wins. JSON names are camelCase. A reader one release older
-leaves out fields that it does not know; whatever else does not validate is not put into effect.
+The operator or local mode writes them, and the sidecar reads them. `generation` orders two documents of one pool: the
+higher one wins. JSON names are camelCase. A reader of an earlier release leaves out fields that it does not know. A
+document that is invalid otherwise does not take effect.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MINIMUM_KEY_BYTES = 16
 
 
 class Document(BaseModel):
-    """Strict on unknown fields, immutable, camelCase outside."""
+    """A document: strict about unknown fields, immutable, camelCase in JSON."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or n
 
 
 class _Scheduling(Protocol):
-    """What a pool's resource and its pods' configuration say alike."""
+    """The part that a pool's resource and its pods' configuration have in common."""
 
     policy: PolicyName
     enforcement: Literal["Engine", "Sidecar"]
@@ -59,7 +59,7 @@ S = TypeVar("S", bound=_Scheduling)
 
 
 def possible(scheduling: S) -> S:
-    """The same. Raises ValueError that says why the policy cannot be had like that, and what to do."""
+    """Check a combination, and return it. Raises ValueError that says why it is not possible, and what to do."""
     policy = scheduling.policy
     if policy in INSIDE_THE_ENGINE_ONLY and scheduling.enforcement != "Engine":
         raise ValueError(f"policy {policy.value} {ENGINE_ONLY}")
@@ -117,19 +117,25 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class LearningConfig(Document):
-    """What is learned from an application's runs, and which models predict them, by their digests."""
+    """How an application's runs are learned from, and which models predict them, by their digests."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9.-]{0,252}$")] = Field(
-        description="The application's in the store: no other application ever has it"
+        description="The application's name in the store. No other application ever has it"
     )
     keep_text: bool = Field(default=False, description="Keep the text of first requests, not only hashed terms of it")
-    version: Digest | None = Field(default=None, description="Whose predictions count; None: the running mean's")
-    candidate: Digest | None = Field(default=None, description="Compared with the version on the same runs")
-    canary_percent: int = Field(default=0, ge=0, le=100, description="Of runs, whose prediction is the candidate's")
+    version: Digest | None = Field(
+        default=None, description="The model whose predictions count; None: the running mean"
+    )
+    candidate: Digest | None = Field(
+        default=None, description="The model that is compared with the version, on the same runs"
+    )
+    canary_percent: int = Field(
+        default=0, ge=0, le=100, description="Percentage of runs that use the candidate's prediction"
+    )
 
 
 class ObjectiveConfig(Document):
-    """At least `percentile` per cent of the values of the window are at most the bound."""
+    """An objective: at least `percentile` per cent of the values in the window are within the bound."""
 
     metric: MetricName
     percentile: int = Field(ge=1, le=99)
@@ -143,7 +149,7 @@ class ApplicationConfig(Document):
     tenant: str
     run: RunConfig = RunConfig()
     objectives: tuple[ObjectiveConfig, ...] = ()
-    learning: LearningConfig | None = Field(default=None, description="None: nothing is kept of its runs")
+    learning: LearningConfig | None = Field(default=None, description="None: nothing is learned from its runs")
 
     @property
     def id(self) -> ApplicationId:
@@ -166,7 +172,7 @@ class QueueConfig(Document):
 
 
 class BoostMode(StrEnum):
-    """What gamma follows."""
+    """How gamma is chosen."""
 
     FIXED = "Fixed"
     ADAPTIVE = "Adaptive"
@@ -174,7 +180,9 @@ class BoostMode(StrEnum):
 
 
 class BoostConfig(Document):
-    """Bounds of gamma, in 1/s, equal with mode Fixed; how far behind the head a running request must be to make way."""
+    """Bounds of gamma, in 1/s, which are equal with mode Fixed; and how far behind the head a preempted request must
+    be.
+    """
 
     mode: BoostMode = BoostMode.ADAPTIVE
     minimum_gamma: float = Field(default=float(LOWEST_GAMMA), gt=0, allow_inf_nan=False)
@@ -201,7 +209,7 @@ class SchedulingConfig(Document):
 
 
 class PoolConfig(Document):
-    """All that a sidecar needs to know of its pool, without secrets."""
+    """All that a sidecar needs to know about its pool, without secrets."""
 
     version: Literal["v1"] = "v1"
     generation: int = Field(ge=0, lt=2**63)
@@ -214,9 +222,10 @@ class PoolConfig(Document):
     tenants: tuple[TenantConfig, ...] = ()
     applications: tuple[ApplicationConfig, ...] = ()
     learned_from: tuple[str, ...] = Field(
-        default=(), description="Names in the store of all applications that refer to the pool, served or not"
+        default=(),
+        description="Names in the store of all applications that refer to the pool, whether or not they are served",
     )
-    key_digests: str = Field(default="", description="Of the entries of this generation's key table, hashed")
+    key_digests: str = Field(default="", description="Digest of the entries of this generation's key table")
 
 
 class KeyEntry(Document):
@@ -229,27 +238,27 @@ class KeyTable(Document):
 
     version: Literal["v1"] = "v1"
     generation: int = Field(
-        default=0, ge=0, lt=2**63, description="The configuration's, with which it belongs together"
+        default=0, ge=0, lt=2**63, description="The generation of the configuration that it belongs to"
     )
     pepper: Annotated[str, Field(pattern="^[0-9a-f]{32,128}$", repr=False)]
     keys: tuple[KeyEntry, ...] = ()
 
 
 class PoolDocuments(Document):
-    """All that a pod runs by, of one generation."""
+    """Both documents of a pod, of one generation."""
 
     configuration: PoolConfig
     keys: KeyTable
 
 
 def digest_of(*documents: object) -> str:
-    """Of JSON as it was written, whatever a reader understands of it: hex SHA-256, the same for another order of names
-    or other white space.
+    """The digest of JSON as it was written, whatever a reader understands of it: hex SHA-256. Order of names and white
+    space do not matter.
     """
     text = json.dumps(documents, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def key_digest(pepper: str, api_key: bytes) -> str:
-    """Hex HMAC-SHA256 of an API key under the pool's pepper (hex)."""
+    """The digest of an API key under the pool's pepper (hex): hex HMAC-SHA256."""
     return hmac.new(bytes.fromhex(pepper), api_key, hashlib.sha256).hexdigest()

@@ -1,7 +1,7 @@
 """The custom resource definitions, generated from the types: `python -m justitia_api.crd DIRECTORY`.
 
-Kubernetes takes structural schemas only: no `$ref`, no null, no `anyOf` but for int-or-string. What pydantic emits is
-rewritten to that; every field must have a description, so that `kubectl explain` has something to say.
+Kubernetes takes only structural schemas: no `$ref`, no null, no `anyOf` except for int-or-string. Pydantic's schemas
+are rewritten to that. Each field must have a description, for `kubectl explain`.
 """
 
 import sys
@@ -56,7 +56,7 @@ def _rewrite(schema: Schema, definitions: dict[str, Schema], where: str) -> Sche
     if "const" in out:
         out["enum"] = [out.pop("const")]
     if schema.get("default") is not None:
-        # An object's own fields have their defaults: stating them twice would let the two differ.
+        # An object's own fields have their defaults: if they stood here too, the two could differ.
         out["default"] = {} if out.get("type") == "object" else schema["default"]
     if isinstance(schema.get("additionalProperties"), dict):
         out["additionalProperties"] = _rewrite(schema["additionalProperties"], definitions, f"{where}.*")
@@ -74,14 +74,14 @@ def _rewrite(schema: Schema, definitions: dict[str, Schema], where: str) -> Sche
 
 
 def _without_defaults(status: Schema) -> Schema:
-    """A status holds what was reported, nothing more."""
+    """Remove defaults: a status holds only what was reported."""
     for field in status["properties"].values():
         field.pop("default", None)
     return status
 
 
 def _rename_limits(schema: Schema) -> None:
-    """Pydantic spells an object's size limits for arrays when they stand behind an optional."""
+    """Rename an object's size limits. Pydantic names them as for arrays if the object is optional."""
     if schema.get("type") == "object":
         for ours, theirs in (("minLength", "minProperties"), ("maxLength", "maxProperties")):
             if ours in schema:

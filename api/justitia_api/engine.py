@@ -34,7 +34,7 @@ CLAIM_NEEDED = "claimName must be set with type PersistentVolumeClaim, and only 
 
 
 def _hub_name_or_path(uri: str) -> str:
-    """What vLLM takes for hf:// and file://."""
+    """The name or path that vLLM takes for hf:// and file://."""
     return uri.removeprefix("hf://").removeprefix("file://")
 
 

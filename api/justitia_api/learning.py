@@ -1,4 +1,4 @@
-"""What is learned from an application's runs: where a pool keeps it, and how a predictor takes effect."""
+"""Learning from an application's runs: where a pool keeps samples and predictors, and how a predictor takes effect."""
 
 from datetime import datetime
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Who shares the engine's prefix cache: the part of a ServingPool that says so."""
+"""The part of a ServingPool that says who shares the engine's prefix cache."""
 
 from typing import Annotated
 

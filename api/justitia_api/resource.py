@@ -1,4 +1,4 @@
-"""What the custom resources have in common: group, version, field types and their limits."""
+"""Common parts of the custom resources: group, version, field types and their limits."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -95,7 +95,7 @@ class ResourceStatus(Document):
 
 
 class ObjectMeta(BaseModel):
-    """The part of Kubernetes' metadata that decisions are taken from; the rest is ignored."""
+    """The part of Kubernetes' metadata that decisions depend on. The rest is ignored."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, extra="ignore", frozen=True)
 

@@ -1,4 +1,4 @@
-"""What latency an application asks of its pool, and whether it gets it."""
+"""The latency that an application asks of its pool, and whether it gets it."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
-"""What a pool's sidecar reports about itself at `/internal/status` and `/internal/queue` on its admin port.
+"""What a pool's sidecar reports of itself, at `/internal/status` and `/internal/queue` of its admin port.
 
-The operator reads these into the status of resources, the command line into its live table. Whoever can run a pod with
-the pool's labels can report anything, so the numbers that the operator computes with have limits here.
+The operator writes it into the status of resources, and the command line shows it. Whoever can run a pod with the
+pool's labels can report anything, so the numbers that the operator computes with have limits here.
 """
 
 from typing import Annotated
@@ -16,12 +16,12 @@ from justitia_vocabulary.waiting import WaitingReason
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Sum = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Bucket = Annotated[int, Field(ge=-1000, le=1000)]
-"""Of a `Sketch`, which has none beyond."""
+"""The number of a bucket of a `Sketch`, which has no others."""
 MOST_BUCKETS = 2001
 
 
 class Quantiles(Document):
-    """Of the recent past, in seconds; None until something was measured."""
+    """Quantiles of recent values, in seconds. None until something was measured."""
 
     p50: float | None = None
     p99: float | None = None
@@ -30,10 +30,10 @@ class Quantiles(Document):
 class TenantReport(Document):
     name: str
     weight: float
-    service: float = Field(description="Charged since the start or the last change of cost model, in its unit")
-    share: float | None = Field(description="Of the pool's service over the window; None if nothing was served")
+    service: float = Field(description="Service charged since the start or the last change of cost model, in its unit")
+    share: float | None = Field(description="Share of the pool's service over the window; None if nothing was served")
     entitled_share: float | None = Field(
-        description="By weight among the active, averaged over the same window; None under a policy without weights"
+        description="Share by weight among active tenants, over the same window; None under a policy without weights"
     )
     queued: int
     running: int
@@ -52,22 +52,24 @@ class GateStatus(Document):
 
 
 class PlugInStatus(Document):
-    """What is known about the plug-in inside the engine. None: it has not reported since it was started."""
+    """What the sidecar knows of the plug-in inside the engine. None: it has not reported since it was started."""
 
     connected: bool
-    vllm: str | None = Field(description="The engine's version")
-    generation: int | None = Field(description="Of the configuration that it orders by")
-    dismissed: bool = Field(description="Its policy has failed, and requests are served in the order of arrival")
-    failures: int = Field(description="Of the policy, since the engine's start")
+    vllm: str | None = Field(description="Version of the engine")
+    generation: int | None = Field(description="Generation of the configuration that it orders by")
+    dismissed: bool = Field(
+        description="Whether its policy failed, so that requests are served in the order of arrival"
+    )
+    failures: int = Field(description="Failures of the policy since the engine's start")
     last_failure: str | None
 
 
 class ErrorSums(Document):
-    """Over runs that two predictions were made of, with errors |ln(predicted / cost)|. Sums of several pods add up."""
+    """Sums of errors |ln(predicted / cost)| over runs with two predictions each. Sums of several pods add up."""
 
     runs: Count = 0
-    error: Sum = Field(default=0.0, description="The model's")
-    baseline: Sum = Field(default=0.0, description="Of what it is compared with, on the same runs")
+    error: Sum = Field(default=0.0, description="Errors of the model")
+    baseline: Sum = Field(default=0.0, description="Errors of what it is compared with, on the same runs")
     squared_difference: Sum = Field(default=0.0, description="Squares of baseline minus error, run by run")
 
     def __add__(self, other: "ErrorSums") -> "ErrorSums":
@@ -88,9 +90,11 @@ class ModelStatus(Document):
     version: Digest
     loaded: bool
     problem: str | None = Field(default=None, description="Why it is not loaded")
-    unusable: bool = Field(default=False, description="It never will be: it is damaged, or of other features")
-    since_start: ErrorSums = Field(default=ErrorSums(), description="Since it came to this pod in this role")
-    recent: ErrorSums = Field(default=ErrorSums(), description="Over the window in which drift is looked for")
+    unusable: bool = Field(
+        default=False, description="Whether it never will be loaded: it is damaged, or of other features"
+    )
+    since_start: ErrorSums = Field(default=ErrorSums(), description="Errors since it came to this pod in this role")
+    recent: ErrorSums = Field(default=ErrorSums(), description="Errors over the window in which drift is looked for")
 
 
 class LearningStatus(Document):
@@ -98,13 +102,15 @@ class LearningStatus(Document):
 
     namespace: str
     name: str
-    samples: Count | None = Field(default=None, description="In the store, of all pods; None until it was looked at")
+    samples: Count | None = Field(
+        default=None, description="Samples in the store, of all pods; None until they were counted"
+    )
     version: ModelStatus | None = None
     candidate: ModelStatus | None = None
 
 
 class PartCounts(Document):
-    """Values of a part of an objective's window, and how many of them miss its bound."""
+    """Values in a part of an objective's window, and how many of them miss its bound."""
 
     total: Count
     missed: Count
@@ -117,52 +123,54 @@ class PartCounts(Document):
 
 
 class ObjectiveCounts(Document):
-    """What one sidecar saw of an objective: counts that add up over pods, and what no gamma can help."""
+    """What one sidecar counted of an objective. Counts of several pods add up (`objectives.tally`)."""
 
     namespace: str
     name: str
     objective: ObjectiveConfig
     counted: tuple[PartCounts, ...] = Field(
-        description="Over the parts of the window (`attainment.PARTS`), the whole one first"
+        description="Counts over the parts of the window (`attainment.PARTS`), the whole window first"
     )
     values: tuple[tuple[Bucket, Count], ...] = Field(
         max_length=MOST_BUCKETS,
-        description="Of the whole window, in seconds: buckets of a sketch, and counts",
+        description="Values of the whole window, in seconds: buckets of a sketch, and their counts",
     )
-    unattainable: bool = Field(default=False, description="It is missed, and no gamma that is allowed meets it")
-    opposed: bool = Field(default=False, description="Because another objective asks for the opposite")
+    unattainable: bool = Field(default=False, description="Whether it is missed, and no gamma that is allowed meets it")
+    opposed: bool = Field(default=False, description="Whether that is because another objective asks for the opposite")
 
 
 class BoostStatus(Document):
-    """Gamma, in 1/s."""
+    """Gamma and its bounds, in 1/s."""
 
     mode: BoostMode
-    gamma: float = Field(ge=0, le=1e9, allow_inf_nan=False, description="In effect")
-    estimate: float = Field(description="Equation 9's, whatever the bounds")
+    gamma: float = Field(ge=0, le=1e9, allow_inf_nan=False, description="Gamma in effect")
+    estimate: float = Field(description="The estimate by equation 9, whatever the bounds")
     floor: float
     ceiling: float
     needed: float | None = Field(
-        default=None, description="Engines that the load of this one needs so that its objectives hold; an estimate"
+        default=None, description="Engines that the load of this one needs to meet its objectives; an estimate"
     )
     replicas: int | None = Field(
         default=None,
         ge=1,
         le=10**6,
-        description="That would hold what is unattainable here, in the place of this one; an estimate",
+        description="Engines in place of this one that would meet what is unattainable; an estimate",
     )
 
 
 class PoolStatus(Document):
-    """One sidecar's view of its pool."""
+    """What one sidecar reports of its pool."""
 
     namespace: str
     name: str
-    generation: int = Field(ge=0, lt=2**63, description="Of the configuration in effect")
+    generation: int = Field(ge=0, lt=2**63, description="Generation of the configuration in effect")
     documents: Digest | None = Field(
-        default=None, description="`digest_of` configuration and key table as they were given; None: not reported"
+        default=None,
+        description="`digest_of` the configuration and the key table as they were given; None: not reported",
     )
     not_understood: str = Field(
-        default="", description="What of the configuration is of another release, and stays as it was before"
+        default="",
+        description="Why a part of the configuration, of another release, is not understood and stays as it was",
     )
     policy: PolicyName
     cost_model: CostModelName
@@ -178,22 +186,27 @@ class PoolStatus(Document):
         default=None, description="None where the order is kept in front of the engine"
     )
     conditions: tuple[Condition, ...] = Field(
-        default=(), description="Observed generations are those of the configuration"
+        default=(), description="Conditions; their observed generation is that of the configuration"
     )
     tenants: tuple[TenantReport, ...]
-    learning: tuple[LearningStatus, ...] = Field(default=(), description="Of applications that are learned from")
-    objectives: tuple[ObjectiveCounts, ...] = Field(default=(), description="Of applications that declare any")
+    learning: tuple[LearningStatus, ...] = Field(
+        default=(), description="Predictors of applications that are learned from"
+    )
+    objectives: tuple[ObjectiveCounts, ...] = Field(
+        default=(), description="Counts for applications that declare objectives"
+    )
     boost: BoostStatus | None = Field(default=None, description="None until the engine reports a policy with gamma")
 
 
 class QueuedRequest(Document):
-    """A waiting request. `position` counts from 1; prompt tokens may be an estimate.
-
-    Tenant and application are empty where the engine got a request without a ticket, or with one that came too late.
+    """A waiting request. `position` counts from 1. Prompt tokens may be an estimate. Tenant and application are empty
+    if the engine got the request without a ticket, or with one that came too late.
     """
 
     position: int
-    rank: int | None = Field(description="In the policy's order, from 1; None: the policy does not know of it")
+    rank: int | None = Field(
+        description="Place in the policy's order, from 1; None: the policy does not know the request"
+    )
     order_key: dict[str, float] = Field(
         description="What decides its rank, most significant part first; the smaller goes first"
     )
@@ -202,16 +215,18 @@ class QueuedRequest(Document):
     application: str
     run: str
     run_name: str | None = Field(
-        default=None, description="As its client gave it; None: it gave none, or no ticket came"
+        default=None, description="The run's id, as its client gave it; None: it gave none, or no ticket came"
     )
-    sequences: int = Field(description="Of the request that wait")
-    preemptions: int = Field(description="Times it has lost its KV space")
-    waiting_seconds: float = Field(description="Since its arrival")
+    sequences: int = Field(description="Sequences of the request that wait")
+    preemptions: int = Field(description="How often it has lost its KV space")
+    waiting_seconds: float = Field(description="Time since its arrival")
     prompt_tokens: int
-    reserved_tokens: int | None = Field(description="KV tokens; None where nothing is reserved, inside the engine")
+    reserved_tokens: int | None = Field(
+        description="KV tokens that it would reserve; None if the order is kept inside the engine"
+    )
     reason: WaitingReason
 
 
 class QueueStatus(Document):
     waiting: int
-    requests: tuple[QueuedRequest, ...] = Field(description="In order; at most the first thousand")
+    requests: tuple[QueuedRequest, ...] = Field(description="Requests in order, at most the first thousand")

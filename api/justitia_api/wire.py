@@ -1,4 +1,4 @@
-"""Names on the wire between clients, sidecar and engine."""
+"""Names that clients, sidecar, operator and engine use between each other."""
 
 from enum import StrEnum
 from http import HTTPStatus
@@ -13,12 +13,12 @@ PUBLIC_PORT = 8000
 ENGINE_PORT = 8001
 ADMIN_PORT = 8002
 CONTROL_PORT = 8003
-"""Where the operator sends a pod its documents and asks what is in effect, over TLS and with a token."""
+"""The port at which the operator sends a pod its documents and asks what is in effect, with TLS and a token."""
 
 DOCUMENTS_PATH = "/v1/documents"
 STATUS_PATH = "/v1/status"
 CERTIFICATE_FILE, PRIVATE_KEY_FILE, TOKEN_FILE = "tls.crt", "tls.key", "control-token"
-"""What a pod protects its control port with, in one folder."""
+"""The files with which a pod protects its control port, in one folder."""
 
 
 class Refusal(StrEnum):

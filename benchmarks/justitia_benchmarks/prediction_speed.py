@@ -65,7 +65,7 @@ def artifacts(kind: str, seed: int) -> list[bytes]:
 
 
 async def measure(kind: str, requests: int, seed: int) -> list[Waits]:
-    """Of one kind of model, a length of text after the other; a tenth of the requests come before as warm-up."""
+    """Times of one kind of model, by length of text. A tenth of the requests come before, as warm-up."""
     rng = random.Random(seed)
     with TemporaryDirectory() as folder:
         models = artifacts(kind, seed)

@@ -218,7 +218,9 @@ def growth(timings: Sequence[OperationTiming]) -> float:
 
 
 def rows(timings: Sequence[OperationTiming]) -> list[list[str]]:
-    """Of one operation, per policy: median (P99) at each length of the queue, and the growth (least-most of seeds)."""
+    """A table of one operation by policy: median (P99) at each length of the queue, and the growth (least-most of
+    seeds).
+    """
     lengths = sorted({t.queued for t in timings})
     found = []
     for policy in dict.fromkeys(t.policy for t in timings):
@@ -232,7 +234,7 @@ def rows(timings: Sequence[OperationTiming]) -> list[list[str]]:
 
 
 def _cell(timings: Sequence[OperationTiming]) -> str:
-    """Of one policy and length of queue; a dash where the operation never came to pass."""
+    """The cell of one policy and length of queue; a dash if the operation never happened."""
     if not timings:
         return "-"
     return f"{median(t.median for t in timings):.1f} ({median(t.p99 for t in timings):.1f})"

@@ -1,1 +1,1 @@
-"""One real Kubernetes node on this machine, with the operator installed: for people to try it, for tests to show it."""
+"""One real Kubernetes node on this machine, with the operator installed, for people who try it and for tests."""

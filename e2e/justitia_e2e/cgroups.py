@@ -1,6 +1,7 @@
-"""The cluster's control group: all its processes are in it and nothing else is, so that they can be found and ended.
+"""The cluster's control group. It holds all processes of the cluster and no others, so that they can be found and
+ended.
 
-Under version 1 there is one tree for each controller; daemons are found in the one of `pids`.
+Version 1 has a tree for each controller; daemons are found in the tree of `pids`.
 """
 
 import os
@@ -17,13 +18,13 @@ ROOT = Path("/sys/fs/cgroup")
 KILL_SECONDS = 30.0
 POLL_SECONDS = 0.1
 SHARE_OF_PODS = "128"
-"""Of 1024 that any other process has. With as much as those, an engine that keeps the processors busy was seen to leave
-them waiting for up to 2.8 s: the cluster's daemons, and the clients without whose requests there are no shares.
+"""The processor shares of pods; any other process has 1024. With equal shares, an engine that kept the processors busy
+made others wait for up to 2.8 s: the cluster's daemons, and the clients, without whose requests there are no shares.
 """
 
 
 def ensure() -> Path:
-    """Make the group, and return the file that a daemon's process is put into it by."""
+    """Make the group. Returns the file by which a daemon's process is put into it."""
     for tree in _trees():
         group = tree / NAME
         group.mkdir(exist_ok=True)
@@ -35,7 +36,7 @@ def ensure() -> Path:
 
 
 def members() -> set[int]:
-    """All processes of the cluster, those of pods included."""
+    """All processes of the cluster, including those of pods."""
     found: set[int] = set()
     for tree in _trees():
         for folder in _folders(tree / NAME):
@@ -61,7 +62,7 @@ def kill() -> None:
 
 
 def _folders(group: Path) -> Iterator[Path]:
-    """The innermost first."""
+    """The folders below a group, the innermost first."""
     for folder, _, _ in os.walk(group, topdown=False):
         yield Path(folder)
 
@@ -77,7 +78,7 @@ def _tree_of_daemons() -> Path:
 
 
 def _inherit_processors(group: Path) -> None:
-    """Version 1 lets no process into a group without processors and memory nodes, and gives a new one none."""
+    """Give the group processors and memory nodes: without them, version 1 lets no process in."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         own, above = group / name, group.parent / name
         if own.exists() and above.exists() and not own.read_text().strip():
@@ -85,7 +86,7 @@ def _inherit_processors(group: Path) -> None:
 
 
 def _let_others_go_first(group: Path) -> None:
-    """Under version 1 only pods are in the tree of processors."""
+    """Lower the processor shares of pods. Under version 1, only pods are in this tree."""
     shares = group / "cpu.shares"
     if shares.exists():
         shares.write_text(SHARE_OF_PODS)

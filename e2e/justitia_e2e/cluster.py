@@ -1,5 +1,5 @@
-"""Up, down, and what runs: the order in which the parts come and go. Coming again is harmless, and what a crash left is
-removed first.
+"""Brings the parts of the cluster up and down, in order, and says what runs. Bringing it up again is harmless, and
+removes what a crash left.
 """
 
 import shutil
@@ -47,7 +47,7 @@ DAEMONS = (
 
 @dataclass(frozen=True)
 class ClusterPart:
-    """Something that the cluster consists of, and whether it works."""
+    """A part of the cluster, and whether it works."""
 
     name: str
     works: bool
@@ -55,14 +55,14 @@ class ClusterPart:
 
 
 def check_owner(state: State) -> None:
-    """Raises ClusterError where another checkout's cluster runs, which somebody may be using."""
+    """Raises ClusterError if the cluster of another checkout runs: somebody may be using it."""
     owner = state.owner.read_text() if state.owner.exists() else ""
     if owner and owner != str(ROOT) and Daemons(state).running():
         raise ClusterError(f"the cluster that runs here is that of {owner}: end it with {owner}/e2e/cluster down")
 
 
 def bring_up(state: State, progress: Progress) -> Kubectl:
-    """The node Ready and the operator available. Raises ClusterError."""
+    """Bring up the cluster until the node is Ready and the operator available. Raises ClusterError."""
     check_owner(state)
     ensure_packages(progress)
     programs, containerd = _programs(progress)
@@ -84,7 +84,7 @@ def bring_up(state: State, progress: Progress) -> Kubectl:
 
 
 def _programs(progress: Progress) -> tuple[Path, Path]:
-    """Folders of those of the cluster, and of containerd's."""
+    """The folders of the cluster's programs, and of containerd's."""
     try:
         return ensure_programs(progress, (*PROGRAMS, *NODE_PROGRAMS)), ensure_containerd(progress)
     except BuildError as error:
@@ -106,7 +106,7 @@ def _start(state: State, programs: Path, containerd: Path, daemons: Daemons, pro
 
 
 def take_down(state: State, progress: Progress) -> None:
-    """End what was started, the node's part first, and remove all of it. Nothing if there is nothing."""
+    """End what was started, the node's part first, and remove all of it. Does nothing if there is nothing."""
     if not state.root.exists():
         return
     check_owner(state)
@@ -124,7 +124,7 @@ def take_down(state: State, progress: Progress) -> None:
 
 
 def look(state: State) -> list[ClusterPart]:
-    """Every part of the cluster. Changes nothing."""
+    """The parts of the cluster, and whether each works. Changes nothing."""
     running = Daemons(state).running()
     parts = [ClusterPart(n, n in running, f"process {running[n]}" if n in running else "not running") for n in DAEMONS]
     if "kube-apiserver" not in running:
@@ -140,6 +140,6 @@ def look(state: State) -> list[ClusterPart]:
 
 
 def kubectl_of(state: State) -> Kubectl:
-    """An administrator's, of the programs that the cluster runs."""
+    """The administrator's kubectl, from the programs that the cluster runs."""
     server = Path(f"/proc/{Daemons(state).running()['kube-apiserver']}/exe")
     return Kubectl(str(server.readlink().parent / "kubectl"), str(state.kubeconfig))

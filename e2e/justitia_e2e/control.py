@@ -1,4 +1,4 @@
-"""The control plane: etcd, API server, controller manager, scheduler. The API server listens where pods reach it."""
+"""Starts the control plane: etcd, API server, controller manager, scheduler. Pods can reach the API server."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ SERVER = f"https://{NODE_ADDRESS}:{PORT}"
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What a node needs of it."""
+    """The part of the control plane that a node needs."""
 
     authority: Authority
     programs: Path
@@ -59,7 +59,7 @@ def _start_api_server(plane: ControlPlane, daemons: Daemons, service_account: Pa
     authority = plane.authority
     hosts = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     serving = authority.issue_server("apiserver", [NODE_ADDRESS, str(SERVICES[1])], hosts)
-    # For logs and exec. It may do all, so that no role for it has to be made first.
+    # For logs and exec. It has all rights, so that no role has to be made first.
     kubelet = authority.issue_client("kube-apiserver-kubelet-client", "system:masters")
     daemons.start(
         "kube-apiserver",

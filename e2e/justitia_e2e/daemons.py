@@ -1,5 +1,5 @@
-"""Processes that outlive the command that starts them. Each has a record with its number and the time of its start, so
-that another process that was given the same number later is not taken for it.
+"""Runs processes that outlive the command that starts them. Each has a record with its number and the time of its
+start, so that a later process with the same number is not taken for it.
 """
 
 import json
@@ -34,7 +34,7 @@ class Daemons:
         self._start(self._records / f"{number:02}-{name}.json", [str(part) for part in command], dict(environment))
 
     def start_again(self, name: str) -> None:
-        """One that was ended, as it was started."""
+        """Start a process that was ended, with the same command."""
         (path,) = (path for path in self._paths() if _name(path) == name)
         record = json.loads(path.read_text())
         self._start(path, record["command"], record["environment"])
@@ -56,7 +56,7 @@ class Daemons:
         path.write_text(json.dumps(record))
 
     def await_ready(self, name: str, ready: Callable[[], bool]) -> None:
-        """Raises ClusterError with the end of its log if it ends or does not become ready."""
+        """Wait until a process is ready. Raises ClusterError, with the end of its log, if it ends or takes too long."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
             if ready():
@@ -70,11 +70,11 @@ class Daemons:
         return (self._logs / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def known(self) -> list[str]:
-        """Names of all that were started."""
+        """The names of all processes that were started."""
         return [_name(path) for path in self._paths()]
 
     def running(self) -> dict[str, int]:
-        """Process numbers of those that run."""
+        """The numbers of the processes that run, by name."""
         found = {}
         for path in self._paths():
             record = json.loads(path.read_text())
@@ -83,7 +83,7 @@ class Daemons:
         return found
 
     def stop(self, name: str) -> None:
-        """Ask it to end, and end it if it does not. Nothing if it does not run."""
+        """Ask a process to end, and kill it if it does not. Does nothing if it does not run."""
         process = self.running().get(name)
         if process is None:
             return
@@ -103,7 +103,7 @@ def _name(record: Path) -> str:
 
 
 def _started(process: int) -> str | None:
-    """When the process was started, in ticks since the machine's start; None if it is over."""
+    """When a process was started, in ticks since the machine's start. None if it is over."""
     try:
         # The second field is the name, in parentheses, and may contain anything.
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

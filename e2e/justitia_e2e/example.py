@@ -1,4 +1,4 @@
-"""`examples/cpu.yaml` as its user has it, who may edit namespaces and declare tenants, and is no administrator."""
+"""`examples/cpu.yaml` as a user has it who may edit namespaces and declare tenants, and is no administrator."""
 
 import json
 import os
@@ -28,35 +28,35 @@ KEYS = {
     APPLICATION: "example-only-support-0123456789abcdef",
     "summaries": "example-only-research-0123456789abcdef",
 }
-"""Of the tenant of each application."""
+"""The API key of each application's tenant."""
 
 USER = "alice"
 RIGHTS = ("edit", "justitia-tenants", "namespace-makers")
 
 Record = Callable[[str, object], None]
-"""Of a figure, by what it is, for the end of the run."""
+"""Records a figure under a name, for the end of the test run."""
 
 ENGINE_SECONDS = 420.0
-"""In which an engine starts, beside other work on two cores."""
+"""The time in which an engine starts, beside other work on two cores."""
 CHANGE_SECONDS = 120.0
 READY = ("True", "Serving")
 
 
 class User(Kubectl):
-    """kubectl, in the name of a user."""
+    """kubectl in the name of a user."""
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return super().run(f"--as={USER}", *arguments, stdin=stdin)
 
 
 def justitia(user: User, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The user's command line, for the example's pool."""
+    """Run the user's `justitia` for the example's pool."""
     command, environment = command_line(user, folder, *arguments, f"--pool={POOL}")
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
 
 def command_line(user: User, folder: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """The user's, with the environment that it runs in."""
+    """The user's command line, and its environment."""
     kubeconfig = folder / "kubeconfig"
     kubeconfig.touch(0o600)
     config = yaml.safe_load(Path(user.kubeconfig).read_text())
@@ -68,8 +68,8 @@ def command_line(user: User, folder: Path, *arguments: str) -> tuple[list[str], 
     return [sys.executable, "-m", "justitia_cli", *arguments, *where], os.environ | {"PATH": path}
 
 
-def told(user: User, folder: Path, *arguments: str) -> Any:
-    """What the command says of the one pod that there is."""
+def answer_of(user: User, folder: Path, *arguments: str) -> Any:
+    """The command's answer for the only pod."""
     done = justitia(user, folder, *arguments, "--json")
     assert done.returncode == 0, done.stderr
     (content,) = json.loads(done.stdout).values()
@@ -77,13 +77,13 @@ def told(user: User, folder: Path, *arguments: str) -> Any:
 
 
 def take_rights(administrator: Kubectl) -> None:
-    """What was given."""
+    """Take the rights away again."""
     bindings = [f"clusterrolebinding/{USER}-{role}" for role in RIGHTS]
     administrator("delete", "--ignore-not-found", "clusterrole/namespace-makers", *bindings)
 
 
 def give_rights(administrator: Kubectl) -> None:
-    """The chart's roles, Kubernetes' own `edit`, and namespaces."""
+    """Give the user the chart's roles, Kubernetes' own `edit`, and the right to make namespaces."""
     if not administrator.exists("clusterrole", "namespace-makers"):
         administrator(
             "create", "clusterrole", "namespace-makers", "--verb=get,create,patch,delete", "--resource=namespaces"
@@ -98,7 +98,7 @@ def serves(kubectl: Kubectl) -> bool:
 
 
 def programmed(kubectl: Kubectl) -> int | None:
-    """The generation that is in force in every pod."""
+    """The generation that is in effect in each pod. None if pods differ."""
     if kubectl.condition("servingpool", POOL, NAMESPACE, "Programmed") != ("True", "Programmed"):
         return None
     generation: int = kubectl.get("servingpool", POOL, NAMESPACE)["status"]["configurationGeneration"]
@@ -106,39 +106,39 @@ def programmed(kubectl: Kubectl) -> int | None:
 
 
 def engines_available(kubectl: Kubectl) -> tuple[str, str, str]:
-    """Status, reason and message of that condition."""
+    """Status, reason and message of the condition EnginesAvailable."""
     conditions = kubectl.get("servingpool", POOL, NAMESPACE)["status"]["conditions"]
     found = next(c for c in conditions if c["type"] == "EnginesAvailable")
     return found["status"], found["reason"], found["message"]
 
 
 def service_address(kubectl: Kubectl) -> str:
-    """Of the pool, for those on the node: it has no DNS of the cluster."""
+    """The address of the pool's Service on the node, which does not use the cluster's DNS."""
     address: str = kubectl.get("service", f"justitia-{POOL}", NAMESPACE)["spec"]["clusterIP"]
     return address
 
 
 def client_of(application: str, address: str) -> openai.OpenAI:
-    """A client of that application's tenant."""
+    """An OpenAI client of an application's tenant."""
     url = f"http://{address}/applications/{NAMESPACE}/{application}/v1"
     return openai.OpenAI(base_url=url, api_key=KEYS[application], timeout=120, max_retries=0)
 
 
 def pods(kubectl: Kubectl) -> list[dict[str, Any]]:
-    """One for each engine."""
+    """The pods of the pool, one for each engine."""
     found = kubectl("-n", NAMESPACE, "get", "pods", "-l", f"justitia.dev/pool={POOL}", "-o", "json")
     items: list[dict[str, Any]] = json.loads(found)["items"]
     return items
 
 
 def restarts(pod: dict[str, Any]) -> dict[str, int]:
-    """Of each container that runs."""
+    """The restarts of each container that runs."""
     status = pod["status"]
     return {c["name"]: c["restartCount"] for c in status["containerStatuses"] + status["initContainerStatuses"]}
 
 
 def complete(client: openai.OpenAI, tokens: int = 8, run: str | None = None) -> int:
-    """How many tokens an answer has."""
+    """Ask for a completion. Returns the number of its tokens."""
     messages: Any = [{"role": "user", "content": "Hello"}]
     answer = client.chat.completions.create(
         model="tiny",
@@ -152,7 +152,7 @@ def complete(client: openai.OpenAI, tokens: int = 8, run: str | None = None) -> 
 
 
 def answered(client: openai.OpenAI) -> bool:
-    """Whether a completion comes, for waiting until one does."""
+    """Whether a completion succeeds, for waiting until one does."""
     try:
         return complete(client.with_options(timeout=10)) > 0
     except openai.OpenAIError:
@@ -168,7 +168,7 @@ def timed(record: Record, what: str) -> Iterator[None]:
 
 @contextmanager
 def streams(client: openai.OpenAI, count: int) -> Iterator[list[Future[str | None]]]:
-    """Long completions that have all begun. Each gives the reason why it ended."""
+    """Long completions, which have all begun. Each returns the reason why it ended."""
     begun = threading.Barrier(count + 1)
     with ThreadPoolExecutor(count) as threads:
         started = [threads.submit(_stream, client, begun) for _ in range(count)]
@@ -188,15 +188,15 @@ def _stream(client: openai.OpenAI, begun: threading.Barrier) -> str | None:
     return reason
 
 
-def generation_in_force(address: str) -> int:
-    """What the scheduler of the pod with this address says in its metrics."""
+def generation_in_effect(address: str) -> int:
+    """The generation in the metrics of the sidecar in the pod with this address."""
     with urllib.request.urlopen(f"http://{address}:{ADMIN_PORT}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     return int(next(float(line.split()[1]) for line in lines if line.startswith("justitia_config_generation ")))
 
 
 def processes(pod: dict[str, Any]) -> dict[int, str]:
-    """Those of a pod on this machine, by number, with their command lines."""
+    """The processes of a pod on this machine, by number, with their command lines."""
     uid, found = pod["metadata"]["uid"], {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""A cluster that somebody gives to the tests, by kubeconfig and context: nothing else in the kubeconfig is touched."""
+"""A cluster that is given to the tests, by kubeconfig and context. Nothing else in the kubeconfig is used."""
 
 import json
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ from support.kubectl import Kubectl
 
 
 def kubectl_of_given(program: Path, kubeconfig: str, context: str | None, folder: Path) -> Kubectl:
-    """For the context alone, from a copy that is kept in the folder. Raises ClusterError."""
+    """kubectl for the context alone, by a copy of the kubeconfig in the folder. Raises ClusterError."""
     everything = Kubectl(str(program), kubeconfig)
     if not Path(kubeconfig).is_file():
         raise ClusterError(f"there is no kubeconfig {kubeconfig}")
@@ -30,7 +30,7 @@ def kubectl_of_given(program: Path, kubeconfig: str, context: str | None, folder
 
 
 def check_given(kubectl: Kubectl, example: Path) -> None:
-    """Raises ClusterError where the tests cannot run, or would touch what is somebody's. Changes nothing."""
+    """Raises ClusterError if the tests cannot run there, or would touch what others have made. Changes nothing."""
     answer = kubectl.run("get", "--raw", "/readyz", "--request-timeout=10s")
     if answer.returncode:
         raise ClusterError(f"the cluster does not answer: {answer.stderr.strip()}")
@@ -41,20 +41,20 @@ def check_given(kubectl: Kubectl, example: Path) -> None:
         )
         raise ClusterError(f"no operator is installed in the namespace {SYSTEM}: `{install}YOUR_IMAGE`")
     if kubectl.exists("namespace", NAMESPACE):
-        raise ClusterError(f"the namespace {NAMESPACE}, which the tests make and delete, is there already")
+        raise ClusterError(f"the namespace {NAMESPACE} exists: the tests make it and delete it, so delete it first")
     if missing := names(EXAMPLE) - names(example):
         lacks = ", ".join(" ".join(each) for each in sorted(missing))
         raise ClusterError(f"{example} must have the objects of {EXAMPLE.name}, and lacks {lacks}")
 
 
 def names(example: Path) -> set[tuple[str, str]]:
-    """What the tests know of an example. Claims and whatever else it needs are its own."""
+    """Kinds and names of the objects that the tests use. An example may have others, such as claims."""
     ours = {"Tenant", "ServingPool", "LLMApplication", "Secret", "Namespace"}
     documents = yaml.safe_load_all(example.read_text())
     return {(d["kind"], d["metadata"]["name"]) for d in documents if d and d["kind"] in ours}
 
 
 def forwarded(kubectl: Kubectl) -> AbstractContextManager[str]:
-    """A local address that leads to the pool's Service, or to one of its pods as long as that lives."""
+    """A local address that leads to the pool's Service, or to one of its pods while that lives."""
     command = [kubectl.program, f"--kubeconfig={kubectl.kubeconfig}", f"--namespace={NAMESPACE}"]
     return sidecars.forwarded(command, f"service/justitia-{POOL}", SERVICE_PORT)

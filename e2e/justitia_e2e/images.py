@@ -1,6 +1,6 @@
-"""The images of the cluster, made without a registry and kept in the user's cache under a digest of what went in.
+"""Makes the images of the cluster without a registry, and keeps them in the user's cache by a digest of their content.
 
-- the base: Debian with Python, for the next two; as it is, it also holds the pods' sandboxes;
+- the base: Debian with Python, for the next two; it is also the image of the pods' sandboxes;
 - justitia: `images/Dockerfile` on that base, built by buildah as a user would build it;
 - vLLM for CPU, in the place of vLLM's own image: the engine's environment on that base, for the system's Python.
 """
@@ -28,9 +28,9 @@ SOURCES = (
     "images/Dockerfile pyproject.toml README.md LICENSE locks "
     "vocabulary channel scheduling predictor api operator sidecar engine simulator cli"
 )
-"""What the Dockerfile reads."""
+"""The files that the Dockerfile reads."""
 ENGINE_BYTES = 12 << 30
-"""What is written for it: the image, and its files where containers see them."""
+"""The disk space for vLLM's image, and for its files as containers see them."""
 NOT_NEEDED = ("triton",)
 """Packages of the engine's environment that are for GPUs only and that vLLM does without."""
 
@@ -50,7 +50,7 @@ class Image:
 
 
 def ensure_images(progress: Progress) -> list[Image]:
-    """The base, justitia's image and vLLM's, made where they are not in the cache."""
+    """The base, justitia's image and vLLM's. Images that are not in the cache are made."""
     cache = cache_directory() / "images"
     cache.mkdir(parents=True, exist_ok=True)
     with exclusive(cache / "lock", progress):
@@ -65,7 +65,7 @@ def _ensure_base(cache: Path, progress: Progress) -> Image:
         tar = scratch / "base.tar"
         packages = f"--include={','.join(BASE_PACKAGES)}"
         run(["mmdebstrap", "--quiet", "--variant=minbase", packages, SUITE, tar])
-        # Processes of sandboxes: this one does nothing.
+        # A sandbox needs a process: this one does nothing.
         write_image(folder, SANDBOX_IMAGE, [layer_of(tar)], {"Cmd": ["sleep", "infinity"], "Env": [_PATH]})
 
     return Image(SANDBOX_IMAGE, _ensure(cache, "base", digest, make, progress))
@@ -97,7 +97,7 @@ def _ensure_justitia(cache: Path, base: Image, progress: Progress) -> Image:
         ]
         for source, target in write_pip_configuration(scratch).items():
             options += ["--volume", f"{source}:{target}:ro"]
-        # A path with a folder whose name begins with a dot is no name of an image to buildah: a relative one has none.
+        # buildah refuses a path with a folder whose name begins with a dot: a relative path has none.
         build = ["buildah", *storage, "build", *options, "--file", ROOT / "images" / "Dockerfile", ROOT]
         run(build, cwd=base.folder.parent)
         run(["buildah", *storage, "push", "localhost/justitia", f"oci:{folder}:latest"])
@@ -118,7 +118,7 @@ def _ensure_engine(cache: Path, base: Image, progress: Progress) -> Image:
     def make(folder: Path, scratch: Path) -> None:
         if shutil.disk_usage(cache).free < ENGINE_BYTES:
             needed = ENGINE_BYTES >> 30
-            raise ClusterError(f"the image of vLLM and its containers take {needed} GiB below {cache}: free some")
+            raise ClusterError(f"vLLM's image and containers take {needed} GiB below {cache}: free some space")
         tar = scratch / "engine.tar"
         left_out = [*(packages / name for name in NOT_NEEDED), *_never_loaded(python, packages / "nvidia")]
         listing = scratch / "left-out"
@@ -151,14 +151,14 @@ def _ensure_engine(cache: Path, base: Image, progress: Progress) -> Image:
 
 
 def _never_loaded(python: Path, folder: Path) -> list[Path]:
-    """Files of CUDA's libraries that torch does not load by itself: those that it is linked to it always takes."""
+    """Files of CUDA's libraries that torch does not load: it always loads those that it is linked to."""
     loaded = {Path(line).resolve() for line in run([python, "-c", _LOADED]).splitlines()}
     files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".py")
     return [file for file in files if file.resolve() not in loaded]
 
 
 def _ensure(cache: Path, kind: str, digest: str, make: Callable[[Path, Path], None], progress: Progress) -> Path:
-    """The image's folder: it appears when it is whole, and those that it takes the place of go."""
+    """The image's folder. It appears once it is whole, and replaces older ones of its kind."""
     target = cache / f"{kind}-{digest}"
     if target.exists():
         return target
@@ -173,7 +173,7 @@ def _ensure(cache: Path, kind: str, digest: str, make: Callable[[Path, Path], No
 
 
 def _contents(sources: Iterable[Path]) -> list[str]:
-    """Names and contents of the files in these folders, as digests."""
+    """The files in these folders, each with its name and the digest of its content."""
     found = []
     for source in sources:
         files = [source] if source.is_file() else sorted(file for file in source.rglob("*") if file.is_file())

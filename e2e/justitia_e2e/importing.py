@@ -1,7 +1,7 @@
-"""Images from the cache into containerd.
+"""Imports images from the cache into containerd.
 
-`ctr images import` alone would write every layer through itself, some minutes for vLLM's. So it gets the image without
-its layers; these are linked into containerd's store, which takes what it finds there under the expected digest.
+`ctr images import` would copy each layer, which takes minutes for vLLM's. So it gets the image without its layers.
+These are linked into containerd's store, which takes what it finds there under the expected digest.
 """
 
 import os
@@ -17,7 +17,7 @@ from justitia_e2e.oci import layers_of, manifest_digest
 
 
 def import_images(state: State, images: Sequence[Image], progress: Progress) -> None:
-    """Those that it has not."""
+    """Import the images that containerd does not have."""
     present = {line.split()[0]: line.split()[2] for line in ctr(state, "images", "ls").splitlines()[1:]}
     for image in images:
         if present.get(image.name) == manifest_digest(image.folder):
@@ -40,7 +40,7 @@ def _import_without(state: State, image: Image, layers: Sequence[Path]) -> None:
 def _give_layer(state: State, layer: Path) -> None:
     store = state.root / "containerd" / "root" / "io.containerd.content.v1.content" / "blobs" / "sha256"
     store.mkdir(parents=True, exist_ok=True)
-    # From another file system, or if it is there already, it is written.
+    # If the link fails, for another file system or an existing file, the layer is copied.
     with suppress(OSError):
         os.link(layer, store / layer.name)
     expected = [f"--expected-size={layer.stat().st_size}", f"--expected-digest=sha256:{layer.name}"]

@@ -1,6 +1,4 @@
-"""What runs on the node: the operator, by its chart, and what an administrator has to offer: volumes, with a model and
-empty ones.
-"""
+"""Installs the operator by its chart, and offers volumes as an administrator would: some with a model, some empty."""
 
 import json
 import shutil
@@ -17,11 +15,11 @@ NAMESPACE = "justitia-system"
 RELEASE = "justitia"
 MODEL = "tiny"
 VOLUMES = 4
-"""One for each claim: a volume is not given to a second."""
+"""Volumes of each kind, one for each claim: a volume is never given to a second claim."""
 
 
 def install_operator(state: State, programs: Path, image: Image) -> None:
-    """Install, or upgrade to, the chart here with this image, and wait until it is available."""
+    """Install or upgrade the chart of this checkout with this image, and wait until it is available."""
     with tempfile.TemporaryDirectory() as home:
         settings = {f"HELM_{kind}_HOME": home for kind in ("CACHE", "CONFIG", "DATA")}
         run(
@@ -42,7 +40,7 @@ def install_operator(state: State, programs: Path, image: Image) -> None:
 
 
 def offer_volumes(state: State, kubectl: Kubectl) -> None:
-    """Volumes that hold the tiny model, and empty ones, in place of those whose claim has gone."""
+    """Make volumes with the tiny model and empty ones, in place of those whose claims are gone."""
     make_tiny_model(state.models / MODEL)
     for volume in json.loads(kubectl("get", "persistentvolumes", "-o", "json"))["items"]:
         if volume["status"]["phase"] == "Released":
@@ -59,7 +57,7 @@ def _model_volume(state: State, number: int) -> dict[str, Any]:
 
 
 def _empty_volume(state: State, number: int) -> dict[str, Any]:
-    """On this node, and its pods' to write, which the kubelet sees to for volumes of this type."""
+    """An empty volume on this node. The kubelet lets pods write to volumes of this type."""
     folder = state.volumes / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     expression = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}

@@ -1,4 +1,6 @@
-"""What the machine must be, what it lacks, and what of it is changed: packages stay, kernel settings are put back."""
+"""Checks the machine, installs what it lacks, and restores what is changed: packages stay, kernel settings are put
+back.
+"""
 
 import json
 import os
@@ -21,7 +23,7 @@ PACKAGES = {
     "mmdebstrap": "/usr/bin/mmdebstrap",
     "buildah": "/usr/bin/buildah",
 }
-"""Debian's packages, and a file by which each is known to be there."""
+"""Debian's packages, each with a file that shows that it is installed."""
 
 CHANGED_SETTINGS = (
     "net/ipv4/ip_forward",
@@ -32,21 +34,21 @@ CHANGED_SETTINGS = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
 )
-"""What we, the network plug-in and the kubelet set."""
+"""Kernel settings that this program, the network plug-in and the kubelet change."""
 
 FOLDERS_OF_PROGRAMS = tuple(
     map(Path, ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/usr/libexec/kubernetes"))
 )
-"""Where programs write whatever they are told. Those that were there before may be another's, and stay."""
+"""Folders to which programs write whatever their settings say. Folders that existed before stay."""
 
 
 class ClusterError(Exception):
-    """The cluster cannot be had. The message says why and what to do."""
+    """The cluster cannot run. The message says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Where everything is kept that belongs to the cluster and goes with it."""
+    """The folder for all that belongs to the cluster. It is removed with the cluster."""
 
     root: Path = STATE
 
@@ -86,22 +88,24 @@ _NEEDED_RIGHTS = {
     "make networks": "unshare --net true",
     "make control groups": "cd /sys/fs/cgroup; cd memory || :; mkdir justitia-probe && rmdir justitia-probe",
 }
-"""Each with a command that leaves nothing behind."""
+"""Rights, each with a command that needs it and leaves nothing behind."""
 
 
 def check_machine() -> None:
-    """Raises ClusterError where a node cannot run. Changes nothing."""
+    """Raises ClusterError if a node cannot run on this machine. Changes nothing."""
     if os.geteuid() != 0:
-        raise ClusterError("a node takes root (mounts, cgroups, network): run this as root, on a machine of your own")
+        raise ClusterError("a node needs root (mounts, cgroups, network): run this as root, on a machine of your own")
     try:
         system = platform.freedesktop_os_release()
     except OSError:
         system = {}
     if system.get("ID") != "debian":
-        raise ClusterError(f"this takes Debian's packages, and here is {system.get('PRETTY_NAME', 'another system')}")
+        raise ClusterError(f"a node needs Debian's packages, but this is {system.get('PRETTY_NAME', 'another system')}")
     for what, command in _NEEDED_RIGHTS.items():
         if subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode:
-            raise ClusterError(f"root may not {what} here, which a node takes: it is a container, or is kept from it")
+            raise ClusterError(
+                f"root may not {what} here, which a node needs: a container, or a restricted machine, will not do"
+            )
 
 
 def ensure_packages(progress: Progress) -> None:
@@ -116,7 +120,7 @@ def ensure_packages(progress: Progress) -> None:
 
 
 class _WithoutServices:
-    """Packages of servers start them, which is not asked for here. Debian's way to say so is a program of this name."""
+    """Keeps packages from starting their servers, by a program that Debian's packages ask."""
 
     _POLICY = Path("/usr/sbin/policy-rc.d")
 
@@ -132,7 +136,7 @@ class _WithoutServices:
 
 
 def remember_machine(state: State) -> None:
-    """As it is before anything is started."""
+    """Record settings and folders before anything is started."""
     settings = {name: file.read_text().strip() for name in CHANGED_SETTINGS if (file := _setting(name)).exists()}
     absent = [str(folder) for folder in FOLDERS_OF_PROGRAMS if not folder.exists()]
     state.before.write_text(json.dumps({"settings": settings, "absent": absent}))
@@ -154,7 +158,7 @@ def _setting(name: str) -> Path:
 
 
 def remove_mounts(state: State) -> None:
-    """The innermost first. What is still mounted when the folder is removed would be emptied."""
+    """Unmount, the innermost first. Removing the folder would empty what is still mounted."""
     points = [
         line.split()[1].encode().decode("unicode_escape") for line in Path("/proc/mounts").read_text().splitlines()
     ]
@@ -164,7 +168,7 @@ def remove_mounts(state: State) -> None:
 
 
 def run(command: Sequence[str | Path], *, environment: dict[str, str] | None = None, cwd: Path | None = None) -> str:
-    """What it prints. Raises ClusterError with the end of what it said."""
+    """Run a command, and return what it prints. Raises ClusterError with the end of its messages."""
     done = subprocess.run(
         command,
         cwd=cwd,

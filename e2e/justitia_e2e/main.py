@@ -25,7 +25,7 @@ app = typer.Typer(
 
 @app.command()
 def up() -> None:
-    """Bring the node up, install the operator, and say how to talk to it. Harmless if it is up."""
+    """Bring the node up, install the operator, and print how to reach it. Harmless if it is up."""
     _check()
     state, progress = State(), ProgressLines()
     try:
@@ -51,13 +51,13 @@ def down() -> None:
 
 @app.command()
 def check() -> None:
-    """Say whether a node can run on this machine. Changes nothing. Exit code 2 where it cannot."""
+    """Check whether a node can run on this machine. Changes nothing. Exit code 2 if it cannot."""
     _check()
 
 
 @app.command()
 def status() -> None:
-    """Say what runs. Exit code 1 unless everything does."""
+    """Show which parts work. Exit code 1 unless all do."""
     _check()
     parts = look(State())
     for part in parts:
@@ -66,7 +66,7 @@ def status() -> None:
 
 
 class ProgressLines:
-    """Lines with the seconds since the command began."""
+    """Prints lines with the seconds since the command began."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()

@@ -1,4 +1,4 @@
-"""A container that runs out of memory: something in its control group takes all that it may have."""
+"""Makes a container run out of memory: a process in its control group takes all that it may have."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOM = 256 << 20
-"""Bytes that are left to it at first: taking all of its limit would take long."""
+"""Bytes that the container may still take: to fill its whole limit would take long."""
 TAKE = """
 import sys
 from pathlib import Path
@@ -18,12 +18,13 @@ taken = []
 while True:
     taken.append(b"x" * (1 << 20))
 """
-"""The kernel ends another process of the group: the kubelet has told it to end a container's before others."""
+"""The kernel kills another process of the group, because the kubelet marks a container's processes to be killed first.
+"""
 
 
 @contextmanager
 def exhausted(process: int) -> Iterator[None]:
-    """As long as this lasts, the container of the process has no memory left."""
+    """Keep the memory of the process's container full."""
     group, limit, usage = _group_of(process)
     limit.write_text(str(int(usage.read_text()) + ROOM))
     with subprocess.Popen([sys.executable, "-c", TAKE, group / "cgroup.procs"]) as taker:
@@ -35,7 +36,7 @@ def exhausted(process: int) -> Iterator[None]:
 
 
 def _group_of(process: int) -> tuple[Path, Path, Path]:
-    """Its folder, and the files with its limit and with what it uses, of either version of control groups."""
+    """The folder of its group, and the files with its limit and its usage, in either version of control groups."""
     root = Path("/sys/fs/cgroup")
     lines = Path(f"/proc/{process}/cgroup").read_text().splitlines()
     for controllers, path in (line.split(":", 2)[1:] for line in lines):

@@ -1,6 +1,6 @@
-"""The pods' network: one bridge, whose address is the node's and the API server's; Services by kube-proxy's tables.
+"""The pods' network: one bridge, whose address is the node's and the API server's. kube-proxy's tables make Services.
 
-Nothing is hidden behind the machine's own address: pods reach each other, the machine and Services, and nothing else.
+There is no address translation to the outside: pods reach each other, the machine and Services, and nothing else.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ TABLE = "kube-proxy"
 
 
 def check_network() -> None:
-    """Raises ClusterError where ours would meet another. Changes nothing."""
+    """Raises ClusterError if our network would overlap another. Changes nothing."""
     for route in json.loads(run(["ip", "-json", "-4", "route"])):
         taken = route["dst"]
         if taken != "default" and any(ipaddress.ip_network(taken).overlaps(ours) for ours in (PODS, SERVICES)):
@@ -43,7 +43,7 @@ def ensure_bridge() -> None:
 
 
 def write_plugin_configuration(state: State) -> Path:
-    """The folder that containerd reads."""
+    """Write the configuration of the network plug-in. Returns the folder that containerd reads."""
     folder = state.root / "cni"
     folder.mkdir(exist_ok=True)
     bridge = {
@@ -73,7 +73,7 @@ def remove_network() -> None:
 
 
 def _tables() -> list[str]:
-    """Families of kube-proxy's tables."""
+    """The families of kube-proxy's tables."""
     listed = json.loads(run(["nft", "--json", "list", "tables"]))["nftables"]
     tables = [entry["table"] for entry in listed if "table" in entry]
     return [table["family"] for table in tables if table["name"] == TABLE]

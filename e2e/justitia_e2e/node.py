@@ -1,4 +1,4 @@
-"""The node: containerd, kubelet and kube-proxy, each with its state in the cluster's folder."""
+"""Starts the node: containerd, kubelet and kube-proxy, each with its state in the cluster's folder."""
 
 import json
 import os
@@ -20,7 +20,7 @@ READY_SECONDS = 90.0
 POLL_SECONDS = 0.3
 FAKE_GPUS = 4
 PATIENCE = "--request-timeout=5s"
-"""For questions to an API server that may have lost its etcd."""
+"""kubectl's timeout, for an API server that may have lost its etcd."""
 SANDBOX_IMAGE = "justitia.dev/e2e/sandbox:1"
 EVICTION_SIGNALS = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available")
 _CRI = "io.containerd.cri.v1"
@@ -32,7 +32,7 @@ def start_containerd(state: State, programs: Path, daemons: Daemons) -> None:
     folder.mkdir()
     configuration = folder / "config.toml"
     configuration.write_text(_containerd_configuration(state, folder, write_plugin_configuration(state)))
-    # It looks there for what starts containers.
+    # containerd looks there for the programs that start containers.
     path = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     daemons.start("containerd", [programs / "containerd", f"--config={configuration}"], path)
     daemons.await_ready("containerd", lambda: state.containerd_socket.is_socket() and _lists_images(state))
@@ -51,7 +51,7 @@ def ctr(state: State, *arguments: str) -> str:
 
 
 def ctr_command(state: State, *arguments: str) -> list[str]:
-    """containerd's own client, on what the kubelet sees."""
+    """containerd's own client, in the kubelet's namespace."""
     return [str(state.containerd / "ctr"), f"--address={state.containerd_socket}", "--namespace=k8s.io", *arguments]
 
 
@@ -127,7 +127,7 @@ def _kubelet_configuration(state: State, plane: ControlPlane, resolver: Path, he
         "volumePluginDir": str(state.root / "volume-plugins"),
         "resolvConf": str(resolver),
         "makeIPTablesUtilChains": False,
-        # The disk is shared with other work, and images that were removed could not be pulled again.
+        # The disk is shared with other work, and removed images could not be pulled again.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": dict.fromkeys(EVICTION_SIGNALS, "1%"),
@@ -168,6 +168,6 @@ def node_is_ready(kubectl: Kubectl) -> bool:
 
 
 def give_fake_gpus(kubectl: Kubectl) -> None:
-    """The scheduler counts them; no container sees one."""
+    """Give the node fake GPUs. The Kubernetes scheduler counts them; no container sees one."""
     change = json.dumps({"status": {"capacity": {"nvidia.com/gpu": str(FAKE_GPUS)}}})
     kubectl("patch", "node", NAME, "--subresource=status", "--type=merge", f"--patch={change}")

@@ -1,5 +1,5 @@
-"""Images as folders in the OCI layout. Layers are plain tar files, so that nothing is spent on compression, and linked,
-not copied, into the images that share them.
+"""Writes images as folders in the OCI layout. Layers are plain tar files, to save the time for compression, and are
+linked into the images that share them.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def layer_of(path: Path) -> Layer:
 
 
 def write_image(folder: Path, name: str, layers: Sequence[Layer], configuration: dict[str, Any]) -> None:
-    """`folder` becomes the layout of one image with this name."""
+    """Write the layout of one image with this name to `folder`."""
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     for layer in layers:
@@ -59,7 +59,7 @@ def write_image(folder: Path, name: str, layers: Sequence[Layer], configuration:
 
 
 def image_of_files(folder: Path, name: str, files: Mapping[str, Path]) -> None:
-    """`folder`/layout becomes the layout of one image with these files at its root, which all may read."""
+    """Write the layout of one image, with these files at its root, to `folder`/layout. Everybody may read the files."""
     folder.mkdir()
     tar = folder / "files.tar"
     with tarfile.open(tar, "w") as archive:

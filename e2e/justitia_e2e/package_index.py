@@ -1,5 +1,5 @@
-"""How pip on this machine reaches a package index, for pip inside a build: in files that are mounted while it builds,
-so that nothing of it stays in the image.
+"""Lets pip inside a build reach the package index that pip on this machine uses. Its files are mounted during the
+build, so that nothing of them stays in the image.
 """
 
 import configparser
@@ -14,7 +14,7 @@ _SETTINGS = ("index-url", "extra-index-url", "trusted-host", "cert", "timeout", 
 
 
 def write_pip_configuration(scratch: Path) -> dict[Path, str]:
-    """Files and folders here, and where pip looks for them."""
+    """Write the files. Returns their paths here, and where pip looks for them."""
     settings = _configured()
     folder = scratch / "package-index"
     folder.mkdir()
@@ -30,7 +30,7 @@ def write_pip_configuration(scratch: Path) -> dict[Path, str]:
 
 
 def _configured() -> dict[str, str]:
-    """What pip's own files and the environment say; the environment has the last word."""
+    """The settings in pip's own files and in the environment, which overrules them."""
     found: dict[str, str] = {}
     pip = shutil.which("pip") or shutil.which("pip3")
     if pip:

@@ -15,7 +15,7 @@ import pytest
 
 from justitia_predictor.store import Store
 from support.kubectl import ROOT, Json, eventually
-from support.local_pod import Files, running, scheduler
+from support.local_pod import Files, local_sidecar, running
 from support.stage import Stage
 from support.written_runs import written_runs
 
@@ -101,7 +101,7 @@ def test_samples_in_the_store_become_a_candidate_in_the_pods(stage: Stage, tmp_p
     pod, *_ = stage.pods()
     (files := tmp_path / "files").mkdir()
     settings = {"STORE_URL": url, "SAMPLES_FILE": tmp_path / "samples.sqlite"}
-    with scheduler(Files(stage, files), ADDRESS, **settings) as admin:
+    with local_sidecar(Files(stage, files), ADDRESS, **settings) as admin:
         eventually(lambda: learned(admin)["samples"] == 60)
         stage.report(pod, **running("one", ADDRESS))
         (job,) = eventually(lambda: jobs(stage), LEARNED_SECONDS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.kubectl import eventually
-from support.local_pod import Files, running, scheduler
+from support.local_pod import Files, local_sidecar, running
 from support.stage import Stage
 
 ADDRESS = "127.0.0.3"
@@ -33,7 +33,7 @@ def test_a_change_is_in_force_in_the_pod_which_is_told_again_when_it_starts_agai
     assert eventually(lambda: programmed(stage)) == ("False", "NoPods")
     (pod,) = stage.pods()
     files = Files(stage, tmp_path)
-    with scheduler(files, ADDRESS) as admin:
+    with local_sidecar(files, ADDRESS) as admin:
         eventually(lambda: weight_in(admin) == 1.0)
         stage.report(pod, **running("one", ADDRESS))
         eventually(lambda: programmed(stage) == ("True", "Programmed"))
@@ -41,7 +41,7 @@ def test_a_change_is_in_force_in_the_pod_which_is_told_again_when_it_starts_agai
         eventually(lambda: weight_in(admin) == 5.0)
         eventually(lambda: programmed(stage) == ("True", "Programmed"))
     eventually(lambda: programmed(stage) == ("False", "NotReachable"))
-    with scheduler(files, ADDRESS) as admin:
+    with local_sidecar(files, ADDRESS) as admin:
         eventually(lambda: weight_in(admin) == 5.0)
         stage.report(pod, **running("two", ADDRESS))
         eventually(lambda: programmed(stage) == ("True", "Programmed"))

@@ -5,7 +5,7 @@ EVERYTHING = (
     "--set=image.registry=mirror.example",
     "--set=image.tag=0.1.0@sha256:" + "0" * 64,
     "--set=imagePullSecrets[0].name=mirror",
-    "--set=sidecarImage=mirror.example/scheduler:0.1.0",
+    "--set=sidecarImage=mirror.example/sidecar:0.1.0",
     "--set=modelCache.nodePath=/var/models",
     "--set=inlinePools.images={mirror.example/vllm/}",
     "--set=inlinePools.fields={engine.args,engine.env}",

@@ -55,7 +55,7 @@ def labelled(plane: ControlPlane) -> list[Json]:
 
 
 def charts(plane: ControlPlane) -> set[str]:
-    """Of which charts the release's own objects are; those that are made for them follow later."""
+    """The charts of the release's own objects; objects that are made for them follow later."""
     own = [item["metadata"] for item in labelled(plane) if "ownerReferences" not in item["metadata"]]
     return {metadata["labels"]["helm.sh/chart"] for metadata in own}
 

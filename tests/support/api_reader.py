@@ -35,7 +35,7 @@ class ApiReader:
     """
 
     def __init__(self, kubeconfig: Path) -> None:
-        """Of a kubeconfig whose user has a certificate."""
+        """Read the kubeconfig. Its user must have a certificate."""
         config = yaml.safe_load(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         trusted = ssl.create_default_context(cafile=cluster["certificate-authority"])

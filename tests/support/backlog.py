@@ -14,7 +14,7 @@ from support.reserving_engine import Job, ReservingEngine
 
 @dataclass(frozen=True)
 class Gap:
-    """Of two tenants that wait: normalised service of `ahead` less that of `behind` since both have been waiting,
+    """Two tenants that wait: normalised service of `ahead` less that of `behind` since both have been waiting,
     and the same of their counters, 0 where the policy has none.
     """
 

@@ -51,7 +51,7 @@ class Line:
         return self._bad
 
     def delay(self) -> float:
-        """Of a way that is not lost."""
+        """The time that a call takes which is not lost."""
         return self._random.uniform(0, 4) if self.is_bad else self._random.uniform(0, 0.2)
 
     def _is_lost(self) -> bool:

@@ -7,7 +7,7 @@ from justitia_vocabulary.policies import Knob
 
 
 class Listening(EngineChannel):
-    """Keeps what the engine would be told."""
+    """Keeps what would be sent to the plug-in."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A pool's pod as far as its scheduler: a sidecar's process with the files that a kubelet would have mounted."""
+"""A pool's pod without its engine: a sidecar's process with the files that a kubelet would have mounted."""
 
 import base64
 import os
@@ -26,7 +26,7 @@ class Files:
 
 
 @contextmanager
-def scheduler(files: Files, address: str, **more: object) -> Iterator[str]:
+def local_sidecar(files: Files, address: str, **more: object) -> Iterator[str]:
     """A sidecar with these files and settings, whose control port is at the address. Its admin URL."""
     public, admin = free_ports(2)
     settings = {
@@ -50,7 +50,7 @@ def scheduler(files: Files, address: str, **more: object) -> Iterator[str]:
 
 
 def running(instance: str, address: str) -> Json:
-    """The pod's status with its scheduler in this container."""
+    """The pod's status with its sidecar in this container."""
     container = {
         "name": "scheduler",
         "image": "justitia:test",

@@ -1,5 +1,5 @@
-"""An engine that misbehaves on purpose: it says what vLLM says until told to fail. Nothing is shown by it that a real
-engine can show.
+"""An engine that misbehaves on purpose: it answers as vLLM does until a test has it fail. Nothing is shown by it that a
+real engine can show.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ vllm:iteration_tokens_total_count{engine="0"} 7.0
 vllm:kv_cache_usage_perc{engine="0"} 0.0
 vllm:cache_config_info{block_size="10",num_gpu_blocks="100",engine="0"} 1.0
 """
-"""Of an engine that has finished all it was given."""
+"""The metrics of an engine that has finished all it was given."""
 
 MUCH = 200
 """Pieces of 64 KiB: more than the buffers of sockets take."""

@@ -1,4 +1,4 @@
-"""A store that misbehaves on purpose: it keeps what a folder keeps, until told to be away or to give no answer."""
+"""A store that misbehaves on purpose: it keeps what a folder keeps, until a test has it be away or give no answer."""
 
 from collections.abc import Collection
 

@@ -19,7 +19,7 @@ LONG: Json = FIRST_TOKEN | {"windowSeconds": 7200}
 
 
 def declared(objective: Json) -> ObjectiveConfig:
-    """As a pod is told of it."""
+    """An objective as pods are configured with it."""
     return ObjectiveConfig(
         metric=objective["metric"],
         percentile=objective["percentile"],
@@ -55,7 +55,7 @@ def boosted(gamma: float = 0.02, replicas: int | None = None) -> BoostStatus:
 
 
 def pool_status(objectives: tuple[ObjectiveCounts, ...], **more: Any) -> PoolStatus:
-    """Of a pod that serves nobody at the moment."""
+    """The status of a pod that serves nobody at the moment."""
     fields: dict[str, Any] = {"namespace": "apps", "generation": 1, **more}
     return PoolStatus(
         name="shared",

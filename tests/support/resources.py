@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATER = datetime(2026, 1, 2, 4, 4, 5, tzinfo=UTC)
 ROOT = "00" * 32
 PEPPER = pool_pepper(ROOT, "uid-ServingPool-shared")
-"""Of the pool `shared`."""
+"""The pepper of the pool `shared`."""
 INSTALLATION = Installation(namespace="justitia-system", sidecar_image="justitia:test", root=ROOT)
 
 
@@ -66,7 +66,7 @@ def pod(
     address: str = "10.0.0.7",
     state: str = "running",
 ) -> Json:
-    """Of the pool `shared`, with its scheduler in this state."""
+    """A pod of the pool `shared`, with its sidecar in this state."""
     container = {"name": "scheduler", "state": {state: {}}, "started": state == "running", "containerID": instance}
     return {
         "apiVersion": "v1",

@@ -188,10 +188,10 @@ class RunningSidecar:
         new.replace(self.config_file)
 
     def reconfigure(self, **changes: Any) -> None:
-        """Put a changed configuration in force, and wait until it is."""
+        """Put a changed configuration into effect, and wait until it is."""
         self.generation += 1
         self.write(json.dumps({**self.config, **changes, "generation": self.generation}))
-        eventually("the configuration is in force", lambda: self.status()["generation"] == self.generation)
+        eventually("the configuration is in effect", lambda: self.status()["generation"] == self.generation)
 
 
 def pool_config() -> dict[str, Any]:
@@ -219,7 +219,7 @@ def running_sidecar(
     engine_socket: Path | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[RunningSidecar]:
-    """`engine_socket`: the engine's scheduler keeps the order, and connects there. `settings` without their prefix."""
+    """`engine_socket`: the plug-in keeps the order, and connects there. `settings` without their prefix."""
     directory.mkdir(parents=True, exist_ok=True)
     config, keys, log = directory / "config.json", directory / "keys.json", directory / "log"
     document = pool_config()

@@ -22,7 +22,7 @@ class SilentServer:
 
 @contextmanager
 def silent_server(says: bytes = b"") -> Iterator[SilentServer]:
-    """Of each answer there comes what it `says`, and then nothing."""
+    """A server that sends of each answer what it `says`, and then nothing."""
     taken = threading.Event()
     held: list[socket.socket] = []
 

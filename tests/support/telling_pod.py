@@ -1,4 +1,4 @@
-"""A pod's control port that says what a test has it say: stands in for a scheduler that has served thousands of
+"""A pod's control port that says what a test has it say: stands in for a sidecar that has served thousands of
 requests, which would take an engine and an hour.
 """
 
@@ -17,7 +17,7 @@ from support.objectives import pool_status
 
 @dataclass
 class TellingPod:
-    """`asked` counts its answers; the generation is that of the documents that it was told last."""
+    """`asked` counts its answers; the generation is that of the documents that it got last."""
 
     port: int = 0
     namespace: str = "apps"

@@ -161,7 +161,7 @@ async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:
 
 
 def tokens_per_second(served: Mapping[str, Any]) -> float:
-    """Of figures: until the last run is over."""
+    """Tokens a second until the last run is over."""
     return float(served["throughput"]["tokens_per_second"])
 
 

@@ -12,11 +12,13 @@ from justitia_predictor.training import train
 from justitia_vocabulary.units import KVTokenTime
 
 SEED = 0
-"""Of what is drawn in training."""
+"""The seed of what training draws."""
 
 
 def learned(samples: Sequence[Sample], written: Sequence[KVTokenTime], plan: LearningPlan) -> dict[str, object]:
-    """Of one application, whose runs were written to cost that. Raises RuntimeError where samples are missing."""
+    """Learn from the samples of one application, whose runs were written to cost that. Raises RuntimeError if some are
+    missing.
+    """
     return {
         "difference": largest_difference([s.cost for s in samples], written),
         "curve": curve(samples, plan.counts, plan.unseen),
@@ -44,7 +46,7 @@ def first_version(samples: Sequence[Sample], past: int) -> Figures:
 
 
 def largest_difference(measured: Sequence[KVTokenTime], written: Sequence[KVTokenTime]) -> float:
-    """Of measured costs from those that were written, relative."""
+    """The largest difference of measured costs from those that were written, relative to these."""
     if len(measured) != len(written):
         raise RuntimeError(f"{len(measured)} samples of {len(written)} runs")
     return max(abs(m / w - 1) for m, w in zip(sorted(measured), sorted(written), strict=True))

@@ -18,9 +18,9 @@ DEGREE = 1.0
 
 @dataclass(frozen=True)
 class LearningPlan:
-    """Of each class `past` runs are served, `at_once` in a round, of which the last, `unseen` many, are predicted by
-    models that learned from the first ones, so many as `counts` say. Models from the first `learned_from` then predict
-    the contended ones: `runs` of all classes before those that are left out, of each seed.
+    """The size of the study. `past` runs of each class are served, `at_once` in a round. Models that learned from the
+    first `counts` of them predict the last `unseen` ones. Models from the first `learned_from` then predict the
+    contended runs: `runs` of all classes, before some are left out, for each seed.
     """
 
     past: int

@@ -52,7 +52,7 @@ class LearningBench:
         shutil.copytree(self._kept / "store", store)
 
     def samples(self, store: Path) -> Samples:
-        """Of each application, in the order in which its runs were over."""
+        """Samples by application, in the order in which its runs were over."""
         kept, found = Store(f"file://{store}"), {}
         for application in self._running.pool.config.applications:
             assert application.learning is not None

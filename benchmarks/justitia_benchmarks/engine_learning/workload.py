@@ -33,7 +33,7 @@ SERVED = tuple(name for name in CLASSES if name not in LEFT_OUT)
 TENANT = "silver"
 MOST_OUTPUT: Tokens = LONGEST * 5 // 6
 LONGEST_CONTEXT = LONGEST + MOST_OUTPUT
-"""Of a request, by its prompt and its `max_tokens`."""
+"""The longest context of a request: its prompt and its `max_tokens`."""
 CERTAIN = 100.0
 """The largest `logit_bias`."""
 SHAPE = Shape(hidden_size=256, layers=4)
@@ -125,7 +125,7 @@ def _telling(recorded: WorkloadRun, key: str, degree: float) -> TellingRun:
 
 
 def application_of(name: str) -> str:
-    """Of a class, in its namespace: as `small` calls it."""
+    """The name of a class's application in its namespace, as `small` calls it."""
     return f"{name.lower()}-{TENANT}"
 
 

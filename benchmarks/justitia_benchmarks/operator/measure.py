@@ -56,7 +56,7 @@ class Repetition:
         async with (
             connect() as kube,
             aiohttp.ClientSession() as session,
-            _following(kube, session, self.folder) as schedulers,
+            _following(kube, session, self.folder) as sidecars,
         ):
             with self._operator(session) as operator:
                 await _until(lambda: _is_idle(operator))
@@ -64,13 +64,13 @@ class Repetition:
                 self.progress("applying everything at once")
                 figures |= await _converge(kube, operator, self.size)
                 self.progress(f"converged in {figures['converged']:.1f} s; changing weights")
-                figures |= await _change_weights(kube, schedulers, self.size, seed)
-                self.progress(f"in force in {figures['slowestChange']:.2f} s at most; silence for {quiet:.0f} s")
+                figures |= await _change_weights(kube, sidecars, self.size, seed)
+                self.progress(f"in effect after {figures['slowestChange']:.2f} s at most; silence for {quiet:.0f} s")
                 await asyncio.sleep(SETTLE)
                 figures |= await _stay_quiet(operator, quiet)
                 figures["peakMemory"] = operator.peak_memory()
                 operator.stop()
-            self.progress("starting an operator anew")
+            self.progress("starting another operator")
             with self._operator(session) as successor:
                 figures |= await _take_over(successor)
         return figures
@@ -81,10 +81,10 @@ class Repetition:
 
 @asynccontextmanager
 async def _following(kube: Kube, session: aiohttp.ClientSession, folder: Path) -> AsyncIterator[SimulatedSidecars]:
-    schedulers = SimulatedSidecars(kube, session, folder)
-    task = asyncio.create_task(schedulers.follow())
+    sidecars = SimulatedSidecars(kube, session, folder)
+    task = asyncio.create_task(sidecars.follow())
     try:
-        yield schedulers
+        yield sidecars
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -110,7 +110,7 @@ async def _converge(kube: Kube, operator: Operator, size: Size) -> Figures:
 
 
 async def _has_converged(kube: Kube, size: Size) -> bool:
-    """Every application is served, and every pod has said that its pool's configuration is in force."""
+    """Every application is served, and every pod has confirmed that its pool's configuration is in effect."""
     for kind, count, condition in (
         (Kind.LLM_APPLICATION, size.applications, "Ready"),
         (Kind.SERVING_POOL, size.pools, "Programmed"),
@@ -129,8 +129,10 @@ def _holds(obj: Json, type_: str) -> bool:
     )
 
 
-async def _change_weights(kube: Kube, schedulers: SimulatedSidecars, size: Size, seed: int) -> Figures:
-    """Of some tenants, one after the other: until the schedulers of all pods that serve the tenant have it in force."""
+async def _change_weights(kube: Kube, sidecars: SimulatedSidecars, size: Size, seed: int) -> Figures:
+    """Change the weights of some tenants, one after the other. Measures until they are in effect in all pods that serve
+    the tenant.
+    """
     took = []
     for number, tenant in enumerate(random.Random(seed).sample(range(size.tenants), CHANGES)):
         name, weight = tenant_name(tenant), 2.0 + number
@@ -139,13 +141,13 @@ async def _change_weights(kube: Kube, schedulers: SimulatedSidecars, size: Size,
         known["spec"]["weight"] = str(int(weight))
         began = time.monotonic()
         await kube.replace(known)
-        await _until(partial(_in_force, schedulers, name, weight), LOOK_AT_WEIGHT)
+        await _until(partial(_in_effect, sidecars, name, weight), LOOK_AT_WEIGHT)
         took.append(time.monotonic() - began)
     return {"meanChange": sum(took) / len(took), "slowestChange": max(took)}
 
 
-async def _in_force(schedulers: SimulatedSidecars, tenant: str, weight: float) -> bool:
-    return schedulers.weights(tenant) == {weight}
+async def _in_effect(sidecars: SimulatedSidecars, tenant: str, weight: float) -> bool:
+    return sidecars.weights(tenant) == {weight}
 
 
 async def _stay_quiet(operator: Operator, seconds: Seconds) -> Figures:

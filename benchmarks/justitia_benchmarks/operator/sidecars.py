@@ -1,4 +1,4 @@
-"""The schedulers of simulated pods: to each a real sidecar's control port, at the pod's address."""
+"""The sidecars of simulated pods: a real sidecar's control port for each, at the pod's address."""
 
 import asyncio
 import base64

@@ -68,7 +68,7 @@ class EngineFigures:
         return [(a[seed], b[seed]) for seed in sorted(a.keys() & b.keys())]
 
     def ratio(self, load: float, ours: Way, theirs: Way, figure: str = "jct") -> Estimate:
-        """Of the means."""
+        """The ratio of the means."""
         pairs = self.pairs(load, ours, theirs)
         return paired_ratio([_value(a, figure) for a, _ in pairs], [_value(b, figure) for _, b in pairs])
 

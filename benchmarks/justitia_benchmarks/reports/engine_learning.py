@@ -139,7 +139,7 @@ def _error(own: Figures, count: int, kind: str, figure: str) -> float:
 
 
 def _errors(plan: LearningPlan, learned: Learned, figure: str) -> str:
-    """Of each class with as many runs as in the claims, and the mean over classes with others."""
+    """Errors for each class with as many runs as in the claims, and the mean over classes with others."""
     n = plan.learned_from
     rows = [[f"{c}, {n} runs", *(digits(_error(own, n, kind, figure)) for kind in KINDS)] for c, own in learned.items()]
     rows += [
@@ -205,7 +205,7 @@ def completion_claims(contended: Completed) -> list[Claim]:
 
 
 def ratio(contended: Completed, told: str, figure: str, against: str = TRUE) -> Estimate:
-    """Of a figure, paired by seed."""
+    """The ratio of a figure, paired by seed."""
     ours, theirs = (
         {cell.seed: _figure(figures, figure) for cell, figures in contended if cell.told == name}
         for name in (told, against)

@@ -72,7 +72,7 @@ _Runs = list[int | None]
 
 
 def _all(rows: Sequence[Row]) -> tuple[_Runs, _Runs, _Runs, _Runs]:
-    """Of each cell, after how many runs: a good model promoted, a poisoned one promoted, a drifting one rolled back, a
+    """After how many runs of each cell: a good model promoted, a poisoned one promoted, a drifting one rolled back, a
     good one rolled back after it was promoted; None where it was not.
     """
     return (

@@ -390,7 +390,7 @@ def _weighted_claim(runs: Runs, policy: str) -> Claim:
 
 
 def _ratio_claim(text: str, paper: float, ours: Estimate, why: str) -> Claim:
-    """Of what is better the smaller."""
+    """A claim about a ratio that is better the smaller it is."""
     return Claim(text, digits(paper), ours, at_most(ours, paper), f"{why} {_closeness(ours, paper)}")
 
 

@@ -69,7 +69,7 @@ def contender(windows: list[float], reached: float | None) -> dict[str, Any]:
 
 
 def test_only_windows_that_some_fixed_gamma_holds_count(tmp_path: Path) -> None:
-    """Of the eight windows after the first minute the first two are held by one gamma each, the rest by none."""
+    """There are eight windows after the first minute: one gamma each holds the first two, none the rest."""
     before = [1.0] * 10
     contenders = {
         CONTROLLER: contender([*before, 0.95, 0.5, *[1.0] * 6], 35.0),

@@ -11,7 +11,7 @@ from support.objectives import FIRST_TOKEN, pool_status, some, told
 
 
 def objective(total: int, missed: int, **more: bool) -> ObjectiveCounts:
-    """Of values that have just come."""
+    """Counts of values that have just arrived."""
     return told(FIRST_TOKEN, some(total - missed, missed, age=0.0), **more)
 
 

@@ -7,7 +7,7 @@ from justitia_operator.world.objects import Kind
 from support.resources import child, settled, small_world
 
 
-def test_nothing_of_a_local_scheduler_is_in_a_pods_folders(tmp_path: Path) -> None:
+def test_nothing_of_a_local_sidecar_is_in_a_pods_folders(tmp_path: Path) -> None:
     deployment = child(settled(small_world()), Kind.DEPLOYMENT)
     config, keys = tmp_path / "pool.json", tmp_path / "keys.json"
     environment = sidecar_launch(deployment, config, keys, Ports(1, 2, 3), tmp_path / "plugin").environment

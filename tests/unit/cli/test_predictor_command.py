@@ -53,7 +53,7 @@ def asked(folder: Path, word: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("options", "version"), [((), VERSIONS[0]), (("--to=bb",), VERSIONS[1])])
-def test_rollback_puts_an_earlier_version_in_force(folder: Path, options: tuple[str, ...], version: str) -> None:
+def test_rollback_puts_an_earlier_version_into_effect(folder: Path, options: tuple[str, ...], version: str) -> None:
     done = predictor(folder, "rollback", "chat", "--namespace=team", *options)
     assert done.returncode == 0, done.stderr
     (patch,) = asked(folder, "patch")
@@ -72,7 +72,7 @@ def test_without_an_earlier_version_it_says_how_to_go_back_to_the_mean(folder: P
     assert not asked(folder, "patch")
 
 
-def test_samples_are_exported_through_one_scheduler_of_the_pool(folder: Path) -> None:
+def test_samples_are_exported_through_one_sidecar_of_the_pool(folder: Path) -> None:
     done = predictor(folder, "export", "chat")
     assert (done.returncode, done.stdout) == (0, '{"cost": 1.0}\n')
     (command,) = asked(folder, "exec")
@@ -91,7 +91,7 @@ def test_what_was_learned_is_erased_in_every_pod_and_then_from_the_store(folder:
     ]
 
 
-def test_a_pool_without_a_scheduler_that_runs_is_told(folder: Path) -> None:
+def test_a_pool_without_a_running_sidecar_is_an_error(folder: Path) -> None:
     (folder / "pods").write_text('{"items": []}')
     done = predictor(folder, "export", "chat")
     assert done.returncode == 1

@@ -27,7 +27,7 @@ def run(name: str = "r", *, stages: int = 1, width: int = 1, tenant: str = "t") 
 
 
 class MisbehavingEndpoint:
-    """Answers with two tokens, unless told for the n-th request how to fail. Remembers what it was sent."""
+    """Answers with two tokens, or fails as given for the n-th request. Remembers what it was sent."""
 
     def __init__(self, failures: dict[int, Handler] | None = None) -> None:
         self.failures = failures or {}

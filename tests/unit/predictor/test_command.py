@@ -26,7 +26,7 @@ signal.signal(signal.SIGXFSZ, signal.{})
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 sys.exit(main())
 """
-"""No file gets longer than 1,000 bytes. Who tries is killed there, or told so, as on a disk that is full."""
+"""Bound files to 1,000 bytes. A process that writes more is killed, or gets an error as from a full disk."""
 
 
 def run(folder: Path, command: str, *, application: str = "a", code: str | None = None, report: bool = False) -> Any:

@@ -45,7 +45,7 @@ def test_a_network_that_begins_badly_begins_again(seed: int) -> None:
 
 @pytest.mark.parametrize("count", [100, 300])
 def test_a_network_hardly_learns_what_is_chance(count: int) -> None:
-    """Of normal errors that are not to be known, the mean is sqrt(2 / pi) standard deviations."""
+    """The mean of unpredictable normal errors is sqrt(2 / pi) standard deviations."""
     noise, seeds = 1.5, range(4)
     found = []
     for seed in seeds:

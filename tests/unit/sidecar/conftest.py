@@ -40,7 +40,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine, room: Room) -> AsyncIterator[Sidecar]:
-    """Of a pool with one application, which is learned from."""
+    """A sidecar of a pool with one application, which is learned from."""
     async with EngineClient.session() as session:
         sidecar = Sidecar(EngineClient(engine.url, session), room.metrics, room.clock, learner=room.learner)
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")

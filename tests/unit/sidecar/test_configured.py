@@ -1,4 +1,4 @@
-"""What a configuration becomes: a policy of the sidecar's own, or what the engine is told."""
+"""What a configuration becomes: a policy of the sidecar's own, or what the plug-in gets."""
 
 from typing import Any
 

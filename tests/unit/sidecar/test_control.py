@@ -28,7 +28,7 @@ from justitia_sidecar.service import Sidecar
 PEPPER = "5a" * 32
 UID = "0b5e7a9c-0000-4000-8000-000000000001"
 NOW = datetime.now(UTC)
-"""Of this day: TLS has no clock to be given."""
+"""The real time: TLS takes no other clock."""
 KEY = b"a-long-enough-token"
 
 
@@ -102,7 +102,7 @@ async def test_an_older_generation_changes_nothing_and_the_newer_one_is_answered
 
 
 async def test_an_older_generation_replaces_the_documents_that_it_names_and_no_others(tmp_path: Path) -> None:
-    """A request that comes late names what was in force when it was sent."""
+    """A request that comes late names what was in effect when it was sent."""
     write_credentials(tmp_path, NOW)
     async with serving(tmp_path) as (sidecar, control, _):
         foreign = await control.tell(push(documents(10**6, 9.0), 10**6))

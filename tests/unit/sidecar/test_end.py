@@ -1,4 +1,4 @@
-"""A scheduler that is told to end does so, whatever the store does."""
+"""A sidecar that is asked to end does so, whatever the store does."""
 
 import os
 import signal
@@ -31,10 +31,10 @@ Store.artifact = artifact
 
 
 @contextmanager
-def scheduler(
+def sidecar(
     folder: Path, store: str, environment: Mapping[str, str], *, close_seconds: float, before: str = ""
 ) -> "Iterator[subprocess.Popen[str]]":
-    """At the end it is told to end, and has to within twice the time that it has for its samples."""
+    """Run a sidecar and ask it to end, which it must within twice the time that it has for its samples."""
     (folder / "config").write_text(learning_pool(version=VERSION).model_dump_json(by_alias=True))
     (folder / "keys").write_text(KeyTable(pepper=PEPPER, keys=()).model_dump_json(by_alias=True))
     settings = {
@@ -70,13 +70,13 @@ def test_a_silent_service_holds_up_nothing(tmp_path: Path) -> None:
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",
         }
-        with scheduler(tmp_path, "s3://bucket", environment, close_seconds=CLOSE_SECONDS):
+        with sidecar(tmp_path, "s3://bucket", environment, close_seconds=CLOSE_SECONDS):
             assert server.taken.wait(START_SECONDS)
             told_to_end = time.monotonic()
         assert time.monotonic() - told_to_end < CLOSE_SECONDS
 
 
 def test_a_dead_volume_holds_up_nothing(tmp_path: Path) -> None:
-    with scheduler(tmp_path, f"file://{tmp_path}/store", {}, close_seconds=2.0, before=DEAD_VOLUME) as process:
+    with sidecar(tmp_path, f"file://{tmp_path}/store", {}, close_seconds=2.0, before=DEAD_VOLUME) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "reading\n"

@@ -146,7 +146,7 @@ def test_where_the_engine_does_not_say_what_has_arrived_all_go_on() -> None:
     assert {t.stage for t in tickets} == {Stage.SENT}
 
 
-def test_what_was_kept_back_goes_on_when_the_scheduler_has_gone() -> None:
+def test_what_was_held_back_goes_on_when_the_plug_in_has_gone() -> None:
     admission, engine = room()
     tickets = [ask(admission, f"gold-{i}") for i in range(3 * crossing.MOST)]
     engine.there = False
@@ -235,13 +235,13 @@ def test_a_request_of_several_has_begun_with_its_first_sequence() -> None:
     assert hearing(ticket).events == ["admitted", "begun"]
 
 
-@pytest.mark.parametrize("why", ["never told", "connection ended", "policy failed", "messages dropped"])
+@pytest.mark.parametrize("why", ["without a ticket", "connection ended", "policy failed", "messages dropped"])
 def test_whether_a_request_waits_is_not_claimed_where_it_cannot_be_known(why: str) -> None:
     admission, engine = room()
-    engine.there = why != "never told"
+    engine.there = why != "without a ticket"
     ticket = ask(admission, "a")
     match why:
-        case "never told":
+        case "without a ticket":
             engine.there = True
         case "connection ended":
             engine.gaps += 1
@@ -280,7 +280,7 @@ def test_what_was_streamed_and_what_the_engine_says_are_not_added() -> None:
     assert (ticket.account.produced, cost(admission, ticket)) == (9, 9 * 10 + 45)
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["never told", "another engine"])
+@pytest.mark.parametrize("told", [False, True], ids=["without a ticket", "another engine"])
 def test_a_request_whose_end_is_never_told_is_counted_by_what_was_streamed(told: bool) -> None:
     admission, engine = room()
     engine.there = told
@@ -338,7 +338,7 @@ def abandoned(admission: Inside, ticket: TrackedRequest, now: float) -> list[tup
 
 
 def away(admission: Inside, engine: Listening) -> None:
-    """The engine's scheduler is not connected; its steps are as it told."""
+    """The plug-in has disconnected. The step time is as it last reported."""
     engine.there = False
     engine.gaps += 1
     engine.state = Snapshot(step_time=StepTime(STEP, TOKEN, 0.0))
@@ -435,7 +435,7 @@ def test_a_prompt_that_was_read_in_part_is_counted_as_the_engine_says() -> None:
     assert counted == [(20, 0)]
 
 
-def test_the_engine_is_told_late_of_what_came_while_its_scheduler_was_away() -> None:
+def test_tickets_of_what_came_while_the_plug_in_was_away_are_sent_late() -> None:
     admission, engine = room()
     engine.there = False
     ask(admission, "a")

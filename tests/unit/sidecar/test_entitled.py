@@ -1,4 +1,4 @@
-"""What tenants are entitled to is told under policies that know weights, and not under others."""
+"""Entitled shares are reported under policies with weights, and not under others."""
 
 import time
 from collections.abc import AsyncIterator

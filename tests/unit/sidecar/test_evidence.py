@@ -1,4 +1,4 @@
-"""Sums of errors count each run once, on the models it was begun with, and begin anew when those change."""
+"""Sums of errors count each run once, on the models that it began with, and begin again when those change."""
 
 import math
 import random

@@ -57,7 +57,7 @@ def test_series_that_went_are_told_no_more() -> None:
 
 
 class Collecting(Collector):
-    """Tells anew at each scrape, as what the engine's scheduler tells."""
+    """Makes its metrics for each scrape, like the plug-in's."""
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("told", "help", 7)

@@ -171,7 +171,7 @@ def test_gamma_is_told_whatever_it_follows() -> None:
 
 @pytest.fixture
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
-    """Of a pool whose gamma follows an objective that nobody can hold: a thousandth of a second."""
+    """A sidecar of a pool whose gamma follows an objective that nothing can meet: a thousandth of a second."""
     async with EngineClient.session() as session:
         clock, channel = Clock(), Listening()
         channel.state = Snapshot(policy=ENGINE)

@@ -6,7 +6,7 @@ from justitia_sidecar.identity.salt import cache_salt, salted
 from justitia_vocabulary.units import TenantId
 
 LONGEST = "a" * 253
-"""Of the names that Kubernetes takes."""
+"""The longest name that Kubernetes takes."""
 
 
 def test_a_tenant_shares_with_itself_alone() -> None:

@@ -1,4 +1,4 @@
-"""Which models a tenant may ask for, and which it is told of."""
+"""Which models a tenant may ask for, and which are listed for it."""
 
 import json
 

@@ -19,7 +19,7 @@ from justitia_vocabulary.policies import CostModelName, PolicyName
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
 
-WHY = "vLLM 99.0 is none of the versions that the scheduler is made for: 0.32"
+WHY = "vLLM 99.0 is none of the versions that the plug-in is made for: 0.32"
 
 
 def inside(policy: PolicyName = PolicyName.VTC, generation: int = 1) -> PoolConfig:

@@ -22,7 +22,7 @@ from justitia_simulator.workload import WorkloadRun
 MOST_WORDS = 2_000
 FILLER = tuple(f"word{number}" for number in range(400))
 FREQUENCY = tuple(1 / rank for rank in range(1, len(FILLER) + 1))
-"""Of filler words: Zipf's law."""
+"""The probabilities of filler words: Zipf's law."""
 TOLD_PART = 1 / 3
 FIFTHS = (-0.8416, -0.2533, 0.2533, 0.8416)
 """Quantiles of the standard normal distribution."""

@@ -119,7 +119,7 @@ def attained(served: ServedStep, scenario: LoadStep, start: Seconds) -> float:
 
 
 def value(request: RequestResult, metric: MetricName) -> Seconds:
-    """Of a finished request. The pace of decoding and runs are not studied here."""
+    """The value of a finished request. The pace of decoding and runs are not studied here."""
     end = request.first_token if metric is MetricName.TIME_TO_FIRST_TOKEN else request.finished
     assert end is not None
     return end - request.ready
