@@ -4,7 +4,7 @@ An entry is an item's key with the item behind it, in one tuple. When an item's 
 entry stays in the heap: it is dropped when it comes to the top, or with all others that are out of date once they
 outnumber those that count. So each operation is O(log items) amortised, and no entry is ever searched for.
 
-Keys are tuples. No two of them are equal, unless the items themselves can be compared.
+Keys are tuples. No two keys in the heap are equal, those of old entries included, unless the items can be compared.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -30,11 +30,8 @@ class LazyHeap(Generic[Item]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, item: object) -> bool:
-        return item in self._entries
-
-    def __getitem__(self, item: Item) -> Key:
-        """The item's key."""
+    def key(self, item: Item) -> Key:
+        """The key with which the item was put. Raises KeyError where it is not here."""
         return self._entries[item][:-1]
 
     def put(self, item: Item, key: Key) -> None:
