@@ -157,7 +157,7 @@ def test_it_answers_as_a_sorted_list_does_whatever_came_and_left() -> None:
 def test_a_heap_that_forgets_a_change_is_found_out() -> None:
     class Forgetful(LazyHeap[str]):
         def put(self, item: str, key: tuple[int, ...]) -> None:
-            if item not in self:
+            if len(self) < 2:
                 super().put(item, key)
 
     machine = HeapMachine()
