@@ -20,7 +20,7 @@ class DistBoost(Boosted):
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(phi_pre of the moment at which it began to wait, arrival). What decodes has no boost."""
         if request.status is Status.WAITING:
-            return self._queue[request.id]
+            return self._queue.key(request.id)
         return (request.arrival, request.sequence)
 
     def victim(self) -> RequestId | None:

@@ -9,9 +9,8 @@ zero at first, in the unit of the cost model:
   rounds to come back. A tenant that is away is not refilled beyond its first positive credit: that is its lift.
 
 A small quantum makes it VTC. Rounds in which nobody could be served are not walked through: a tenant with credit
-C <= 0 is first positive after `floor(-C / (quantum * weight)) + 1` visits, so the tenants that wait stand in a heap
-by the (round, place) of that visit. Charges only move it back, so an entry may be too early but never too late, and
-is put right when it surfaces: O(log tenants) for each tenant charged since.
+C <= 0 is first positive after `floor(-C / (quantum * weight)) + 1` visits, so the tenants that wait stand in a lazy
+heap by the (round, place) of that visit. Charges only move it back: O(log tenants) for each tenant charged since.
 
 Bound (requests reserve their whole output at admission, no preemption): while f and g both wait, each visit but
 the first refills, so refills differ by at most 2; a credit is at most quantum * weight and above -U, U the most that
@@ -19,7 +18,6 @@ the requests in the engine can be charged. Hence over an interval
 `|W_f/weight_f - W_g/weight_g| <= 4 * quantum + U/weight_f + U/weight_g`.
 """
 
-import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.opened import OpenRequest, Status
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
@@ -37,14 +36,14 @@ QUANTUM = 1.0
 _Visit = tuple[int, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Account:
-    """`credit` as of this tenant's visit in `round`; `place` in every round; `entry` of the heap that counts."""
+    """A tenant's `credit` as of its visit in `round`; its `place` in every round."""
 
+    tenant: TenantId
     place: int
     round: int
     credit: float = 0.0
-    entry: _Visit | None = None
     queue: OrderedDict[RequestId, None] = field(default_factory=OrderedDict)
 
 
@@ -60,31 +59,27 @@ class DRR(Policy):
         self.quantum = quantum
         self._accounts: dict[TenantId, _Account] = {}
         self._visit: _Visit = (0, -1)
-        self._heap: list[tuple[_Visit, TenantId]] = []
+        self._visits: LazyHeap[_Account] = LazyHeap()
+        """Of the tenants that wait; none is later than the tenant's next visit."""
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(round and place of the visit at which the tenant may be served, arrival)."""
-        return (*self._next_visit(request.tenant), request.place_in_line)
+        return (*self._next_visit(self._accounts[request.tenant]), request.place_in_line)
 
     def head(self) -> RequestId | None:
-        while self._heap:
-            entry, tenant = self._heap[0]
-            account = self._accounts[tenant]
-            if account.entry != entry:
-                heapq.heappop(self._heap)
-            elif not account.queue:
-                heapq.heappop(self._heap)
-                account.entry = None
-            elif entry < (visit := self._next_visit(tenant)):
-                account.entry = visit
-                heapq.heapreplace(self._heap, (visit, tenant))
-            else:
+        visits = self._visits
+        account: _Account
+        while (top := visits.top()) is not None:
+            account = top[-1]
+            visit = self._next_visit(account)
+            if not top < visit:
                 return next(iter(account.queue))
+            visits.raise_top(visit)
         return None
 
     def in_order(self) -> Iterator[RequestId]:
-        waiting = [tenant for tenant, account in self._accounts.items() if account.queue]
-        return (request for tenant in sorted(waiting, key=self._next_visit) for request in self._accounts[tenant].queue)
+        waiting = [account for account in self._accounts.values() if account.queue]
+        return (request for account in sorted(waiting, key=self._next_visit) for request in account.queue)
 
     def victim(self) -> RequestId | None:
         return self.latest_to_arrive()
@@ -92,60 +87,54 @@ class DRR(Policy):
     def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
         account = self._accounts.get(tenant)
         if account is not None:
-            self._settle(tenant)
+            self._settle(account)
         super().set_weight(tenant, weight, now)
         if account is not None and account.queue:
-            self._enter(tenant)
+            self._visits.put(account, self._next_visit(account))
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         account = self._accounts.get(request.tenant)
         if account is None:
-            account = self._accounts[request.tenant] = _Account(len(self._accounts), self._visit[0] - 1)
+            place = len(self._accounts)
+            account = self._accounts[request.tenant] = _Account(request.tenant, place, self._visit[0] - 1)
+        if not account.queue:
+            self._visits.put(account, self._next_visit(account))
         account.queue[request.id] = None
         if request.preemptions:
             account.queue.move_to_end(request.id, last=False)
-        if account.entry is None:
-            self._enter(request.tenant)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        account = self._accounts[request.tenant]
         if request.status is Status.RUNNING:
-            self._visit = self._next_visit(request.tenant)
-            self._settle(request.tenant)
-        del self._accounts[request.tenant].queue[request.id]
+            self._visit = self._next_visit(account)
+            self._settle(account)
+        del account.queue[request.id]
+        if not account.queue:
+            self._visits.remove(account)
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
-        self._settle(request.tenant)
-        self._accounts[request.tenant].credit -= charge
+        account = self._accounts[request.tenant]
+        self._settle(account)
+        account.credit -= charge
 
-    def _refill(self, tenant: TenantId) -> float:
-        return self.quantum * self.weight(tenant)
+    def _refill(self, account: _Account) -> float:
+        return self.quantum * self.weight(account.tenant)
 
-    def _next_visit(self, tenant: TenantId) -> _Visit:
+    def _next_visit(self, account: _Account) -> _Visit:
         """The visit, this one or a later one, at which the tenant's credit is positive."""
-        self._settle(tenant)
-        account = self._accounts[tenant]
+        self._settle(account)
         if account.credit <= 0:
-            return (account.round + math.floor(-account.credit / self._refill(tenant)) + 1, account.place)
+            return (account.round + math.floor(-account.credit / self._refill(account)) + 1, account.place)
         if account.place == self._visit[1]:
             return self._visit
         return (account.round + 1, account.place)
 
-    def _settle(self, tenant: TenantId) -> None:
+    def _settle(self, account: _Account) -> None:
         """Give the tenant what it got at the visits made since it was last looked at."""
-        account = self._accounts[tenant]
         latest, place = self._visit
         visited = latest if account.place <= place else latest - 1
         if account.credit <= 0 and visited > account.round:
-            refill = self._refill(tenant)
+            refill = self._refill(account)
             needed = math.floor(-account.credit / refill) + 1
             account.credit += min(visited - account.round, needed) * refill
         account.round = visited
-
-    def _enter(self, tenant: TenantId) -> None:
-        """Put the tenant into the heap; drop void entries once they outnumber the others."""
-        account = self._accounts[tenant]
-        account.entry = self._next_visit(tenant)
-        heapq.heappush(self._heap, (account.entry, tenant))
-        if len(self._heap) > 2 * len(self._accounts) + 64:
-            self._heap = [(a.entry, tenant) for tenant, a in self._accounts.items() if a.entry is not None]
-            heapq.heapify(self._heap)

@@ -54,7 +54,7 @@ class LTR(Policy):
             return (-1 if self._favoured(request) else 0, self._lengths.predicted(request), request.sequence)
         if (place := self._promoted.get(request.id)) is not None:
             return (-1, place)
-        return self._queue[request.id]
+        return self._queue.key(request.id)
 
     def head(self) -> RequestId | None:
         return next(iter(self._promoted)) if self._promoted else self._queue.first()

@@ -20,6 +20,7 @@ class _Tag:
     start: float
     weight: float
     finish: float
+    active: bool = False
     ended: bool = False
 
 
@@ -52,10 +53,11 @@ class VirtualTime:
     def retag(self, run: RunId, cost: KVTokenTime) -> None:
         """The run's cost is taken to be `cost`: it leaves, stays in or re-enters the fluid server accordingly."""
         tag = self._tags[run]
-        if run in self._departures:
+        if tag.active:
             self._leave(run, tag)
         tag.finish = tag.start + cost / tag.weight
         if tag.finish > self.now:
+            tag.active = True
             self._active_weight += tag.weight
             self._departures.put(run, (tag.finish,))
 
@@ -91,9 +93,11 @@ class VirtualTime:
 
     def _leave(self, run: RunId, tag: _Tag) -> None:
         """An active run leaves the fluid server."""
+        tag.active = False
         self._departures.remove(run)
         self._active_weight = self._active_weight - tag.weight if self._departures else 0.0
 
     def _drop_if_over(self, run: RunId) -> None:
-        if self._tags[run].ended and run not in self._departures:
+        tag = self._tags[run]
+        if tag.ended and not tag.active:
             del self._tags[run]

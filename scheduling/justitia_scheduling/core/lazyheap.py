@@ -4,10 +4,10 @@ An entry is an item's key with the item behind it, in one tuple. When an item's 
 entry stays in the heap: it is dropped when it comes to the top, or with all others that are out of date once they
 outnumber those that count. So each operation is O(log items) amortised, and no entry is ever searched for.
 
-Keys are tuples. No two of them are equal, unless the items themselves can be compared.
+Keys are tuples. No two keys in the heap are equal, those of old entries included, unless the items can be compared.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any, Generic, TypeVar
 
@@ -30,11 +30,8 @@ class LazyHeap(Generic[Item]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, item: object) -> bool:
-        return item in self._entries
-
-    def __getitem__(self, item: Item) -> Key:
-        """The item's key."""
+    def key(self, item: Item) -> Key:
+        """The key with which the item was put. Raises KeyError where it is not here."""
         return self._entries[item][:-1]
 
     def put(self, item: Item, key: Key) -> None:
@@ -65,26 +62,44 @@ class LazyHeap(Generic[Item]):
             heappop(heap)
         return None
 
-    def first_by(self, present: Callable[[Item], Key | None]) -> Item | None:
-        """The same, where keys grow without being put: `present` tells an item's key, None if the item has left.
-
-        A key that was put may be too small and never too large. It is put right when its entry comes to the top.
-        """
+    def top(self) -> Key | None:
+        """The first item's entry: its key with the item behind it."""
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
-            item: Item = entry[-1]
+            if entries.get(entry[-1]) is entry:
+                return entry
+            heappop(heap)
+        return None
+
+    def raise_top(self, key: Key) -> None:
+        """The key of the first item, whose entry :meth:`top` has just returned, has grown."""
+        item: Item = self._heap[0][-1]
+        entry = self._entries[item] = key + (item,)  # noqa: RUF005
+        heapreplace(self._heap, entry)
+
+    def first_grown(self, grown: Mapping[Item, float]) -> Item | None:
+        """The first of items whose keys are (number, rank), where numbers have grown since to what the mapping says.
+
+        What was put may be too small and never too large. It is put right when it comes to the top.
+        """
+        heap, entries = self._heap, self._entries
+        item: Item
+        while heap:
+            entry = heap[0]
+            number, rank, item = entry
             if entries.get(item) is not entry:
                 heappop(heap)
-            elif (key := present(item)) is None:
-                heappop(heap)
-                del entries[item]
-            elif key > entry:
-                entries[item] = raised = key + (item,)  # noqa: RUF005
-                heapreplace(heap, raised)
-            else:
+            elif number == grown[item]:
                 return item
+            else:
+                entries[item] = entry = (grown[item], rank, item)
+                heapreplace(heap, entry)
         return None
+
+    def least(self) -> Key | None:
+        """No key is smaller than this one, which may be out of date; None if there is none. O(1)."""
+        return self._heap[0] if self._heap else None
 
     def in_order(self) -> Iterator[Item]:
         """All items, the smallest key first. Nothing may change meanwhile. The first k cost O(k log k), not O(items).

@@ -5,33 +5,34 @@ the burst, tenant f may be served iff
 
     c_f <= limit = min over waiting g of (c_g + min(B, s_g)) = min(min c_g + B, min (c_g + s_g))
 
-and among those the smallest key goes first. Both minima and the choice are kept in heaps that are put right as
-their tops are looked at. Counters only grow, so an entry may be too small and never too large; a tenant whose
-counter has passed the limit moves from the open to the held ones when it surfaces, and back when the limit has
+and among those the smallest key goes first. Both minima and the choice are kept in lazy heaps that are put right as
+their tops are looked at. Counters only grow, so what was put may be too small and never too large; a tenant whose
+counter has passed the limit moves from the open to the held ones when it comes to the top, and back when the limit has
 passed it. So an answer costs O(log tenants) for each tenant that was charged or changed since the last one, and O(1)
 if nothing has changed. Where no counter can be small enough for the burst to decide the limit, the smallest counter is
 not looked for.
 """
 
-import heapq
 from dataclasses import dataclass
 
 from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.runqueue import RunKey
 from justitia_vocabulary.units import TenantId
 
 
 @dataclass(slots=True, eq=False)
 class _First:
-    """A tenant's first run. Heap entries hold it and are out of date once it is not `live`."""
+    """A tenant's first run. It stands among the held ones, or among the open ones."""
 
     tenant: TenantId
     key: RunKey
     slack: float
-    live: bool = True
+    held: bool
 
-
-_Entry = tuple[float, int, _First]
+    def __lt__(self, other: "_First") -> bool:
+        """Any answer: of equal counters and bounds either may come first, and no two keys are equal."""
+        return False
 
 
 class TenantGate:
@@ -40,10 +41,9 @@ class TenantGate:
     def __init__(self) -> None:
         self.counters = TenantCounters()
         self._first: dict[TenantId, _First] = {}
-        self._entered = 0
-        self._bounds: list[_Entry] = []
-        self._open: list[tuple[RunKey, int, _First]] = []
-        self._held: list[_Entry] = []
+        self._bounds: LazyHeap[_First] = LazyHeap()
+        self._open: LazyHeap[_First] = LazyHeap()
+        self._held: LazyHeap[_First] = LazyHeap()
         self._latest_limit = 0.0
         self._changes = 0
         self._answered: tuple[int, int, float] | None = None
@@ -56,34 +56,38 @@ class TenantGate:
 
     def put_first(self, tenant: TenantId, key: RunKey, slack: float) -> None:
         """The tenant's first run, or its key, has changed."""
+        self.drop(tenant)
         self._changes += 1
-        if tenant in self._first:
-            self._first[tenant].live = False
-        first = self._first[tenant] = _First(tenant, key, slack)
-        self._entered += 1
         counter = self.counters[tenant]
-        heapq.heappush(self._bounds, (counter + slack, self._entered, first))
-        if counter <= self._latest_limit:
-            heapq.heappush(self._open, (key, self._entered, first))
+        first = self._first[tenant] = _First(tenant, key, slack, counter > self._latest_limit)
+        self._bounds.put(first, (counter + slack,))
+        if first.held:
+            self._held.put(first, (counter,))
         else:
-            heapq.heappush(self._held, (counter, self._entered, first))
-        self._compact()
+            self._open.put(first, key)
 
     def drop(self, tenant: TenantId) -> None:
         """Nothing of the tenant waits."""
         if (first := self._first.pop(tenant, None)) is not None:
             self._changes += 1
-            first.live = False
+            self._bounds.remove(first)
+            (self._held if first.held else self._open).remove(first)
 
     def limit(self, burst: float) -> float:
         """The largest counter with which a waiting tenant may be served; 0 if none waits."""
-        if not self._first:
-            return 0.0
-        bound = self._least_bound()
-        if bound <= self.counters.at_least + burst:
-            return bound
-        least = self.counters.smallest()
-        return bound if least is None else min(self.counters[least] + burst, bound)
+        counter, bounds = self.counters.by_tenant, self._bounds
+        bound: float
+        while (top := bounds.top()) is not None:
+            bound, first = top
+            grown = counter[first.tenant] + first.slack
+            if bound < grown:
+                bounds.raise_top((grown,))
+            elif bound <= self.counters.at_least + burst:
+                return bound
+            else:
+                least = self.counters.smallest()
+                return bound if least is None else min(counter[least] + burst, bound)
+        return 0.0
 
     def best(self, burst: float) -> TenantId | None:
         """The tenant to serve, None if none waits."""
@@ -94,49 +98,26 @@ class TenantGate:
 
     def _best(self, burst: float) -> TenantId | None:
         limit = self._latest_limit = self.limit(burst)
-        self._release(limit)
+        least_held = self._held.least()
+        if least_held is not None and least_held[0] <= limit:
+            self._release(limit)
         counter, waiting = self.counters.by_tenant, self._open
-        while waiting:
-            _, entered, first = waiting[0]
-            if first.live and counter[first.tenant] <= limit:
+        while (first := waiting.first()) is not None:
+            if counter[first.tenant] <= limit:
                 return first.tenant
-            heapq.heappop(waiting)
-            if first.live:
-                heapq.heappush(self._held, (counter[first.tenant], entered, first))
+            waiting.remove(first)
+            first.held = True
+            self._held.put(first, (counter[first.tenant],))
         return None
-
-    def _least_bound(self) -> float:
-        """The smallest c_g + s_g; some tenant waits."""
-        counter, bounds = self.counters.by_tenant, self._bounds
-        while True:
-            bound, entered, first = bounds[0]
-            if not first.live:
-                heapq.heappop(bounds)
-            elif bound < (now := counter[first.tenant] + first.slack):
-                heapq.heapreplace(bounds, (now, entered, first))
-            else:
-                return bound
 
     def _release(self, limit: float) -> None:
         """Open the gate for held tenants that the limit has passed."""
         counter, held = self.counters.by_tenant, self._held
-        while held and held[0][0] <= limit:
-            seen, entered, first = held[0]
-            if first.live and seen < counter[first.tenant]:
-                heapq.heapreplace(held, (counter[first.tenant], entered, first))
+        while (top := held.top()) is not None and top[0] <= limit:
+            seen, first = top
+            if seen < counter[first.tenant]:
+                held.raise_top((counter[first.tenant],))
             else:
-                heapq.heappop(held)
-                if first.live:
-                    heapq.heappush(self._open, (first.key, entered, first))
-
-    def _compact(self) -> None:
-        """Drop entries that are out of date once they outnumber the others."""
-        most = 2 * len(self._first) + 64
-        if max(len(self._bounds), len(self._open), len(self._held)) <= most:
-            return
-        self._bounds = [entry for entry in self._bounds if entry[2].live]
-        self._open = [entry for entry in self._open if entry[2].live]
-        self._held = [entry for entry in self._held if entry[2].live]
-        heapq.heapify(self._bounds)
-        heapq.heapify(self._open)
-        heapq.heapify(self._held)
+                held.remove(first)
+                first.held = False
+                self._open.put(first, first.key)

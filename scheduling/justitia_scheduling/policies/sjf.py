@@ -28,7 +28,7 @@ class SJF(Policy):
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(preempted first, predicted output in tokens, arrival)."""
         if request.status is Status.WAITING:
-            return self._queue[request.id]
+            return self._queue.key(request.id)
         return (1, self._expected[request.id], request.sequence)
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:

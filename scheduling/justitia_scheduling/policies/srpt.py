@@ -35,7 +35,7 @@ class SRPT(Policy):
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(remaining work, of what waits by the prediction of the moment at which it began to, arrival)."""
         if request.status is Status.WAITING:
-            return self._queue[request.id]
+            return self._queue.key(request.id)
         return (self._remaining(request), request.sequence)
 
     def victim(self) -> RequestId | None:
@@ -45,7 +45,7 @@ class SRPT(Policy):
 
     def gives_way(self) -> RequestId | None:
         head, worst = self.head(), self._worst()
-        if head is None or worst is None or self.late(worst) or self._remaining(worst) <= self._queue[head][0]:
+        if head is None or worst is None or self.late(worst) or self._remaining(worst) <= self._queue.key(head)[0]:
             return None
         return worst.id
 

@@ -14,27 +14,24 @@ A change costs O(log n), n tenants (`Ranking`).
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_vocabulary.units import TenantId
 
 Entry = TypeVar("Entry", bound=Hashable)
 
-_SLACK = 64
-"""The most outdated items in the heap, beyond one for each tenant."""
-
 
 class Ranking:
-    """Finds the tenant that holds most for its weight, in a heap whose outdated items are skipped.
+    """Finds the tenant that holds most for its weight.
 
-    A tenant without a weight has weight 1. In a tie, the one that was put last is the largest; after `reweight`, any.
+    A tenant without a weight has weight 1. In a tie, the one that was put last is the largest.
     """
 
     def __init__(self) -> None:
         self._weights: Mapping[TenantId, float] = {}
         self._held: dict[TenantId, tuple[int, int]] = {}
-        self._heap: list[tuple[float, int, TenantId]] = []
+        self._order: LazyHeap[TenantId] = LazyHeap()
         self._stamp = 0
 
     def weight(self, tenant: TenantId) -> float:
@@ -42,7 +39,8 @@ class Ranking:
 
     def reweight(self, weights: Mapping[TenantId, float]) -> None:
         self._weights = dict(weights)
-        self._rank_again()
+        for tenant in self._held:
+            self._rank(tenant)
 
     def normalised(self, tenant: TenantId, held: int) -> float:
         return held / self.weight(tenant)
@@ -50,28 +48,18 @@ class Ranking:
     def put(self, tenant: TenantId, held: int) -> None:
         self._stamp += 1
         self._held[tenant] = (held, self._stamp)
-        heappush(self._heap, self._item(tenant))
-        if len(self._heap) > 2 * len(self._held) + _SLACK:
-            self._rank_again()
+        self._rank(tenant)
 
     def drop(self, tenant: TenantId) -> None:
-        self._held.pop(tenant, None)
+        if self._held.pop(tenant, None) is not None:
+            self._order.remove(tenant)
 
     def largest(self) -> TenantId | None:
-        while self._heap:
-            _, stamp, tenant = self._heap[0]
-            if tenant in self._held and self._held[tenant][1] == -stamp:
-                return tenant
-            heappop(self._heap)
-        return None
+        return self._order.first()
 
-    def _item(self, tenant: TenantId) -> tuple[float, int, TenantId]:
+    def _rank(self, tenant: TenantId) -> None:
         held, stamp = self._held[tenant]
-        return -self.normalised(tenant, held), -stamp, tenant
-
-    def _rank_again(self) -> None:
-        self._heap = [self._item(tenant) for tenant in self._held]
-        heapify(self._heap)
+        self._order.put(tenant, (-self.normalised(tenant, held), -stamp))
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from justitia_scheduling.core.lazyheap import SLACK, LazyHeap
 
@@ -13,8 +13,7 @@ KEYS = st.integers(0, 9)
 
 def test_an_empty_heap_has_no_first() -> None:
     heap = LazyHeap[str]()
-    assert heap.first() is None
-    assert heap.first_by(lambda item: (0,)) is None
+    assert (heap.first(), heap.top(), heap.least(), heap.first_grown({})) == (None, None, None, None)
     assert list(heap.in_order()) == []
     assert len(heap) == 0
 
@@ -24,7 +23,7 @@ def test_the_last_key_that_was_put_counts() -> None:
     heap.put("a", (1, 0))
     heap.put("b", (2, 1))
     heap.put("a", (3, 0))
-    assert (heap.first(), heap["a"]) == ("b", (3, 0))
+    assert (heap.first(), heap.key("a")) == ("b", (3, 0))
     heap.put("a", (0, 0))
     assert heap.first() == "a"
 
@@ -34,7 +33,7 @@ def test_what_left_is_not_first_though_its_entry_was() -> None:
     heap.put("a", (1, 0))
     heap.put("b", (2, 1))
     heap.remove("a")
-    assert (heap.first(), "a" in heap, len(heap)) == ("b", False, 1)
+    assert (heap.first(), len(heap)) == ("b", 1)
     with pytest.raises(KeyError):
         heap.remove("a")
 
@@ -54,14 +53,30 @@ def test_after_it_is_cleared_nothing_is_there() -> None:
 
 
 def test_a_key_that_has_grown_is_put_right_when_it_comes_to_the_top() -> None:
-    heap, present = LazyHeap[str](), {"a": (5,), "b": (2,), "c": (3,)}
-    for item in present:
-        heap.put(item, (0,))
-    assert heap.first_by(present.get) == "b"
-    assert heap["b"] == (2,)
-    del present["b"]
-    assert heap.first_by(present.get) == "c"
-    assert "b" not in heap
+    heap, grown = LazyHeap[str](), {"a": 5.0, "b": 2.0, "c": 3.0}
+    for rank, item in enumerate(grown):
+        heap.put(item, (0.0, rank))
+    assert heap.first_grown(grown) == "b"
+    assert [heap.key(item) for item in "abc"] == [(5.0, 0), (2.0, 1), (3.0, 2)]
+
+
+def test_the_key_of_the_top_is_raised_in_its_place() -> None:
+    heap = LazyHeap[str]()
+    heap.put("a", (1, 0))
+    heap.put("b", (2, 1))
+    assert heap.top() == (1, 0, "a")
+    heap.raise_top((3, 0))
+    assert (heap.top(), heap.key("a")) == ((2, 1, "b"), (3, 0))
+
+
+def test_no_key_is_smaller_than_the_least_that_is_told() -> None:
+    heap = LazyHeap[str]()
+    heap.put("a", (1,))
+    heap.put("b", (2,))
+    heap.remove("a")
+    least = heap.least()
+    assert least is not None
+    assert least <= (2, "b")
 
 
 def test_entries_out_of_date_do_not_pile_up() -> None:
@@ -89,39 +104,50 @@ class HeapMachine(RuleBasedStateMachine):
         super().__init__()
         self.heap: LazyHeap[str] = LazyHeap()
         self.put_as: dict[str, tuple[int, str]] = {}
-        self.present: dict[str, tuple[int, str]] = {}
+        self.grown: dict[str, int] = {}
 
     @rule(item=ITEMS, key=KEYS)
     def put(self, item: str, key: int) -> None:
         self.heap.put(item, (key, item))
-        self.put_as[item] = self.present[item] = (key, item)
+        self.put_as[item], self.grown[item] = (key, item), key
 
     @rule(item=ITEMS)
     def remove(self, item: str) -> None:
         if item in self.put_as:
             self.heap.remove(item)
-            del self.put_as[item], self.present[item]
+            del self.put_as[item], self.grown[item]
 
     @rule(item=ITEMS, by=st.integers(1, 9))
     def grow(self, item: str, by: int) -> None:
         """A key grows without being put."""
-        if item in self.present:
-            self.present[item] = (self.present[item][0] + by, item)
+        if item in self.grown:
+            self.grown[item] += by
 
     @rule()
-    def ask_by_present_keys(self) -> None:
-        first = min(self.present, key=lambda item: self.present[item], default=None)
-        assert self.heap.first_by(self.present.get) == first
-        self.put_as = {item: self.heap[item] for item in self.put_as}  # type: ignore[misc]
-        assert all(self.put_as[item] <= self.present[item] for item in self.put_as)
+    def ask_by_grown_keys(self) -> None:
+        """Of what is looked at, the key is put right; of others it stays."""
+        assert self.heap.first_grown(self.grown) == min(self.grown, key=lambda i: (self.grown[i], i), default=None)
+        for item, before in self.put_as.items():
+            after = self.heap.key(item)
+            assert after in (before, (self.grown[item], item))
+            self.put_as[item] = (after[0], item)
+
+    @precondition(lambda self: self.put_as)
+    @rule(by=st.integers(1, 9))
+    def raise_the_top(self, by: int) -> None:
+        number, _, item = self.heap.top() or (0, "", "")
+        self.heap.raise_top((number + by, item))
+        self.put_as[item] = (number + by, item)
+        self.grown[item] = max(self.grown[item], number + by)
 
     @invariant()
     def answers_are_those_of_a_sorted_list(self) -> None:
         expected = sorted(self.put_as, key=lambda item: self.put_as[item])
         assert self.heap.first() == (expected[0] if expected else None)
+        assert self.heap.top() == ((*self.put_as[expected[0]], expected[0]) if expected else None)
         assert list(self.heap.in_order()) == expected
         assert len(self.heap) == len(expected)
-        assert {item: self.heap[item] for item in expected} == self.put_as
+        assert {item: self.heap.key(item) for item in expected} == self.put_as
 
 
 def test_it_answers_as_a_sorted_list_does_whatever_came_and_left() -> None:
@@ -131,7 +157,7 @@ def test_it_answers_as_a_sorted_list_does_whatever_came_and_left() -> None:
 def test_a_heap_that_forgets_a_change_is_found_out() -> None:
     class Forgetful(LazyHeap[str]):
         def put(self, item: str, key: tuple[int, ...]) -> None:
-            if item not in self:
+            if len(self) < 2:
                 super().put(item, key)
 
     machine = HeapMachine()
