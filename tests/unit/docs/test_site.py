@@ -9,7 +9,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from support.html import Html
+from support.built_pages import Html
 from support.pages import ROOT, blocks_of, written_pages
 
 EXTERNAL = ("http", "https", "mailto")
