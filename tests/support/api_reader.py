@@ -80,9 +80,10 @@ class ApiReader:
         return found
 
     def _place(self, what: str) -> Place:
-        if what not in self._places:
+        name = what.lower()
+        if name not in self._places:
             self._places = self._discovered()
-        return self._places[what]
+        return self._places[name]
 
     def _discovered(self) -> dict[str, Place]:
         places: dict[str, Place] = {}
