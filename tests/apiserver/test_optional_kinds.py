@@ -195,7 +195,7 @@ def test_a_route_for_as_many_models_as_a_pool_may_have_is_taken(stage: Stage) ->
     stage.set(pool={"model": model, "gateway": {"parentRefs": [{"name": "inference"}]}})
     spec = eventually(lambda: specs(stage, Kind.HTTP_ROUTE)[Kind.HTTP_ROUTE])
     assert sum(len(rule["matches"]) for rule in spec["rules"]) == 65
-    assert stage.condition("spool", "shared", "Accepted") == ("True", "Accepted")
+    eventually(lambda: stage.condition("spool", "shared", "Accepted") == ("True", "Accepted"))
 
 
 async def test_a_kind_that_the_cluster_lacks_is_told_apart_from_one_without_objects(

@@ -131,7 +131,7 @@ def _label(item: Json) -> str:
 class OperatorProcess:
     """`python -m justitia_operator` with a short resync."""
 
-    RESYNC_SECONDS = 0.3
+    RESYNC_SECONDS = 1.0
     MODULE = "justitia_operator"
 
     def __init__(self, kubeconfig: str, namespace: str, log: Path, **environment: str) -> None:
