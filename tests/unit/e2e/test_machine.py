@@ -15,7 +15,7 @@ from justitia_e2e.machine import ClusterError, check_machine
     [
         pytest.param(1000, {"ID": "debian"}, "run this as root", id="not root"),
         pytest.param(
-            0, {"ID": "fedora", "PRETTY_NAME": "Fedora 42"}, "Debian's packages, and here is Fedora 42", id="not Debian"
+            0, {"ID": "fedora", "PRETTY_NAME": "Fedora 42"}, "Debian's packages, but this is Fedora 42", id="not Debian"
         ),
     ],
 )
