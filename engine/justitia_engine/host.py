@@ -179,7 +179,6 @@ class EngineHost:
         prompt_tokens += produced
         awaited = self._awaited.get(name.key)
         if awaited is None:
-            self.counters.unticketed += 1
             self._without[name.key].append(name.id)
             run = Run(RunId(f"/{name.id}"), UNTICKETED, ApplicationId(""))
             self._ending.add(run.id)
@@ -256,6 +255,7 @@ class EngineHost:
             policy.aborted(sequence, now)
         name = known.name
         if (without := self._without.get(name.key)) is not None and sequence in without:
+            self.counters.unticketed += 1
             without.remove(sequence)
             if not without:
                 del self._without[name.key]

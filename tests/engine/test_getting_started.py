@@ -62,11 +62,12 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Iterator[Checkout]:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    folder = tmp_path_factory.mktemp("start")
     for name in (".venv", "examples"):
-        (tmp_path / name).symlink_to(ROOT / name)
+        (folder / name).symlink_to(ROOT / name)
     ports = dict(zip(("--port", "--admin-port", "--engine-port"), free_ports(3), strict=True))
-    checkout = Checkout(tmp_path, ports)
+    checkout = Checkout(folder, ports)
     try:
         yield checkout
     finally:

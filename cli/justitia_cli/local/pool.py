@@ -20,6 +20,7 @@ from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import Launch, LocalModel, Ports, engine_launch, plugged, sidecar_launch
 from justitia_cli.local.ports import require_free_port
 from justitia_cli.local.processes import ManagedProcess
+from justitia_cli.local.session import PLUGIN_FOLDER
 from justitia_cli.runtime import EngineRuntime
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.world.objects import Json
@@ -54,7 +55,7 @@ class LocalPool:
         sidecar_environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._directory = directory
-        self._plugin = directory / "plugin"
+        self._plugin = directory / PLUGIN_FOLDER
         self._runtime = runtime
         self._model = model
         self._ports = ports

@@ -18,8 +18,13 @@ import psutil
 
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.processes import end_group
+from justitia_operator.build.pods import ENGINE_SOCKET
 
 STOP_SECONDS = 60.0
+PLUGIN_FOLDER = "plugin"
+"""The folder of the plug-in, with its socket."""
+LONGEST_SOCKET_PATH = 107
+"""Bytes of the path of a Unix socket, on Linux."""
 
 
 def state_directory() -> Path:
@@ -47,7 +52,15 @@ class Session:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the lock, and end what a killed supervisor left. Raises LocalError if a pool is up already."""
+        """Hold the lock, and end what a killed supervisor left. Raises LocalError if a pool is up already, or cannot be
+        here.
+        """
+        socket = self.directory / PLUGIN_FOLDER / Path(ENGINE_SOCKET).name
+        if (excess := len(os.fsencode(socket)) - LONGEST_SOCKET_PATH) > 0:
+            raise LocalError(
+                f"the path of a socket, {socket}, is {excess} bytes too long for this system: "
+                "set XDG_STATE_HOME to a folder with a shorter path"
+            )
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock.open("w") as lock:
             try:

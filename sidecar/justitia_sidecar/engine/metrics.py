@@ -19,7 +19,7 @@ _COUNTERS = {
     "revisions": ("justitia_engine_revisions", "Changes of an order key while the request or run was open"),
     "evictions": ("justitia_engine_evictions", "Requests that were preempted for a head that did not fit"),
     "preemptions": ("justitia_engine_preemptions", "Requests that lost their KV space, including evicted ones"),
-    "unticketed": ("justitia_engine_unticketed_sequences", "Sequences that came without a ticket"),
+    "unticketed": ("justitia_engine_unticketed_sequences", "Sequences that ended without a ticket"),
     "late_tickets": ("justitia_engine_late_tickets", "Sequences whose ticket came after them"),
     "forgotten_tickets": (
         "justitia_engine_forgotten_tickets",

@@ -78,6 +78,16 @@ def test_only_one_session_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    deep = tmp_path / "much" / ("deeper" * 20)
+    with (
+        pytest.raises(LocalError, match="bytes too long for this system: set XDG_STATE_HOME"),
+        Session(deep).exclusive(),
+    ):
+        pass
+    assert not deep.exists()
+
+
 def test_what_a_killed_supervisor_left_is_ended(tmp_path: Path) -> None:
     process, child = start_family(tmp_path)
     session = Session(tmp_path)

@@ -221,7 +221,16 @@ def test_all_sequences_of_a_request_take_its_one_ticket() -> None:
     for number in range(4):
         on.queued(name("a", number), 10, 1.0)
     assert [r.tenant for r in on.policy.requests.values()] == [GOLD, GOLD, GOLD, UNTICKETED]
-    assert on.counters.unticketed == 1
+
+
+def test_a_sequence_that_ends_without_a_ticket_is_counted_and_one_whose_ticket_came_late_is_not() -> None:
+    on = host()
+    for key in ("a", "b"):
+        on.queued(name(key), 10, 0.0)
+    on.ticket(ticket("a"), 1.0)
+    for key in ("a", "b"):
+        on.closed(name(key).id, 0, finished=False, now=2.0)
+    assert (on.counters.unticketed, on.counters.late_tickets) == (1, 1)
 
 
 def test_without_a_ticket_a_sequence_is_of_the_lowest_weight() -> None:
