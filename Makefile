@@ -41,12 +41,14 @@ bench-adversaries: .venv/.synced engine ## A paying tenant on a real vLLM beside
 bench-slo: .venv/.synced ## Gamma moved by objectives: step responses in simulation, into docs/results/slo; QUICK=1 for a look
 	$(PYTHON_BIN) -m justitia_benchmarks.slo $(if $(QUICK),--quick)
 
-test: pytest ## All checks: format, lint, types, import contracts, every test
+test: pytest ## All checks: format, lint, types, import contracts, every test; PYTEST_ARGS=--nightly for more examples
 
-# Two processes, each with control planes of its own; an engine takes all cores, so those tests go one by one.
+# Four processes, since most tests wait for something: each has a control plane and engines of its own, which take one core
+# each (tests/conftest.py). Modules come in the order of their names, so that the long ones begin first. Tests that measure times
+# go alone, afterwards.
 pytest: lint cluster engine
-	$(PYTHON_BIN) -m pytest --ignore=tests/engine --numprocesses=2 --dist=loadscope $(PYTEST_ARGS)
-	$(PYTHON_BIN) -m pytest tests/engine $(PYTEST_ARGS)
+	$(PYTHON_BIN) -m pytest -m 'not alone' --numprocesses=4 --dist=loadscope --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTHON_BIN) -m pytest -m alone tests/engine $(PYTEST_ARGS)
 
 mutate: .venv/.synced ## Whether tests notice changes of the modules that decide, into out/mutation; MUTATE=PATH for a module or folder. Goes on where it was stopped
 	nice $(PYTHON_BIN) tools/mutate.py $(MUTATE)

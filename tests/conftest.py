@@ -1,6 +1,7 @@
 """For all tests."""
 
 import asyncio
+import os
 import signal
 
 from hypothesis import HealthCheck, Phase, settings
@@ -13,6 +14,10 @@ asyncio.set_event_loop(None)
 # interrupted on purpose.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# One core for each process that computes: other tests, and the clients of an engine, need the rest. Threads that share a
+# small model's work wait for each other more than they gain.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What holds does not depend on how fast the machine is, and other work on it makes no test fail.
 settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

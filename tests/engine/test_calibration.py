@@ -25,6 +25,8 @@ from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, wri
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 from support.serving import BLOCK, KEYS, KV_TOKENS, RunningSidecar, Vllm
 
+pytestmark = pytest.mark.alone
+
 FACTOR = 3.0
 REPLAYS = 3
 CALIBRATIONS = 3

@@ -11,6 +11,8 @@ import pytest
 
 from support.serving import BLOCK, KEYS, MODEL, RunningSidecar, Vllm, http
 
+pytestmark = pytest.mark.alone
+
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 NAMES = ("cache_salt", r"cache\u005fsalt")
 """Two ways to write one name."""
