@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # pytest-asyncio asks for the main thread's loop before each asynchronous test. Unless one was set, Python 3.11 makes
@@ -20,8 +21,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What holds does not depend on how fast the machine is, and other work on it makes no test fail.
-settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=34)
 settings.load_profile("any-speed")
+settings.register_profile("nightly", settings.get_profile("any-speed"), max_examples=100)
 
 # For `make mutate`: a mutant has the same verdict each time, and a failure is enough, however long its example is.
 settings.register_profile(
@@ -31,3 +33,12 @@ settings.register_profile(
     database=None,
     phases=(Phase.explicit, Phase.generate),
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="three times the examples, and a thousand of what may be many")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("nightly"):
+        settings.load_profile("nightly")

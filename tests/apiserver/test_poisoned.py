@@ -1,4 +1,4 @@
-"""One resource at which the operator fails among a thousand, and a pod's forged last words: a real API server, and the
+"""Resources at which the operator fails among hundreds, and a pod's forged last words: a real API server, and the
 operator's process.
 """
 
@@ -11,7 +11,7 @@ import yaml
 from support.kubectl import ROOT, Json, OperatorProcess, eventually
 from support.stage import SYSTEM, Stage
 
-APPLICATIONS, POISONED = 1000, 20
+APPLICATIONS, NIGHTLY_APPLICATIONS, POISONED = 200, 1000, 20
 AT_ONCE = 250
 ALL_SECONDS = 180.0
 
@@ -73,7 +73,9 @@ def test_resources_at_which_it_fails_delay_no_other_and_say_so_until_it_is_mende
     operator: OperatorProcess,
     tmp_path_factory: pytest.TempPathFactory,
     start: Callable[..., OperatorProcess],
+    pytestconfig: pytest.Config,
 ) -> None:
+    count = NIGHTLY_APPLICATIONS if pytestconfig.getoption("nightly") else APPLICATIONS
     assert operator.stop() == 0
     log = tmp_path_factory.mktemp("poisoned") / "log"
     # A look at all of them each second would keep the machine busy, and with it the control plane.
@@ -82,11 +84,11 @@ def test_resources_at_which_it_fails_delay_no_other_and_say_so_until_it_is_mende
     try:
         poisoned.wait_until_working()
         names = [f"poisoned-{number}" for number in range(POISONED)]
-        names += [f"good-{number}" for number in range(APPLICATIONS - POISONED)]
+        names += [f"good-{number}" for number in range(count - POISONED)]
         for begin in range(0, len(names), AT_ONCE):
             objects = [stage.application(name) for name in names[begin : begin + AT_ONCE]]
             stage.kubectl("create", "-f", "-", stdin=yaml.safe_dump_all(objects))
-        good = APPLICATIONS - POISONED
+        good = count - POISONED
         eventually(lambda: sum("Ready" in each for each in named(stage, "good")) == good, ALL_SECONDS)
         reasons = ["OperatorFailed"] * POISONED
         eventually(lambda: [each["Reconciled"]["reason"] for each in named(stage, "poisoned")] == reasons)

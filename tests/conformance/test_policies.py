@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -33,6 +32,7 @@ from justitia_scheduling.policies.registry import BuildPolicy
 from justitia_scheduling.policies.srpt import SRPT
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from support.examples import examples
 
 TENANTS = [TenantId(f"t{i}") for i in range(4)]
 APPLICATIONS = [ApplicationId(f"a{i}") for i in range(3)]
@@ -342,7 +342,7 @@ class PolicyMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("name", ALL)
 def test_policy_conforms(name: str, cost: str) -> None:
     machine = type(f"{name} {cost}", (PolicyMachine,), {"policy_name": name, "cost_model": COSTS[cost]})
-    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=40))
+    run_state_machine_as_test(machine, settings=examples(40, stateful_step_count=40))
 
 
 def test_who_has_a_rule_of_its_own_for_its_victim() -> None:

@@ -18,8 +18,6 @@ from support.serving import eventually, http
 
 SEATS, BLOCK, BLOCKS = 2, 32, 9
 """Two requests at a time, and eight blocks of KV for them: order decides everything."""
-STEP = 0.003
-"""Seconds that a step takes at least, so that clients, which share the machine, keep up with the engine."""
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +25,20 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluggedEngine]:
     directory = tmp_path_factory.mktemp("promises")
     model = make_tiny_model(directory / "model")
     seats = (f"--max-num-seqs={SEATS}",)
-    with (
-        plugged_engine(directory, model, blocks=BLOCKS, block_size=BLOCK, max_length=256, arguments=seats) as engine,
-        engine.vllm.braked(STEP),
-    ):
+    with plugged_engine(directory, model, blocks=BLOCKS, block_size=BLOCK, max_length=256, arguments=seats) as engine:
         yield engine
 
 
 class ClosedLoop:
-    """Clients that send single-request runs one after the other, until they are stopped. `made` makes the next call."""
+    """Clients that send single-request runs one after the other, until they are stopped. `made` makes the next call.
+    The engine works only while each client has one open.
+    """
 
     def __init__(self, engine: PluggedEngine, clients: int, made: Callable[[int], Call]) -> None:
         self._engine = engine
         self._made = made
         self._over = threading.Event()
+        self._all_ask = engine.vllm.braked(0, clients)
         self._threads = [threading.Thread(target=self._send, args=(i,)) for i in range(clients)]
         self.answered: Counter[str] = Counter()
 
@@ -53,12 +51,14 @@ class ClosedLoop:
                 self.answered[call.tenant] += 1
 
     def __enter__(self) -> "ClosedLoop":
+        self._all_ask.__enter__()
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        self._all_ask.__exit__(None, None, None)
         for thread in self._threads:
             thread.join()
 
@@ -72,7 +72,7 @@ def shares_of_service(engine: PluggedEngine, policy: str, weights: dict[str, flo
     tenants = list(weights)
 
     def made(client: int) -> Call:
-        return Call(tenants[client % len(tenants)], [rng.randrange(10, 200) for _ in range(100)], 10)
+        return Call(tenants[client % len(tenants)], [rng.randrange(10, 200) for _ in range(120)], 4)
 
     def snapshots() -> list[Snapshot]:
         found = [message for message in engine.peer.heard[begun:] if isinstance(message, Snapshot)]
@@ -134,7 +134,6 @@ def test_the_parallel_requests_of_a_run_are_served_together(engine: PluggedEngin
 
 SMALL = (8, 4)
 CLIENTS = 12
-"""So many that one always waits, however slow the clients are at times."""
 
 
 def small_runs_before_the_large_one(

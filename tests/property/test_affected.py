@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_operator.decide.affected import affected
@@ -14,6 +14,7 @@ from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.catalog import Catalog
 from justitia_operator.world.objects import OWN_KINDS, Json, Kind, Plan, Ref, ref_of
 from justitia_operator.world.snapshot import Snapshot
+from support.examples import examples
 from support.resources import (
     INSTALLATION,
     NOW,
@@ -94,7 +95,7 @@ def missed(
 
 
 @given(objects=st.lists(OBJECTS, max_size=12), change=OBJECTS)
-@settings(max_examples=300)
+@examples(300)
 def test_a_change_names_all_whose_plan_it_alters(objects: list[Json], change: Json) -> None:
     before = settled(Snapshot(Catalog(objects), INSTALLATION))
     if before.get(ref_of(change)) is not None and ref_of(change).kind in OWN_KINDS:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.baselines.distboost import DistBoost
@@ -26,6 +26,7 @@ from justitia_scheduling.policies.uniboost import Priority, UniBoost, quantised,
 from justitia_vocabulary.policies import HYSTERESIS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
 from support.displacing_engine import Call, DisplacingEngine
+from support.examples import examples
 
 QUANTUM = 8
 CAPACITY = 64
@@ -59,7 +60,7 @@ def most_keys(call: Call) -> int:
 
 
 @given(workload=calls, gamma=st.sampled_from([0.05, 1.0, 20.0]))
-@settings(max_examples=60)
+@examples(60)
 def test_keys_are_few_requests_make_way_seldom_and_the_signal_never_falls(workload: list[Call], gamma: float) -> None:
     policy = Watched(QUANTUM)
     policy.tail.bound(gamma, gamma)
@@ -117,14 +118,14 @@ def overtakings(policy: Policy, workload: list[Call], by_more_than: Seconds) -> 
 
 
 @given(workload=calls, gamma=st.sampled_from([2.0, 5.0, 20.0]), delta=st.sampled_from([0.0, 0.1, HYSTERESIS]))
-@settings(max_examples=60)
+@examples(60)
 def test_who_arrives_a_largest_boost_later_never_overtakes(workload: list[Call], gamma: float, delta: float) -> None:
     policy = with_fixed_times(lambda cost: UniBoost(cost, quantum=QUANTUM, delta=delta), gamma)
     assert overtakings(policy, workload, boost(QUANTUM * EACH, gamma)) == 0
 
 
 @given(workload=calls, gamma=st.sampled_from([2.0, 5.0, 20.0]))
-@settings(max_examples=40)
+@examples(40)
 def test_split_queues_have_the_same_bound_with_one_prompt_token(workload: list[Call], gamma: float) -> None:
     assert overtakings(with_fixed_times(DistBoost, gamma), workload, boost(EACH, gamma)) == 0
 
@@ -184,7 +185,7 @@ waiting = st.lists(st.tuples(st.floats(0, 100), st.integers(1, 20_000)), min_siz
 
 
 @given(requests=waiting)
-@settings(max_examples=60)
+@examples(60)
 def test_gamma_to_infinity_is_first_come_first_served_and_to_0_least_service(requests: list[tuple[float, int]]) -> None:
     arrived = [f"q{i}" for i in range(len(requests))]
     assert queue_of(with_fixed_times(UniBoost, 1e6), requests) == arrived

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
@@ -24,6 +24,7 @@ from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, TenantId
+from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 from support.unit_server import UnitRun, UnitServer
 
@@ -119,7 +120,7 @@ cheating_runs = st.lists(
 
 
 @given(honest=honest_runs, cheats=cheating_runs)
-@settings(max_examples=80)
+@examples(80)
 def test_a_run_that_arrived_before_overtakes_by_no_more_than_its_estimate_however_old_it_is(
     honest: list[UnitRun], cheats: list[UnitRun]
 ) -> None:

@@ -20,7 +20,7 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
@@ -30,6 +30,7 @@ from justitia_scheduling.policies.fcfs import FCFS
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import RequestId, TenantId
+from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
@@ -112,7 +113,7 @@ reweights_strategy = st.lists(st.builds(Reweight, st.integers(1, 200), st.sample
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @given(jobs=jobs_strategy, weights=first_weights)
-@settings(max_examples=60)
+@examples(60)
 def test_a_tenant_that_comes_back_waits_for_a_bounded_service_of_each_other(
     cost: CostModel, jobs: list[Job], weights: list[Reweight]
 ) -> None:
@@ -121,7 +122,7 @@ def test_a_tenant_that_comes_back_waits_for_a_bounded_service_of_each_other(
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @given(jobs=jobs_strategy, weights=first_weights, reweights=reweights_strategy)
-@settings(max_examples=60)
+@examples(60)
 def test_the_bound_of_extreme_weights_holds_through_reweights(
     cost: CostModel, jobs: list[Job], weights: list[Reweight], reweights: list[Reweight]
 ) -> None:
@@ -130,7 +131,7 @@ def test_the_bound_of_extreme_weights_holds_through_reweights(
 
 @pytest.mark.parametrize("burst", [None, 0.0, 100.0], ids=["vtc", "gate without slack", "gate"])
 @given(jobs=jobs_strategy, weights=first_weights, reweights=reweights_strategy)
-@settings(max_examples=40)
+@examples(40)
 def test_counters_of_waiting_tenants_stay_within_b_and_u_over_the_least_weight_through_reweights(
     burst: float | None, jobs: list[Job], weights: list[Reweight], reweights: list[Reweight]
 ) -> None:

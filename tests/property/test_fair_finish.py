@@ -9,11 +9,12 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_vocabulary.units import RunId
+from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
 
 RATE = 100.0
@@ -65,7 +66,7 @@ arrivals_strategy = st.lists(
 
 
 @given(arrivals=arrivals_strategy)
-@settings(max_examples=300)
+@examples(300)
 def test_no_run_finishes_later_than_under_gps(arrivals: list[Arrival]) -> None:
     for ours, fair in zip(serve_one_run_at_a_time(arrivals), gps_finishes(arrivals, RATE), strict=True):
         assert ours <= fair + 1e-6
@@ -126,7 +127,7 @@ def test_three_runs_at_once_finish_at_3_5_6_under_gps_and_at_1_3_6_one_at_a_time
 
 
 @given(arrivals=arrivals_strategy)
-@settings(max_examples=150)
+@examples(150)
 def test_the_clock_passes_a_finish_tag_when_the_fluid_server_finishes_the_run(arrivals: list[Arrival]) -> None:
     for i, at in enumerate(gps_finishes(arrivals, RATE)):
         clock, tag = clock_at(arrivals, at, i)

@@ -1,11 +1,11 @@
 """The gate's heaps answer what its definition says, whatever happened before."""
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from justitia_scheduling.policies.gate import RunKey, TenantGate
 from justitia_vocabulary.units import TenantId
+from support.examples import examples
 
 TENANTS = [TenantId(f"t{i}") for i in range(6)]
 BURSTS = (0.0, 5.0, 50.0)
@@ -50,4 +50,4 @@ class GateMachine(RuleBasedStateMachine):
 
 
 TestGate = GateMachine.TestCase
-TestGate.settings = settings(max_examples=150, stateful_step_count=50)
+TestGate.settings = examples(150, stateful_step_count=50)

@@ -7,7 +7,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
@@ -17,6 +17,7 @@ from justitia_scheduling.policies import tiered
 from justitia_scheduling.policies.tiered import LEAST_RUN, TieredJustitia
 from justitia_vocabulary.units import RequestId, TenantId
 from support import backlog
+from support.examples import examples
 from support.preempting_engine import PreemptingEngine
 from support.reserving_engine import Job
 
@@ -80,7 +81,7 @@ class DisplacingEngine(PreemptingEngine):
 
 @pytest.mark.parametrize("cost", [KVTokenTimeCost(), EngineTime(READING_IS_DEAR)], ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights, burst=st.floats(0, 50), beta=st.sampled_from([0.0, 3.0, math.inf]))
-@settings(max_examples=60)
+@examples(60)
 def test_who_gives_way_holds_much_more_and_the_head_keeps_its_place(
     cost: CostModel, workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
 ) -> None:
@@ -93,7 +94,7 @@ def test_who_gives_way_holds_much_more_and_the_head_keeps_its_place(
 
 
 @given(workload=jobs, weight=weights, burst=st.floats(0, 500), beta=st.sampled_from([0.0, 3.0, math.inf]))
-@settings(max_examples=60)
+@examples(60)
 def test_the_gate_keeps_its_bound(
     workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
 ) -> None:
@@ -175,7 +176,7 @@ def test_what_came_back_is_given_what_its_return_cost_before_it_gives_way_again(
 
 
 @given(workload=jobs, weight=weights)
-@settings(max_examples=60)
+@examples(60)
 def test_of_those_that_grow_the_tenant_that_holds_most_for_its_weight_loses_its_last(
     workload: list[Job], weight: dict[TenantId, float]
 ) -> None:

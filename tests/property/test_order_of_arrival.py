@@ -33,6 +33,7 @@ from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.takeover import carry_over
 from justitia_scheduling.policies import runcost
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from support.examples import examples
 
 
 @dataclass(frozen=True)
@@ -165,14 +166,14 @@ def overtaken(name: str, load: Load) -> int:
 
 
 @given(load=loads)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_run_is_not_overtaken_without_end_by_equal_ones(load: Load) -> None:
     assert overtaken("tiered-justitia", load) <= load.bound
 
 
 @pytest.mark.parametrize("name", ["fcfs", "sarathi", "parrot", "vtc", "drr", "lcf", "vtc-predicted"])
 @given(load=loads)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_orders_by_arrival_are_overtaken_by_less_than_the_engine_holds(name: str, load: Load) -> None:
     single = Load(load.clients, load.slots, load.prompt, load.output, restart=load.restart, lost=load.lost)
     assert overtaken(name, single) < single.slots

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.baselines.rpm import RPM
@@ -10,6 +10,7 @@ from justitia_scheduling.core.cost import WeightedTokens
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import RequestId, TenantId
+from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 
 TENANTS = [TenantId(f"t{i}") for i in range(3)]
@@ -46,7 +47,7 @@ def over_limit(times: dict[RequestId, int], workload: list[Job], limit: int) -> 
 
 
 @given(workload=bursts, limit=st.integers(1, 6))
-@settings(max_examples=60)
+@examples(60)
 def test_no_minute_has_more_than_the_limit_and_nothing_is_lost_or_held_without_need(
     workload: list[Job], limit: int
 ) -> None:
@@ -61,7 +62,7 @@ def test_no_minute_has_more_than_the_limit_and_nothing_is_lost_or_held_without_n
 
 
 @given(workload=bursts.filter(bool), limit=st.integers(1, 6))
-@settings(max_examples=40)
+@examples(40)
 def test_any_sixty_seconds_have_at_most_twice_the_limit(workload: list[Job], limit: int) -> None:
     times = admission_times(RPM(WeightedTokens(), limit=limit), workload)
     for tenant in TENANTS:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
@@ -17,6 +17,7 @@ from justitia_scheduling.policies import runcost
 from justitia_scheduling.policies.runcost import LOOKED_AT, RENEWED_BEYOND
 from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from support.examples import examples
 
 TENANT, APPLICATION = TenantId("t"), ApplicationId("a")
 
@@ -85,7 +86,7 @@ histories = st.lists(
 
 
 @given(history=histories, at_once=st.integers(1, 30))
-@settings(max_examples=100)
+@examples(100)
 def test_a_renewed_key_is_that_of_the_present_estimate_from_the_first_start_tag(
     history: list[tuple[int, float | None]], at_once: int
 ) -> None:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
@@ -24,6 +24,7 @@ from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import RequestId, TenantId
 from support import backlog
+from support.examples import examples
 from support.preempting_engine import PreemptingEngine
 from support.reserving_engine import Job, ReservingEngine
 
@@ -64,7 +65,7 @@ def excess(
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights)
-@settings(max_examples=60)
+@examples(60)
 def test_vtc_keeps_waiting_tenants_within_its_bound(
     cost: CostModel, workload: list[Job], weight: dict[TenantId, float]
 ) -> None:
@@ -74,7 +75,7 @@ def test_vtc_keeps_waiting_tenants_within_its_bound(
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights, burst=st.floats(0, 2000), beta=st.sampled_from([0.0, 3.0, math.inf]))
-@settings(max_examples=60)
+@examples(60)
 def test_the_gate_keeps_waiting_tenants_within_its_bound_whatever_is_predicted(
     cost: CostModel, workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
 ) -> None:
@@ -84,7 +85,7 @@ def test_the_gate_keeps_waiting_tenants_within_its_bound_whatever_is_predicted(
 
 
 @given(workload=jobs, weight=weights, burst=st.floats(0, 500), beta=st.sampled_from([0.0, 3.0, math.inf]))
-@settings(max_examples=60)
+@examples(60)
 def test_the_gate_keeps_its_bound_under_preemption_because_the_preempted_pass_it_again(
     workload: list[Job], weight: dict[TenantId, float], burst: float, beta: float
 ) -> None:

@@ -17,12 +17,13 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
 from justitia_vocabulary.units import TenantId
+from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
 from support.unit_server import UnitRun, UnitServer
 
@@ -63,13 +64,13 @@ def worst_interference(policy: TieredJustitia, runs: list[UnitRun]) -> float:
 
 
 @given(runs=st.lists(predicted_somehow, min_size=2, max_size=12))
-@settings(max_examples=60)
+@examples(60)
 def test_a_run_is_delayed_by_another_at_most_by_its_part_of_the_stretched_tag(runs: list[UnitRun]) -> None:
     assert worst_interference(open_gate(), runs) <= 1 + 1e-6
 
 
 @given(others=st.lists(predicted_too_much, max_size=10), ours=predicted_right)
-@settings(max_examples=60)
+@examples(60)
 def test_claims_of_too_much_delay_a_run_at_most_as_if_they_were_true(others: list[UnitRun], ours: UnitRun) -> None:
     finish = UnitServer(open_gate(), [*others, ours]).serve().finishes()[-1]
     claimed = [Arrival(run.at, run.predicted or 0.0, WEIGHT[run.tenant]) for run in others]
@@ -89,7 +90,7 @@ def test_without_revision_a_run_that_claims_little_breaks_it() -> None:
     claim=st.sampled_from([0.01, 0.3, 1.0, 2.0, 10.0]),
     kappa=st.sampled_from([2.0, 5.0]),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_a_run_finishes_no_later_than_a_stretched_one_under_gps(
     others: list[UnitRun], ours: UnitRun, claim: float, kappa: float
 ) -> None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
@@ -15,6 +15,7 @@ from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
+from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
@@ -33,7 +34,7 @@ def runs_with_true_predictions(draw: st.DrawFn, tenants: list[TenantId]) -> list
 
 
 @given(jobs=runs_with_true_predictions(TENANTS[:1]))
-@settings(max_examples=100)
+@examples(100)
 def test_one_tenant_with_kappa_1_is_served_as_by_justitia(jobs: list[Job]) -> None:
     ours = ReservingEngine(TieredJustitia(KVTokenTimeCost(), kappa=1.0, theta=math.inf), CAPACITY, jobs)
     paper = ReservingEngine(Justitia(KVTokenTimeCost()), CAPACITY, jobs)
@@ -62,14 +63,14 @@ def served(policy: Policy, jobs: list[Job], weight: float = 1.0) -> list[Request
 
 
 @given(jobs=runs_with_true_predictions(TENANTS[:1]), weight=st.sampled_from([0.5, 1.0, 4.0]))
-@settings(max_examples=60)
+@examples(60)
 def test_one_tenant_is_served_as_by_stretched_justitia(jobs: list[Job], weight: float) -> None:
     ours = served(TieredJustitia(KVTokenTimeCost(), theta=math.inf), jobs, weight)
     assert ours == served(StretchedJustitia(KVTokenTimeCost()), jobs, weight)
 
 
 @given(jobs=runs_with_true_predictions(TENANTS))
-@settings(max_examples=60)
+@examples(60)
 def test_every_run_its_own_tenant_with_a_burst_of_the_largest_cost_is_served_as_by_justitia(jobs: list[Job]) -> None:
     own = [replace(job, tenant=TenantId(str(job.run))) for job in jobs]
     largest = max(job.predicted or 0.0 for job in own)
@@ -136,7 +137,7 @@ class BesideVTC(TieredJustitia):
 
 @pytest.mark.parametrize("cost", [KVTokenTimeCost(), WeightedTokens()], ids=lambda cost: cost.unit)
 @given(jobs=runs_with_true_predictions(TENANTS), weight=st.lists(st.floats(0.25, 4), min_size=3, max_size=3))
-@settings(max_examples=60)
+@examples(60)
 def test_without_slack_tenants_are_served_as_by_weighted_vtc(
     cost: CostModel, jobs: list[Job], weight: list[float]
 ) -> None:
@@ -150,7 +151,7 @@ def test_without_slack_tenants_are_served_as_by_weighted_vtc(
 
 
 @given(jobs=runs_with_true_predictions(TENANTS), weight=st.lists(st.floats(0.25, 4), min_size=3, max_size=3))
-@settings(max_examples=60)
+@examples(60)
 def test_without_slack_single_requests_of_one_prediction_are_served_as_by_weighted_vtc(
     jobs: list[Job], weight: list[float]
 ) -> None:
@@ -166,7 +167,7 @@ def test_without_slack_single_requests_of_one_prediction_are_served_as_by_weight
 
 
 @given(jobs=runs_with_true_predictions(TENANTS[:1]))
-@settings(max_examples=60)
+@examples(60)
 def test_a_stretch_without_end_serves_the_shortest_run_first(jobs: list[Job]) -> None:
     """kappa = 1e12: among the waiting runs the one of least cost, whenever they came."""
 
@@ -186,7 +187,7 @@ def test_a_stretch_without_end_serves_the_shortest_run_first(jobs: list[Job]) ->
     outputs=st.lists(st.integers(1, 300), min_size=1, max_size=5),
     theta=st.sampled_from([None, 1.5, 2.0, 3.0]),
 )
-@settings(max_examples=100)
+@examples(100)
 def test_a_run_is_revised_at_most_logarithmically_often(first: float, outputs: list[int], theta: float | None) -> None:
     revisions = 0
 

@@ -9,7 +9,7 @@ the requests in the engine outgrow their predictions and fall short of them, for
 """
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.baselines.drr import DRR
@@ -22,6 +22,7 @@ from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import TenantId
 from support import backlog
 from support.backlog import Gap, gaps
+from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
@@ -53,7 +54,7 @@ def oracle_excess(policy: Policy, workload: list[Job], weight: dict[TenantId, fl
 
 
 @given(workload=jobs, weight=weights)
-@settings(max_examples=60)
+@examples(60)
 def test_true_lengths_keep_counters_within_one_request(workload: list[Job], weight: dict[TenantId, float]) -> None:
     assert oracle_excess(OracleVTC(TOKENS), workload, weight) <= EPSILON
 
@@ -68,7 +69,7 @@ def test_plain_vtc_lets_counters_part_by_more_than_one_request() -> None:
 
 
 @given(workload=jobs, weight=weights)
-@settings(max_examples=40)
+@examples(40)
 def test_true_lengths_keep_services_within_the_advance_and_one_request(
     workload: list[Job], weight: dict[TenantId, float]
 ) -> None:
@@ -94,7 +95,7 @@ def predicted_excess(policy: Policy, workload: list[Job], weight: dict[TenantId,
 
 
 @given(workload=jobs, weight=weights)
-@settings(max_examples=60)
+@examples(60)
 def test_predictions_from_the_last_five_outputs_keep_the_bound(
     workload: list[Job], weight: dict[TenantId, float]
 ) -> None:
@@ -123,7 +124,7 @@ def drr_excess(policy: DRR, workload: list[Job], weight: dict[TenantId, float], 
 
 @pytest.mark.parametrize("cost", [TOKENS, KVTokenTimeCost()], ids=lambda cost: cost.unit)
 @given(workload=jobs, weight=weights, quantum=st.sampled_from([0.01, 1.0, 30.0]))
-@settings(max_examples=60)
+@examples(60)
 def test_deficit_round_robin_keeps_its_bound(
     cost: CostModel, workload: list[Job], weight: dict[TenantId, float], quantum: float
 ) -> None:

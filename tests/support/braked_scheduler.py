@@ -1,8 +1,9 @@
 """Schedulers of the engine with a brake: an engine that is slow on purpose.
 
-What a test does while a request runs has to be over before the request is, on however fast a machine. As long as the
-file exists that `JUSTITIA_TEST_BRAKE` names, each step takes at least so many seconds as it says. Loaded by vLLM in
-place of its own scheduler or of ours.
+What a test does while a request runs has to be over before the request is, on however fast a machine; and clients that
+are to keep the engine busy must not be too slow for it, on however slow a one. As long as the file exists that
+`JUSTITIA_TEST_BRAKE` names, each step takes at least so many seconds as it says, and there is none while fewer requests
+are open than it says. Loaded by vLLM in place of its own scheduler or of ours.
 """
 
 import os
@@ -11,22 +12,34 @@ from pathlib import Path
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.output import SchedulerOutput
 
 from justitia_engine import scheduler
 
 _brake = Path(os.environ["JUSTITIA_TEST_BRAKE"])
 
 
-def _seconds() -> float:
+PAUSE = 0.001
+"""Seconds until the engine, which takes what has come between two steps, looks again whether enough has come."""
+
+
+def _told() -> tuple[float, int]:
     try:
-        return float(_brake.read_text())
+        seconds, least = _brake.read_text().split()
     except FileNotFoundError:
-        return 0.0
+        return 0.0, 0
+    return float(seconds), int(least)
 
 
 class _Braked:
+    requests: dict[str, Any]
+
     def schedule(self, throttle_prefills: bool = False) -> Any:
-        if seconds := _seconds():
+        seconds, least = _told()
+        if len(self.requests) < least:
+            time.sleep(PAUSE)
+            return SchedulerOutput.make_empty()
+        if seconds:
             time.sleep(seconds)
         return super().schedule(throttle_prefills)  # type: ignore[misc]
 

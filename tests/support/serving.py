@@ -80,9 +80,10 @@ class Vllm:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
     @contextmanager
-    def braked(self, step: float = STEP) -> Iterator[Callable[[], None]]:
+    def braked(self, step: float = STEP, least: int = 0) -> Iterator[Callable[[], None]]:
         """Until the block ends or calls what it is given, each step takes at least so many seconds: what runs does not
-        end before something else has happened.
+        end before something else has happened. There is no step while fewer requests than `least` are open: clients
+        that are to keep the engine busy need not be fast.
         """
         before = self.brake.read_text() if self.brake.exists() else None
 
@@ -92,16 +93,16 @@ class Vllm:
             else:
                 self._hold(before)
 
-        self._hold(str(step))
+        self._hold(f"{step} {least}")
         try:
             yield release
         finally:
             release()
 
-    def _hold(self, seconds: str) -> None:
+    def _hold(self, brake: str) -> None:
         """Written at once: the engine reads the file at each step."""
         new = self.brake.with_suffix(".new")
-        new.write_text(seconds)
+        new.write_text(brake)
         new.replace(self.brake)
 
 

@@ -1,6 +1,6 @@
 """What people are told of the engine's queue."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_channel.messages import Configure, Queue, Ticket, WaitingRequest
@@ -11,6 +11,7 @@ from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
+from support.examples import examples
 
 FULL = QueueView(WaitingReason.NO_KV_SPACE, [])
 
@@ -140,7 +141,7 @@ def test_a_thousand_rows_fit_into_a_message() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "admit", "preempt", "late", "close"]), st.integers(0, 5))))
-@settings(max_examples=200)
+@examples(200)
 def test_the_requests_that_wait_are_counted_whatever_happens(events: list[tuple[str, int]]) -> None:
     on = host()
     for event, number in events:

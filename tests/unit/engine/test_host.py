@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from justitia_scheduling.policies.fcfs import FCFS
 from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_vocabulary.policies import HIGHEST_GAMMA, HYSTERESIS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from support.examples import examples
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
 APPLICATION = ApplicationId("ns/app")
@@ -399,7 +400,7 @@ def test_a_configuration_that_is_not_valid_changes_nothing(told: Configure) -> N
         st.tuples(st.sampled_from(["ticket", "queue", "admit", "step", "preempt", "close"]), st.integers(0, 3))
     )
 )
-@settings(max_examples=300)
+@examples(300)
 def test_whatever_the_order_of_tickets_and_events_every_token_is_charged_once(events: list[tuple[str, int]]) -> None:
     on, produced, state = host("tiered-justitia"), [0] * 4, ["new"] * 4
     total = 0.0

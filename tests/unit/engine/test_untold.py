@@ -4,7 +4,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_channel.messages import Configure, Ticket
@@ -14,6 +14,7 @@ from justitia_engine.untold import MOST, Reading, StepDone
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from support.examples import examples
 
 PER_STEP, PER_TOKEN, PER_KV_TOKEN = 0.02, 0.0002, 0.000001
 
@@ -79,7 +80,7 @@ def served(seed: int, most: int, steps: int) -> BusyEngine:
 
 
 @given(seed=st.integers(0, 2**32), most=st.integers(1, 100))
-@settings(max_examples=40)
+@examples(40)
 def test_all_time_and_every_token_is_told(seed: int, most: int) -> None:
     engine = served(seed, most, 60)
     policy = engine.host.policy

@@ -1,11 +1,11 @@
 """The lazy heap against a sorted list."""
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from justitia_scheduling.core.lazyheap import SLACK, LazyHeap
+from support.examples import examples
 
 ITEMS = st.sampled_from("abcdefgh")
 KEYS = st.integers(0, 9)
@@ -151,7 +151,7 @@ class HeapMachine(RuleBasedStateMachine):
 
 
 def test_it_answers_as_a_sorted_list_does_whatever_came_and_left() -> None:
-    run_state_machine_as_test(HeapMachine, settings=settings(max_examples=200, stateful_step_count=50))
+    run_state_machine_as_test(HeapMachine, settings=examples(200, stateful_step_count=50))
 
 
 def test_a_heap_that_forgets_a_change_is_found_out() -> None:

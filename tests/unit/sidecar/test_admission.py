@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -21,6 +20,7 @@ from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import RequestId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
+from support.examples import examples
 from support.tracked import tracked_request
 
 GOLD = TenantId("gold")
@@ -410,7 +410,7 @@ class Sidecar(RuleBasedStateMachine):
             assert reasons(self.admission, self.now)[head] is not WaitingReason.BEHIND_OTHERS
 
 
-Sidecar.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+Sidecar.TestCase.settings = examples(60, stateful_step_count=30)
 TestSidecar = Sidecar.TestCase
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
@@ -22,6 +22,7 @@ from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import TenantId
 from justitia_vocabulary.waiting import WaitingReason
+from support.examples import examples
 from support.listening_channel import Listening
 from support.tracked import hearing, tracked_request
 
@@ -449,7 +450,7 @@ def test_tickets_of_what_came_while_the_plug_in_was_away_are_sent_late() -> None
 
 
 @given(st.lists(st.tuples(st.sampled_from(["ask", "begin", "count", "leave"]), st.integers(0, 5)), max_size=40))
-@settings(max_examples=200)
+@examples(200)
 def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
     admission, engine = room(running_requests=3)
     tickets: dict[int, TrackedRequest] = {}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
@@ -19,6 +19,7 @@ from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.timing import Coefficients, SeparateTiming
 from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from support.examples import examples
 
 # A prefill takes 1 s + 10 ms a token, a decode step 100 ms + 10 ms a request + 1 ms a KV token.
 ROUND = EngineProfile("round", SeparateTiming(Coefficients(0.1, 0.01, 0.001), Coefficients(1.0, 0.01)), kv_tokens=100)
@@ -156,7 +157,7 @@ DRAWN = st.tuples(
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-@settings(max_examples=40)
+@examples(40)
 @given(drawn=st.lists(DRAWN, min_size=1, max_size=12))
 def test_every_request_is_served_once_in_the_right_order_within_the_kv_space(policy: str, drawn: list[tuple]) -> None:  # type: ignore[type-arg]
     runs = [
