@@ -16,8 +16,8 @@ asyncio.set_event_loop(None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# One core for each process that computes: other tests, and the clients of an engine, need the rest. Threads that share a
-# small model's work wait for each other more than they gain.
+# One core for each process that computes: other tests, and the clients of an engine, need the rest. Threads that share
+# a small model's work wait for each other more than they gain.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What holds does not depend on how fast the machine is, and other work on it makes no test fail.
@@ -36,7 +36,9 @@ settings.register_profile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--nightly", action="store_true", help="three times the examples, and a thousand of what may be many")
+    parser.addoption(
+        "--nightly", action="store_true", help="three times the examples, and a thousand of what may be many"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
