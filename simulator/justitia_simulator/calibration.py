@@ -4,8 +4,8 @@ A step that prefills P prompt tokens, decodes n requests and reads K tokens of t
 
     T = c_0 + c_p * P + c_a * A + c_d * n + c_kv * K + c_r * r
 
-(the step time of the VTC artifact and of section 5 of the algorithm notes, with prompt tokens and decoding requests
-told apart: a decoding request also costs sampling, detokenising and a chunk to send). A sums over the prompt tokens how
+(the step time of the VTC artifact and of docs/design/tiered-justitia.md, with prompt tokens and decoding requests told
+apart: a decoding request also costs sampling, detokenising and a chunk to send). A sums over the prompt tokens how
 many of their own prompt each attends to, p^2 / 2 for a prompt of p tokens: attention, which a long prompt shows. r
 counts the requests that begin in the step, and c_r is what each of them costs that others must wait for: the HTTP
 server, a gateway, the client, as far as they take processors from the engine. Measured are

@@ -39,11 +39,11 @@ class StuckError(RuntimeError):
 
 
 class Watcher(Protocol):
-    """What stands beside the engines and sees what a sidecar sees. It may move what policies let be moved."""
+    """Stands beside the engines and sees what a sidecar sees. It may set the policies' knobs."""
 
     @property
     def period(self) -> Seconds:
-        """Between two looks."""
+        """The time between two looks."""
         ...
 
     def arrived(self, request: Inference, now: Seconds) -> None: ...

@@ -26,7 +26,7 @@ SPACING = 28.5 / 600
 WINDOW = 60 / 600
 
 Cost = Callable[[Tokens, Tokens], float]
-"""Of a request, from prompt and output tokens."""
+"""The cost of a request, from its prompt and output tokens."""
 
 
 def weighted_tokens(prompt: Tokens, output: Tokens) -> float:

@@ -175,7 +175,7 @@ CODE = Kind("code")
 SHAREGPT = Kind("sharegpt")
 
 Arrivals = Callable[[float, int, random.Random], list[Seconds]]
-"""So many moments at this rate."""
+"""Draws so many moments at this rate, in 1/s."""
 
 
 def reasoning_mix(
