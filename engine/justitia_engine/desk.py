@@ -1,8 +1,8 @@
-"""Between the scheduler and the policy: applies what the sidecar told, answers what the engine asks, never raises.
+"""Stands between scheduler and policy: applies what the sidecar told, answers what the engine asks, never raises.
 
 The engine's thread hears the sidecar at the beginning of each step. While there is none, the link's thread does, so
 that an idle engine is configured, shown and asked as a busy one is. `lock` keeps the two apart: the scheduler holds it
-while it schedules or updates, and the other thread takes it only where nobody holds it and no step is under way, for
+while it schedules or updates, and the other thread takes it only if it is free and no step is under way, for
 a few messages at a time.
 
 Where the policy, or its host, raises, it is dismissed: its error is logged and counted, the sidecar is told, and the

@@ -34,7 +34,7 @@ class QueueView:
 
 
 def explain(host: EngineHost | None, view: QueueView, limit: int, now: Seconds) -> Queue:
-    """At most `limit` requests in order, and after them those that are being prepared."""
+    """The first requests in order, then those that are being prepared: at most `limit` in all."""
     rows = _by_key(_by_arrival(view) if host is None else _in_policys_order(host, view, limit, now))
     waiting = len(rows) + view.more if host is None else host.waiting_requests
     prepared = _by_key(_row(each, WaitingReason.BEING_PREPARED) for each in view.being_prepared)

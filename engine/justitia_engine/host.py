@@ -24,7 +24,7 @@ from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, 
 
 UNTICKETED = TenantId("")
 FEWEST_BEFORE_ASKING = 4
-"""While fewer steps are untold, the policy is asked who gives way without being told of them."""
+"""While fewer steps are untold, the policy is asked for the request that gives way without being told of them."""
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
 

@@ -50,7 +50,7 @@ class Link:
         self._closed.set()
 
     def send(self, message: Message) -> None:
-        """From the engine's thread: costs an append."""
+        """Called in the engine's thread, which it costs an append."""
         self.dropped_out += len(self.outbox) == MOST
         self.outbox.append(message)
 

@@ -105,7 +105,7 @@ def widest_gap(
     *,
     cost: Cost = weighted_tokens,
 ) -> list[float]:
-    """At each moment, service since the start by weight: the best served client's less the worst served one's."""
+    """For each moment, the difference in service per weight between the best and the worst served client."""
     served = [
         [
             sum(_cost(r, cost) * r.part_within(0.0, moment) for r in mine) / _weight(weights, client)

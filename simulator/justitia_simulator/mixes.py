@@ -32,7 +32,7 @@ PHASE: Seconds = 60.0
 """Length of an on and of an off phase."""
 
 LARGEST_SHIFT: Seconds = 60.0
-"""By how much the clients of the real trace are moved against each other."""
+"""The most by which the clients of the real trace are moved against each other."""
 
 
 @dataclass(frozen=True, slots=True)

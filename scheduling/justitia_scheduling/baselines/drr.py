@@ -31,7 +31,7 @@ from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 QUANTUM = 1.0
-"""In the unit of the cost model: a prompt token (VTC, w_p = 1), or a second of engine time."""
+"""The default quantum, in the unit of the cost model: a prompt token (VTC, w_p = 1), or a second of engine time."""
 
 _Visit = tuple[int, int]
 

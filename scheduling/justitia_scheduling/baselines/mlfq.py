@@ -21,7 +21,7 @@ QUANTUM: Tokens = 256
 
 
 class MLFQ(Policy):
-    """Asking who gives way looks at each running request once."""
+    """`gives_way` looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     parts: ClassVar[tuple[str, ...]] = ("attainedTokens",)

@@ -23,7 +23,7 @@ LATE = 0.6
 
 
 class SRPT(Policy):
-    """Asking who gives way looks at each running request once."""
+    """`gives_way` looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     parts: ClassVar[tuple[str, ...]] = ("remainingTokens",)
@@ -61,7 +61,7 @@ class SRPT(Policy):
         return max(self.running.values(), key=lambda r: (not self.late(r), *self.key(r)), default=None)
 
     def late(self, request: OpenRequest) -> bool:
-        """Whether it has produced so much that it makes no way for a head: its KV is worth more."""
+        """Whether it has produced so much that its KV is worth more than a head's gain. Then it does not give way."""
         return request.produced > LATE * self._lengths.predicted(request)
 
     def _to_produce(self, request: OpenRequest) -> float:

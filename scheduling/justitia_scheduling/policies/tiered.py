@@ -148,7 +148,7 @@ class TieredJustitia(Policy):
         return ((gated, key, request) for key, request in self._queues[tenant].in_order())
 
     def victim(self) -> RequestId | None:
-        """The last request of the tenant that holds most KV for its weight, so that no growth preempts who has less."""
+        """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
         return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
 
     def gives_way(self) -> RequestId | None:

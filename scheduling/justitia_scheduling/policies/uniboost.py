@@ -52,7 +52,7 @@ class Priority:
 
 
 class UniBoost(Boosted):
-    """`delta` is without unit. Asking who gives way looks at each running request once."""
+    """`delta` is without unit. `gives_way` looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     knobs: ClassVar[frozenset[Knob]] = Boosted.knobs | {Knob.HYSTERESIS}
