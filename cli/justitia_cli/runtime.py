@@ -54,7 +54,7 @@ def ensure_engine(progress: Progress, device: Device | None = None) -> EngineRun
     Unless `device` is given, it is CUDA if `nvidia-smi` lists a GPU, else CPU.
     """
     device = device or detect_device()
-    lock = _read_lock(device)
+    lock = read_lock(device)
     cache = cache_directory()
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def environment_name(device: Device, lock: bytes) -> str:
     return f"engine-{device}-{hashlib.sha256(lock + python.encode()).hexdigest()[:16]}"
 
 
-def _read_lock(device: Device) -> bytes:
+def read_lock(device: Device) -> bytes:
     return (resources.files("justitia_cli") / "locks" / f"engine-{device}.txt").read_bytes()
 
 

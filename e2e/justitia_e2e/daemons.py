@@ -52,7 +52,7 @@ class Daemons:
                 ],
                 setsid=True,
             )
-        record = {"pid": process, "started": _started(process), "command": command, "environment": environment}
+        record = {"pid": process, "started": started_at(process), "command": command, "environment": environment}
         path.write_text(json.dumps(record))
 
     def await_ready(self, name: str, ready: Callable[[], bool]) -> None:
@@ -78,7 +78,7 @@ class Daemons:
         found = {}
         for path in self._paths():
             record = json.loads(path.read_text())
-            if _started(record["pid"]) == record["started"] is not None:
+            if started_at(record["pid"]) == record["started"] is not None:
                 found[_name(path)] = record["pid"]
         return found
 
@@ -102,7 +102,7 @@ def _name(record: Path) -> str:
     return record.stem.partition("-")[2]
 
 
-def _started(process: int) -> str | None:
+def started_at(process: int) -> str | None:
     """When a process was started, in ticks since the machine's start. None if it is over."""
     try:
         # The second field is the name, in parentheses, and may contain anything.

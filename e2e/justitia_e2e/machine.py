@@ -83,7 +83,7 @@ class State:
         return self.root / "owner"
 
 
-_NEEDED_RIGHTS = {
+NEEDED_RIGHTS = {
     "mount": "unshare --mount mount -t tmpfs none /mnt",
     "make networks": "unshare --net true",
     "make control groups": "cd /sys/fs/cgroup; cd memory || :; mkdir justitia-probe && rmdir justitia-probe",
@@ -101,7 +101,7 @@ def check_machine() -> None:
         system = {}
     if system.get("ID") != "debian":
         raise ClusterError(f"a node needs Debian's packages, but this is {system.get('PRETTY_NAME', 'another system')}")
-    for what, command in _NEEDED_RIGHTS.items():
+    for what, command in NEEDED_RIGHTS.items():
         if subprocess.run(["sh", "-c", command], capture_output=True, check=False).returncode:
             raise ClusterError(
                 f"root may not {what} here, which a node needs: a container, or a restricted machine, will not do"

@@ -1,8 +1,8 @@
-"""Between the scheduler and the policy: applies what the sidecar told, answers what the engine asks, never raises.
+"""Stands between scheduler and policy: applies what the sidecar told, answers what the engine asks, never raises.
 
 The engine's thread hears the sidecar at the beginning of each step. While there is none, the link's thread does, so
 that an idle engine is configured, shown and asked as a busy one is. `lock` keeps the two apart: the scheduler holds it
-while it schedules or updates, and the other thread takes it only where nobody holds it and no step is under way, for
+while it schedules or updates, and the other thread takes it only if it is free and no step is under way, for
 a few messages at a time.
 
 Where the policy, or its host, raises, it is dismissed: its error is logged and counted, the sidecar is told, and the
@@ -29,16 +29,16 @@ from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 SNAPSHOT_EVERY: Seconds = 1.0
 IDLE_AFTER: Seconds = 0.05
-"""Since the last step heard what was told."""
+"""How long after the last step the link's thread begins to hear messages in its place."""
 MOST_AT_ONCE = 100
-"""Messages that are heard between steps while the engine, if it wants to begin one, has to wait."""
+"""Messages that are heard at once between steps. The engine has to wait for them if it wants to begin a step."""
 
 T = TypeVar("T")
 
 
 class Desk:
-    """What it asks the engine: `open_sequences` lists what there is, oldest first; `produced` counts the output of one;
-    `in_step` tells whether a step is under way; `view` is what the engine sees of its queue, as much as people ask for.
+    """It asks the engine by four functions: `open_sequences` lists all, oldest first; `produced` counts a sequence's
+    output tokens; `in_step` tells whether a step is under way; `view` shows at most so many requests of its queue.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class Desk:
         self._guarded(lambda host: host.stepped(done))
 
     def step_is_over(self) -> None:
-        """After a step, and what ended with it."""
+        """A step is over, and the sequences that ended with it have been closed."""
         self._guarded(lambda host: host.tell_if_due(self.now()))
 
     def preempted(self, sequence: RequestId) -> None:
         self._guarded(lambda host: host.preempted(sequence, self.now()))
 
     def evicted(self) -> None:
-        """What the policy let go has been preempted."""
+        """The request that the policy let go has been preempted."""
         if self.host is not None:
             self.host.counters.evictions += 1
 
@@ -137,7 +137,7 @@ class Desk:
     # What the link's thread does.
 
     def between_steps(self) -> None:
-        """Where no step comes: what the sidecar told. Never waits for the engine."""
+        """Hear what the sidecar told, if no step comes to do so. Never waits for the engine."""
         now = self.now()
         due = self._link.inbox or now >= self._next_snapshot
         if not due or now < self._heard + IDLE_AFTER or not self.lock.acquire(blocking=False):
@@ -248,7 +248,7 @@ class Desk:
         return EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, now, self._produced)
 
     def _fresh(self, now: Seconds) -> EngineHost:
-        """One that has been told all that is open."""
+        """A host that has been told of all open sequences."""
         host = self._by_arrival(self._kv_tokens, now)
         for each in self._open_sequences():
             host.queued(each.name, each.prompt_tokens, now, each.produced)
@@ -257,7 +257,7 @@ class Desk:
         return host
 
     def _answer(self, limit: int, now: Seconds) -> None:
-        """A look changes nothing: where it fails, the policy stays in effect, and there is no answer."""
+        """Looking changes nothing: if it fails, the policy stays in effect, and there is no answer."""
         try:
             self._link.send(explain(self.host, self._view(limit), limit, now))
         except Exception as error:

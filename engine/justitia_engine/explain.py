@@ -17,14 +17,14 @@ from justitia_vocabulary.units import Seconds
 from justitia_vocabulary.waiting import WaitingReason
 
 SEQUENCES_PER_ROW = 10
-"""So many sequences are looked at for each row at most. Where requests have more, fewer rows come."""
+"""At most so many sequences are looked at for each row. If requests have more, there are fewer rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What the engine sees of its queue: why the first one waits (`obstacle`), and what the policy has not been told of
-    because its grammar is `being_prepared`. Where there is no policy, `by_arrival` is what waits first, in order, and
-    so many `more` sequences come after it.
+    """What the engine sees of its queue. `obstacle` is why the first waits. `being_prepared` has the sequences whose
+    grammar is not ready, of which the policy has not been told. If there is no policy, `by_arrival` has the first that
+    wait, in order, and `more` is the number of those after them.
     """
 
     obstacle: WaitingReason
@@ -34,7 +34,7 @@ class QueueView:
 
 
 def explain(host: EngineHost | None, view: QueueView, limit: int, now: Seconds) -> Queue:
-    """At most `limit` requests in order, and after them those that are being prepared."""
+    """The first requests in order, then those that are being prepared: at most `limit` in all."""
     rows = _by_key(_by_arrival(view) if host is None else _in_policys_order(host, view, limit, now))
     waiting = len(rows) + view.more if host is None else host.waiting_requests
     prepared = _by_key(_row(each, WaitingReason.BEING_PREPARED) for each in view.being_prepared)
@@ -66,7 +66,7 @@ def _by_arrival(view: QueueView) -> Iterator[WaitingRequest]:
 
 
 def _row(each: OpenSequence, reason: WaitingReason) -> WaitingRequest:
-    """Whose it is only the policy knows, and the sidecar."""
+    """A row without its tenant and run, which only the policy and the sidecar know."""
     return WaitingRequest(each.name.key, reason, each.prompt_tokens)
 
 

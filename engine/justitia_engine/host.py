@@ -1,4 +1,4 @@
-"""The policy's host inside an engine: whose the engine's work is, what the engine did, what comes next.
+"""The policy's host inside an engine: it tells the policy whose the engine's work is, and what the engine did.
 
 The engine works on sequences; each belongs to a request, for which the sidecar sends a ticket. Without one a sequence
 is a run of its own, of the tenant `UNTICKETED`, whose weight is the lowest of all. When the ticket comes it moves to
@@ -24,7 +24,7 @@ from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, 
 
 UNTICKETED = TenantId("")
 FEWEST_BEFORE_ASKING = 4
-"""While fewer steps are untold, the policy is asked who gives way without being told of them."""
+"""While fewer steps are untold, the policy is asked for the request that gives way without being told of them."""
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
 
@@ -40,7 +40,7 @@ class SequenceName:
 
 @dataclass(frozen=True, slots=True)
 class OpenSequence:
-    """What the engine has, for a policy that comes later."""
+    """A sequence that the engine has already when a policy is made."""
 
     name: SequenceName
     prompt_tokens: Tokens
@@ -50,8 +50,8 @@ class OpenSequence:
 
 @dataclass(slots=True)
 class Counters:
-    """Since the host was made. `evictions` are the preemptions for a head that did not fit. A ticket's lag is the time
-    from its sending to its being applied; `longest_lag` is that since the last snapshot.
+    """Counts since the host was made. `evictions` are the preemptions for a head that did not fit. A ticket's lag is
+    the time from its sending to its being applied; `longest_lag` is the longest since the last snapshot.
     """
 
     unticketed: int = 0
@@ -71,7 +71,7 @@ class Counters:
 
 @dataclass(slots=True)
 class _Known:
-    """A sequence; it had `read` and `produced` so many tokens when it came to the policy, or to its run."""
+    """A sequence; `read` prompt and `produced` output tokens are from before it came to the policy, or to its run."""
 
     name: SequenceName
     prompt_tokens: Tokens
@@ -81,7 +81,7 @@ class _Known:
 
 @dataclass(slots=True)
 class _Awaited:
-    """A ticket that `left` sequences have still to take."""
+    """A ticket of which `left` sequences have not come."""
 
     ticket: Ticket
     left: int = field(init=False)
@@ -91,11 +91,11 @@ class _Awaited:
 
 
 Produced = Callable[[RequestId], Tokens]
-"""Output tokens of a sequence that the engine has, in all."""
+"""Tells how many output tokens a sequence has in the engine, in all."""
 
 
 def knobs_of(told: Configure) -> tuple[dict[Knob, float], frozenset[str]]:
-    """What is set, and names of knobs that no policy of this release has: a later release's sidecar may send them."""
+    """The knobs that are set, and the names of unknown ones, which a later release's sidecar may send."""
     by_name = {knob.value: knob for knob in Knob}
     known = {by_name[name]: value for name, value in told.knobs.items() if name in by_name}
     return known, frozenset(told.knobs) - by_name.keys()
@@ -163,7 +163,7 @@ class EngineHost:
             self.policy.run_ended(run, now)
 
     def end_runs(self, now: Seconds) -> None:
-        """Whoever opened the runs is gone."""
+        """The sidecar that opened the runs is gone."""
         self._awaited.clear()
         for run in list(self.policy.runs):
             self.run_ended(run, now)
@@ -171,8 +171,8 @@ class EngineHost:
     # What the engine tells.
 
     def queued(self, name: SequenceName, prompt_tokens: Tokens, now: Seconds, produced: Tokens = 0) -> Arrived | None:
-        """The engine has a sequence; what it has `produced` is charged to nobody and held like its prompt. Returns what
-        to tell the sidecar: of a request's first sequence only.
+        """The engine has a sequence. Tokens that it has `produced` already are charged to nobody and count as prompt.
+        Returns what to tell the sidecar: of a request's first sequence only.
         """
         self._known[name.id] = _Known(name, prompt_tokens, produced)
         self._wait(name.key, 1)
@@ -211,8 +211,8 @@ class EngineHost:
             self.tell(now)
 
     def gives_way(self, now: Seconds) -> RequestId | None:
-        """Who makes room for the head, which does not fit. It depends on what other tenants that run were charged, so
-        the policy is told first of the steps since, unless they are few.
+        """The running request that makes room for the head, which does not fit. It depends on what other tenants
+        were charged, so the policy is told first of the steps that it has not heard of, unless they are few.
         """
         head = self.policy.head()
         if head is not None and self._untold.steps >= FEWEST_BEFORE_ASKING:
@@ -238,7 +238,7 @@ class EngineHost:
         self._wait(self._known[sequence].name.key, 1)
 
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool, now: Seconds) -> Closed | None:
-        """The sequence is over, aborted ones at whatever stage. Nothing to tell of one that was never `queued`."""
+        """The sequence is over, or aborted at any stage. Returns what to tell the sidecar; None if never `queued`."""
         if sequence not in self._known:
             return None
         policy = self.policy
@@ -280,7 +280,7 @@ class EngineHost:
         self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens), now)
 
     def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
-        """To the policy it is another request, which has for its prompt all that the first one had."""
+        """To the policy the moved sequence is a new request, whose prompt is all the tokens of the first one."""
         before = self.policy.requests[sequence]
         if before.status is Status.RUNNING:
             self._tell_of(sequence, self._new(sequence), now)
@@ -295,7 +295,7 @@ class EngineHost:
             self.policy.admission_resumed(sequence, now)
 
     def _wait(self, key: str, more: int) -> None:
-        """So many more sequences of the request wait."""
+        """`more` sequences of the request wait, fewer if negative."""
         if left := self._waiting.get(key, 0) + more:
             self._waiting[key] = left
         else:
@@ -310,7 +310,7 @@ class EngineHost:
         return self._produced(sequence) - self._told(sequence)
 
     def _tell_of(self, sequence: RequestId, produced: Tokens, now: Seconds) -> None:
-        """Tell the policy what has been done for one that runs, with its part of the time: all, if it runs alone."""
+        """Tell the policy what was done for one running sequence, with its part of the time; if it runs alone, all."""
         running = self.policy.running
         if sequence in running and len(running) == 1 and self._untold.steps:
             self.tell(now)
@@ -334,7 +334,7 @@ class EngineHost:
 
     @property
     def waiting_requests(self) -> int:
-        """Those with a sequence that waits."""
+        """The number of requests with a sequence that waits."""
         return len(self._waiting)
 
     def name(self, sequence: RequestId) -> SequenceName:

@@ -18,7 +18,7 @@ from justitia_vocabulary.units import Seconds
 
 MOST = 50_000
 PACE: Seconds = 0.05
-"""Each time, the thread takes the interpreter from the engine's step."""
+"""No shorter, because each time the thread takes the interpreter from the engine's step."""
 RETRY: Seconds = 0.5
 _READ = 1 << 16
 _MOST_AT_ONCE = 1000
@@ -27,7 +27,7 @@ Log = Callable[[str], None]
 
 
 class Link:
-    """`about` is what the engine says of itself in its Hello."""
+    """Sends `outbox` and fills `inbox`. `about` is what the engine says of itself in its Hello."""
 
     def __init__(self, path: str, about: About, log: Log) -> None:
         self.inbox: deque[Message] = deque(maxlen=MOST)
@@ -50,7 +50,7 @@ class Link:
         self._closed.set()
 
     def send(self, message: Message) -> None:
-        """From the engine's thread: costs an append."""
+        """Called in the engine's thread, which it costs an append."""
         self.dropped_out += len(self.outbox) == MOST
         self.outbox.append(message)
 
@@ -114,7 +114,7 @@ class Link:
             peer.shutdown(socket.SHUT_RDWR)  # so that the reader hears of it too
 
     def _lines(self) -> bytes:
-        """Some of what is to be sent."""
+        """The next messages to send, at most `_MOST_AT_ONCE`."""
         lines = []
         for _ in range(min(len(self.outbox), _MOST_AT_ONCE)):
             try:
@@ -125,7 +125,7 @@ class Link:
         return b"".join(lines)
 
     def _log_once(self, kind: str, problem: str) -> None:
-        """What is of one kind is logged once and counted from then on, until another sidecar has come."""
+        """Log one problem of each kind, until another sidecar has come."""
         if kind not in self._logged:
             self._logged.add(kind)
             self._log(problem)

@@ -151,8 +151,8 @@ class JustitiaScheduler(AsyncScheduler):
     # How.
 
     def _reading(self, request: Request, tokens: Tokens) -> Reading:
-        """Of the tokens that a step processes for a request that has not been read whole: those of the prompt that are
-        read for the first time, and those that had been processed before a preemption.
+        """How many tokens a step reads for the first time of a prompt that has not been read whole, and how many it
+        processes again after a preemption.
         """
         name, start = request.request_id, request.num_computed_tokens
         end, known = start + tokens, self._processed.get(request.request_id, 0)
@@ -176,7 +176,7 @@ class JustitiaScheduler(AsyncScheduler):
         return int(request.num_output_tokens)
 
     def _close(self) -> None:
-        """Tell what is over."""
+        """Tell the desk which requests are over."""
         for request, finished in self._over:
             self._processed.pop(request.request_id, None)
             self.waiting.reading.pop(request.request_id, None)
@@ -193,13 +193,13 @@ class JustitiaScheduler(AsyncScheduler):
             request.priority = VICTIM if request.request_id == victim else LAST
 
     def _blocks_needed(self) -> int:
-        """At most, by all that run in a step: those up to the next token, less those that hold what is computed."""
+        """The most blocks that a step can need: those up to each request's next token, less those it has."""
         size, ahead = self.block_size, self.num_lookahead_tokens
         ends = [r.num_tokens_with_spec + r.num_output_placeholders + ahead for r in self.running]
         return sum(-(-end // size) + -r.num_computed_tokens // size for end, r in zip(ends, self.running, strict=True))
 
     def _make_room(self) -> None:
-        """Preempt what the policy lets go for a head that does not fit."""
+        """Preempt the requests that the policy lets go for a head that does not fit."""
         while self.waiting and not self._fits(self.waiting.peek_request()):
             loser = self.desk.gives_way()
             request = None if loser is None else self.requests.get(loser)
@@ -220,14 +220,14 @@ class JustitiaScheduler(AsyncScheduler):
         return any(self.kv_cache_manager.get_blocks(request.request_id).blocks)
 
     def _open_sequences(self) -> Iterator[OpenSequence]:
-        """Those that the desk has heard of."""
+        """The open sequences that the desk has heard of."""
         unheard = {request.request_id for request in self.waiting.arrived}
         for request in self.requests.values():
             if request.request_id not in unheard:
                 yield _open(request)
 
     def _view(self, limit: int) -> QueueView:
-        """What is queued has been through a step."""
+        """A step has told the policy of all that is queued, except requests whose grammar is being prepared."""
         no_space = bool(self.waiting) and self._has_seat() and not self._fits(self.waiting.peek_request())
         obstacle = WaitingReason.NO_KV_SPACE if no_space else WaitingReason.ENGINE_BUSY
         prepared = [_open(request) for request in self.waiting.arrived if _compiling(request)]

@@ -16,8 +16,8 @@ from justitia_vocabulary.units import RequestId
 
 
 class PolicyQueue(RequestQueue):
-    """`arrived` are those that the desk has not heard of; `reading` those that were admitted and whose prompt has not
-    been read whole. `holds_blocks` tells what has been given KV blocks.
+    """`arrived` has the requests of which the desk has not heard, `reading` those that were admitted and whose prompt
+    has not been read whole. `holds_blocks` tells whether a request has KV blocks.
     """
 
     def __init__(self, desk: Desk, holds_blocks: Callable[[Request], bool]) -> None:
@@ -86,7 +86,7 @@ class PolicyQueue(RequestQueue):
         return iter([*ranked, *(r for r in self._waiting.values() if r.request_id not in known)])
 
     def _first(self) -> Request | None:
-        """vLLM asks several times for each that it admits."""
+        """Kept until the order may differ, because vLLM asks several times for each request that it admits."""
         if self._next is None:
             self._next = self._find_first()
         return self._next

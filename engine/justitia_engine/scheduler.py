@@ -37,7 +37,7 @@ if unsupported is not None:
     )
 
     class JustitiaScheduler(Own):  # type: ignore[no-redef]
-        """vLLM's own. The link's thread says to each sidecar that it is, and throws away what it hears."""
+        """vLLM's own scheduler. The link tells each sidecar so, and throws away what it hears."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)

@@ -1,15 +1,15 @@
 """Steps that the policy has not been told of, and what part of their time is one sequence's.
 
 To tell a policy of each running sequence in each step would cost as much as vLLM's own scheduling. So steps are
-collected and told together, as many as sequences run within limits: what a sequence produced meanwhile is known from
-its own count, only what it read of its prompt has to be noted. Who leaves the batch is told at once, with its part of
-the time, so that it is charged in full when it is closed.
+collected and told together, as many as there are running sequences, within limits: what a sequence produced meanwhile
+is known from its own count, only what it read of its prompt has to be noted. A sequence that leaves the batch is told
+at once, with its part of the time, so that it is charged in full when it is closed.
 
 The part is that of the cost model for engine time (`cost.EngineTime`), with the fitted step time:
 
     c0 * its steps / sequences in a step + c_tok * its tokens + c_kv * tokens of KV that it read
 
-of the same sum over all. What is told in the end is the time that passed, neither more nor less.
+divided by the same sum over all sequences. The parts that are told add up to the time that passed.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step: so many sequences, tokens processed for all of them, KV tokens in use."""
+    """A step: the number of sequences, the tokens processed for all of them, the KV tokens in use."""
 
     sequences: int
     tokens: Tokens
@@ -44,7 +44,7 @@ class StepDone:
 
 @dataclass(slots=True)
 class _Sums:
-    """Of some steps, or of one sequence's part in them: sequences in each, tokens processed, KV tokens read."""
+    """Sums over some steps, or over parts of them: seconds, sequences in a step, tokens processed, KV tokens read."""
 
     duration: Seconds = 0.0
     sequences: int = 0
@@ -54,7 +54,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class Untold:
-    """The steps since all was told, and what of them was told of who left. `fit` learns the step time from them."""
+    """The steps since all was told, and the parts of sequences that left. `fit` learns the step time from them."""
 
     fit: StepTimeFit
     steps: int = 0
@@ -71,23 +71,23 @@ class Untold:
         sums.kv_read += done.kv_tokens
 
     def note(self, reading: Reading) -> None:
-        """Kept until the :meth:`progress` of its sequence is asked for, at the latest when that is closed."""
+        """Keep it until the :meth:`progress` of its sequence is asked for, at the latest when that is closed."""
         prefilled, recomputed = self._read.get(reading.sequence, (0, 0))
         self._read[reading.sequence] = prefilled + reading.prefilled, recomputed + reading.recomputed
 
     def due(self, running: int) -> bool:
-        """Whether all is to be told."""
+        """Whether it is time to tell the policy of all steps."""
         return self.steps >= min(max(running, FEWEST), MOST)
 
     def progress(self, sequence: RequestId, produced: Tokens) -> Progress | None:
-        """Of a sequence that has produced so many more tokens; None if nothing was done for it."""
+        """The sequence's progress, with `produced` new output tokens; None if nothing was done for it."""
         prefilled, recomputed = self._read.pop(sequence, (0, 0))
         if not (prefilled or recomputed or produced):
             return None
         return Progress(sequence, prefilled, produced, recomputed)
 
     def take_part(self, progress: Progress, kv_tokens: Tokens) -> Seconds:
-        """The time that is the sequence's, which held so many tokens before; what is left is the others'."""
+        """Take out the sequence's part of the time and return it. The sequence held `kv_tokens` before."""
         t, left, gone = self.fit.step_time, self._left(), self._gone
         steps = min(progress.produced or 1, self.steps)
         tokens = progress.prefilled + progress.recomputed + progress.produced
@@ -102,14 +102,14 @@ class Untold:
         return part
 
     def told(self) -> Seconds:
-        """All is told: returns the time that was left, and begins anew."""
+        """All is told: return the time that no sequence has taken out, and begin anew."""
         left, sums = self._left().duration, self._all
         self.fit.observe(sums.duration, self.steps, sums.tokens, sums.kv_read // self.steps)
         self.steps, self._all, self._gone = 0, _Sums(), _Sums()
         return left
 
     def _left(self) -> _Sums:
-        """What is the others'."""
+        """The part of the steps that no sequence has taken out."""
         every, gone = self._all, self._gone
         return _Sums(
             every.duration - gone.duration,

@@ -2,8 +2,8 @@
 
 A request holds ceil(tokens / block_size) blocks. Requests with the same prefix id share the full blocks of their common
 prompt part, all but a prompt's last token, which is always processed: the first to get there takes a shared block, the
-others find it filled. A prefix is as long as its longest holder needs. Blocks of one that nobody holds are free; with
-`keep`, their content stays until they are needed, of the least recently held prefix first, from its end.
+others find it filled. A prefix is as long as its longest holder needs. Blocks of a prefix that nobody holds are free;
+with `keep`, their content stays until the blocks are needed: the least recently held prefix gives first, from its end.
 
 Invariant: own blocks of the requests + blocks of the prefixes + free ones = the pool.
 """
@@ -29,7 +29,7 @@ class _Prefix:
 class Holding:
     """What one request holds. Its first `shareable` blocks are the prefix's; `cached` tokens were there before it.
 
-    There is `room` for so many tokens in the blocks it has.
+    Its blocks have `room` for so many tokens.
     """
 
     prefix: _Prefix | None
@@ -116,7 +116,7 @@ class BlockPool:
         return bisect_right(range(1, limit + 1), self.free, key=needed)
 
     def release(self, holding: Holding, computed: Tokens) -> None:
-        """Hold nothing any more. Of a prefix that nobody holds then, no more than is `computed` can be found again."""
+        """Hold nothing any more. If nobody else holds the prefix, only its `computed` tokens can be found again."""
         self._unused += holding.own
         holding.own = 0
         prefix, holding.prefix = holding.prefix, None

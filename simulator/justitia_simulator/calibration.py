@@ -1,11 +1,11 @@
-"""From measured steps and first tokens to the coefficients of an engine's step time.
+"""Makes the coefficients of an engine's step time from measured steps and first tokens.
 
 A step that prefills P prompt tokens, decodes n requests and reads K tokens of their KV is taken to last
 
     T = c_0 + c_p * P + c_a * A + c_d * n + c_kv * K + c_r * r
 
-(the step time of the VTC artifact and of section 5 of the algorithm notes, with prompt tokens and decoding requests
-told apart: a decoding request also costs sampling, detokenising and a chunk to send). A sums over the prompt tokens how
+(the step time of the VTC artifact and of docs/design/tiered-justitia.md, with prompt tokens and decoding requests told
+apart: a decoding request also costs sampling, detokenising and a chunk to send). A sums over the prompt tokens how
 many of their own prompt each attends to, p^2 / 2 for a prompt of p tokens: attention, which a long prompt shows. r
 counts the requests that begin in the step, and c_r is what each of them costs that others must wait for: the HTTP
 server, a gateway, the client, as far as they take processors from the engine. Measured are
@@ -15,7 +15,7 @@ server, a gateway, the client, as far as they take processors from the engine. M
   the engine that nobody else waits for, k = ceil(p / token_budget) are chunks, and each reads the KV of those before;
 - N prompts of p tokens that come while n requests decode: from the first one's sending to the last one's first token
   the n saw S steps, which took S * (c_0 + c_d * n + c_kv * K) + N * (c_p * p + c_a * p^2 / 2 + c_r). The engine is
-  never idle meanwhile, so that neither h nor how gradually a gateway lets the prompts in matters.
+  never idle meanwhile, so that h does not matter, nor how fast a gateway lets the prompts in.
 
 All seven are at least zero. Repeated measurements of one point count as their median, so that a stall of the client or
 the engine does not; the fit is least squares of relative errors over the points. It is refused where the points cannot

@@ -39,11 +39,11 @@ class StuckError(RuntimeError):
 
 
 class Watcher(Protocol):
-    """What stands beside the engines and sees what a sidecar sees. It may move what policies let be moved."""
+    """Stands beside the engines and sees what a sidecar sees. It may set the policies' knobs."""
 
     @property
     def period(self) -> Seconds:
-        """Between two looks."""
+        """The time between two looks."""
         ...
 
     def arrived(self, request: Inference, now: Seconds) -> None: ...
@@ -72,7 +72,10 @@ class _Run:
 
 
 class Engine:
-    """An engine with its policy, or several behind one front, one for each policy. Serves one workload, once."""
+    """An engine with its policy, or several behind one front, one for each policy. Serves one workload, once.
+
+    `replicas` are the engines, in the order of the policies.
+    """
 
     def __init__(
         self,
@@ -95,8 +98,8 @@ class Engine:
         self._watcher = watcher
         self._next_look = watcher.period if watcher else math.inf
         policies = [policy] if isinstance(policy, Policy) else policy
-        self._replicas = [Replica(p, profile, self._capacity) for p in policies]
-        self._outstanding: dict[Replica, Tokens] = dict.fromkeys(self._replicas, 0)
+        self.replicas = [Replica(p, profile, self._capacity) for p in policies]
+        self._outstanding: dict[Replica, Tokens] = dict.fromkeys(self.replicas, 0)
         self._runs: dict[str, _Run] = {}
         self._tenants: list[TenantId] = []
         self._events: list[tuple[Seconds, int, _Run]] = []
@@ -113,7 +116,7 @@ class Engine:
     ) -> PolicyResults:
         """Serve all runs to their end. Raises DoesNotFitError before anything is served, StuckError."""
         total = self._check(workload)
-        for replica in self._replicas:
+        for replica in self.replicas:
             replica.policy.set_capacity(self._capacity, 0.0)
             for tenant, weight in (weights or {}).items():
                 replica.policy.set_weight(TenantId(tenant), weight, 0.0)
@@ -124,7 +127,7 @@ class Engine:
             if on_progress:
                 on_progress(self._finished, total)
         if self._finished < total:
-            waiting = sum(len(r.waiting) for r in self._replicas)
+            waiting = sum(len(r.waiting) for r in self.replicas)
             raise StuckError(f"{self._label}: {waiting} requests wait, none runs, none is offered")
         return self._results(weights or {})
 
@@ -143,7 +146,7 @@ class Engine:
         return requests
 
     def _open(self, workload: Sequence[WorkloadRun]) -> None:
-        oracle = any(r.policy.oracle for r in self._replicas)
+        oracle = any(r.policy.oracle for r in self.replicas)
         told = (TRUE if oracle else self._prediction).tell(workload)
         for source in workload:
             of_run = told[source.id]
@@ -159,14 +162,14 @@ class Engine:
         heapq.heappush(self._events, (moment + run.source.stages[run.stage].delay, self._sequence, run))
 
     def _next_moment(self) -> Seconds | None:
-        moments = [r.end for r in self._replicas if r.end is not None]
+        moments = [r.end for r in self.replicas if r.end is not None]
         if self._events:
             moments.append(self._events[0][0])
         return min(*moments, self._next_look) if moments else None
 
     def _pass(self, moment: Seconds) -> None:
         """Everything that happens at that moment."""
-        for replica in self._replicas:
+        for replica in self.replicas:
             if replica.busy and replica.end == moment:
                 done = replica.complete()
                 if self._watcher:
@@ -180,7 +183,7 @@ class Engine:
         if self._watcher and self._next_look <= moment:
             self._watcher.look(moment)
             self._next_look += self._watcher.period
-        for replica in self._replicas:
+        for replica in self.replicas:
             if replica.end is not None and replica.end <= moment and not replica.busy:
                 replica.decide(moment, self._next_sample)
 
@@ -192,7 +195,7 @@ class Engine:
             )
             run.made += 1
             run.open += 1
-            replica = run.home if self._sticky and run.home else min(self._replicas, key=self._outstanding.__getitem__)
+            replica = run.home if self._sticky and run.home else min(self.replicas, key=self._outstanding.__getitem__)
             run.home = run.home or replica
             self._outstanding[replica] += work.prompt_tokens + work.output_tokens
             replica.submit(request, ready)
@@ -215,7 +218,7 @@ class Engine:
         if run.stage < len(run.source.stages):
             self._push(moment, run)
         else:
-            for each in self._replicas:
+            for each in self.replicas:
                 each.run_ended(run.source.id, moment)
             if self._watcher:
                 self._watcher.run_finished(run.source, moment)
@@ -244,10 +247,10 @@ class Engine:
             self._next_sample += self._sample_every
 
     def _sample(self, moment: Seconds) -> None:
-        running = Counter([r.run.tenant for replica in self._replicas for r in replica.running.values()])
+        running = Counter([r.run.tenant for replica in self.replicas for r in replica.running.values()])
         for tenant in self._tenants:
-            service = sum([r.policy.service.get(tenant, 0.0) for r in self._replicas])
-            queued = sum([r.queued[tenant] for r in self._replicas])
+            service = sum([r.policy.service.get(tenant, 0.0) for r in self.replicas])
+            queued = sum([r.queued[tenant] for r in self.replicas])
             self._samples.append(ServiceSample(self._label, moment, tenant, service, queued, running[tenant]))
 
     def _results(self, weights: Mapping[str, float]) -> PolicyResults:
@@ -261,11 +264,11 @@ class Engine:
             runs,
             self._samples,
             dict(weights),
-            self._replicas[0].policy.cost_model.unit,
+            self.replicas[0].policy.cost_model.unit,
             {
                 "source": "simulation",
                 "engine": self._profile.name,
-                "engines": len(self._replicas),
+                "engines": len(self.replicas),
                 "token_budget": self._profile.token_budget or 0,
                 "kv_tokens": self._capacity,
                 "prediction": self._prediction.name,

@@ -26,7 +26,7 @@ SPACING = 28.5 / 600
 WINDOW = 60 / 600
 
 Cost = Callable[[Tokens, Tokens], float]
-"""Of a request, from prompt and output tokens."""
+"""The cost of a request, from its prompt and output tokens."""
 
 
 def weighted_tokens(prompt: Tokens, output: Tokens) -> float:
@@ -105,7 +105,7 @@ def widest_gap(
     *,
     cost: Cost = weighted_tokens,
 ) -> list[float]:
-    """At each moment, service since the start by weight: the best served client's less the worst served one's."""
+    """For each moment, the difference in service per weight between the best and the worst served client."""
     served = [
         [
             sum(_cost(r, cost) * r.part_within(0.0, moment) for r in mine) / _weight(weights, client)

@@ -32,7 +32,7 @@ PHASE: Seconds = 60.0
 """Length of an on and of an off phase."""
 
 LARGEST_SHIFT: Seconds = 60.0
-"""By how much the clients of the real trace are moved against each other."""
+"""The most by which the clients of the real trace are moved against each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ CODE = Kind("code")
 SHAREGPT = Kind("sharegpt")
 
 Arrivals = Callable[[float, int, random.Random], list[Seconds]]
-"""So many moments at this rate."""
+"""Draws so many moments at this rate, in 1/s."""
 
 
 def reasoning_mix(

@@ -13,14 +13,14 @@ Demand = Iterable[tuple[Tokens, Tokens]]
 
 
 class Admission(Enum):
-    """When a request may join the batch. The first two know its true length, so they never preempt."""
+    """The rule by which a request may join the batch. The first two know its true length, so they never preempt."""
 
     RESERVE = "reserve"
-    """If every request's prompt and whole output fit side by side: what a gateway in front of an engine does."""
+    """It may if every request's prompt and whole output fit side by side: so does a gateway in front of an engine."""
     PEAK = "peak"
-    """If what is held at once never exceeds the space, because shorter requests free theirs first: LightLLM, S-LoRA."""
+    """It may if the KV held never exceeds the space, because shorter requests free theirs first: LightLLM, S-LoRA."""
     OPTIMISTIC = "optimistic"
-    """If what it has to prefill fits into what is free at the moment; running requests are preempted when their
+    """It may if what it has to prefill fits into what is free now; running requests are preempted when their
     growth does not fit: vLLM (which takes blocks chunk by chunk, yet checks the whole prompt before the first)."""
 
 

@@ -28,8 +28,8 @@ NO_KNOWLEDGE_OUTPUT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Of the run: `cost`, tokens of all its prompts, tokens of all its outputs. Of its requests, in the order of
-    `WorkloadRun.requests`: `outputs`. None: nothing is told.
+    """What a policy is told of a run. `cost` is in KV token-time; prompt and output tokens are sums over its requests.
+    `outputs` has each request's output tokens, in the order of `WorkloadRun.requests`. None: nothing is told.
     """
 
     cost: KVTokenTime | None

@@ -281,7 +281,7 @@ class Replica:
         return True
 
     def _let_in(self, front: Front, now: Seconds) -> None:
-        """What the front admits at that moment."""
+        """Admit what the front lets in at that moment."""
         seats = self.profile.max_requests or sys.maxsize
         unstarted = sum(r.first_token < 0 for r in self.running.values())
         while unstarted < front.unstarted and len(self.running) < seats and (head := self.policy.head()) is not None:
@@ -376,7 +376,7 @@ class Replica:
         self._jump_to(step, steps)
 
     def _jump(self, step: _StepUnderWay, until: Seconds) -> int:
-        """How many decode steps of this batch no decision can fall into."""
+        """How many decode steps this batch can make before the next decision."""
         limit = LONGEST_JUMP
         if self.waiting:
             limit = LONGEST_JUMP_WHILE_WAITING if self._looked else max(self._to_look, 1)

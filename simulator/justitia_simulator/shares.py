@@ -74,7 +74,7 @@ def _columns(results: PolicyResults) -> tuple[Array, Mapping[str, Array], Mappin
 
 
 def _waiting_since(times: Array, queued: Array) -> Array:
-    """At each sample the first of the unbroken row of samples that ends there and finds requests waiting."""
+    """For each sample, the moment since which requests have waited at every sample; infinite if none wait."""
     since = np.empty(len(times))
     start = np.inf
     for index, count in enumerate(queued):

@@ -38,7 +38,7 @@ class Look:
 
 
 class SloControl:
-    """Of the engines of these policies. `changes` replace objectives of the same name at their moment."""
+    """Controls gamma in these policies. Each of `changes` replaces the objective of the same name at its moment."""
 
     period: Seconds = PERIOD
 

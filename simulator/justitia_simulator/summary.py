@@ -50,7 +50,7 @@ def summarise(results: PolicyResults) -> dict[str, object]:
 
 
 def distribution(values: Iterable[float]) -> dict[str, float] | None:
-    """Mean, percentiles and maximum; None of nothing."""
+    """Mean, percentiles and maximum; None if there are no values."""
     array = np.fromiter(values, dtype=float)
     if not array.size:
         return None
@@ -79,7 +79,7 @@ def tpot(requests: Iterable[RequestResult]) -> list[Seconds]:
 
 
 def largest_decile(runs: Sequence[RunResult]) -> list[RunResult]:
-    """The tenth of the runs with the largest cost, at least one of some."""
+    """The tenth of the runs with the largest cost, at least one if there are any."""
     return sorted(runs, key=lambda r: (-r.cost, r.run))[: math.ceil(len(runs) / 10)]
 
 

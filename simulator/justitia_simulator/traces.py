@@ -1,4 +1,4 @@
-"""From a trace of single requests to runs of applications.
+"""Makes runs of applications from a trace of single requests.
 
 A production trace tells when requests came and how long they were, not which run they belonged to. Here consecutive
 requests of the trace are grouped into runs of known shapes, and their lengths scaled into a small model's context.

@@ -70,4 +70,6 @@ def test_sums_of_errors_that_no_run_has(error: float) -> None:
     predicted = served().objects[CHAT]["status"] | {"predictor": {"version": VERSION, "samples": 100}}
     world = put(served(), served().objects[CHAT] | {"status": predicted})
     told = learning(runs=1, error=error, baseline=0.0, squaredDifference=0.0)
-    carried_out(heard(world, json.dumps(report() | {"learning": told}).encode()))
+    after = carried_out(heard(world, json.dumps(report() | {"learning": told}).encode()))
+    assert condition(after, Kind.LLM_APPLICATION, "chat", "PredictorReady")[:2] == ("True", "Predicting")
+    assert 0 <= after.objects[CHAT]["status"]["predictor"].get("versionErrorPercent", 0) < 2**31

@@ -64,7 +64,7 @@ def test_a_service_account_has_only_the_rights_that_were_given(control_plane: Co
 
 def test_nothing_is_left_of_a_control_plane_that_was_ended(control_plane: ControlPlane) -> None:
     with ControlPlane() as second:
-        processes = [process.pid for process in second._processes.values()]
+        processes = [process.pid for process in second.processes.values()]
         folder = second.folder
         assert len(processes) == 3
         assert second.server != control_plane.server
@@ -87,7 +87,7 @@ def test_a_program_that_dies_while_starting_is_quoted(tmp_path: Path, monkeypatc
 
 def test_an_ended_process_does_not_keep_the_others_from_ending() -> None:
     with ControlPlane() as plane:
-        processes = list(plane._processes.values())
+        processes = list(plane.processes.values())
         processes[1].send_signal(signal.SIGKILL)
         processes[1].wait()
     assert all(process.returncode is not None for process in processes)

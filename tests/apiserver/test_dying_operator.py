@@ -51,9 +51,26 @@ class MortalKube(Kube):
 
 
 class LookedAtQueue(KeyedQueue[Ref]):
+    """`worked_on` counts the keys that were taken and are not done."""
+
+    worked_on = 0
+
+    async def get(self) -> Ref:
+        key = await super().get()
+        self.worked_on += 1
+        return key
+
+    def succeeded(self, key: Ref) -> None:
+        self.worked_on -= 1
+        super().succeeded(key)
+
+    def failed(self, key: Ref) -> float:
+        self.worked_on -= 1
+        return super().failed(key)
+
     @property
     def idle(self) -> bool:
-        return not (self._dirty or self._working)
+        return not (len(self) or self.worked_on)
 
 
 @asynccontextmanager

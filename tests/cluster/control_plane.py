@@ -47,7 +47,7 @@ class ControlPlane:
         self._progress = progress
         self._api_options = api_options
         self._commands: dict[str, list[str | Path]] = {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._authority: Authority | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.programs = Path()
@@ -134,8 +134,8 @@ class ControlPlane:
 
     def kill(self, program: str) -> None:
         """End it as a crash does."""
-        self._processes[program].kill()
-        self._processes[program].wait()
+        self.processes[program].kill()
+        self.processes[program].wait()
 
     def start_again(self, program: str) -> None:
         """What was killed, with the same arguments."""
@@ -146,8 +146,8 @@ class ControlPlane:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        while self._processes:
-            _, process = self._processes.popitem()
+        while self.processes:
+            _, process = self.processes.popitem()
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(STOP_SECONDS)
@@ -196,7 +196,7 @@ class ControlPlane:
 
     def _run(self, name: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
+            self.processes[name] = subprocess.Popen(
                 self._commands[name],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -212,7 +212,7 @@ class ControlPlane:
         """Until the URL of the program answers. Raises ControlPlaneError."""
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
-            if self._processes[program].poll() is not None:
+            if self.processes[program].poll() is not None:
                 raise ControlPlaneError(f"{program} ended while starting:\n{self._said(program)}")
             if answers(url, authority, client):
                 return

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import kv_token_time
-from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import TieredJustitia
-from justitia_vocabulary.units import ApplicationId, TenantId
+from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 from support.unit_server import UnitRun, UnitServer
@@ -127,15 +127,17 @@ def test_a_run_that_arrived_before_overtakes_by_no_more_than_its_estimate_howeve
     assert largest_overtaking(inside_one_tenant(), honest, cheats) <= 1 + 1e-6
 
 
+class WithoutLift(VirtualTime):
+    def lift(self, run: RunId, start: float) -> None:
+        pass
+
+
 class NeverLifted(TieredJustitia):
     """Revised as the policy revises, the start tag never raised."""
 
-    def _key_again(self, run: OpenRun) -> None:
-        start = self.virtual_time.start(run.id)
-        super()._key_again(run)
-        self.virtual_time._tags[run.id].start = start
-        self.virtual_time.retag(run.id, self._costs[run.id])
-        self._queues[run.tenant].rekey(run.id, self.stretched_tag(run.id))
+    def __init__(self) -> None:
+        super().__init__(KVTokenTimeCost(), beta=math.inf, burst=math.inf)
+        self.virtual_time = WithoutLift()
 
 
 def kept_open(age: int) -> tuple[list[UnitRun], list[UnitRun]]:
@@ -150,8 +152,8 @@ def test_a_run_kept_open_has_no_more_priority_the_older_it_is(age: int) -> None:
 
 
 def test_without_the_lift_at_a_revision_a_run_kept_open_overtakes_without_bound() -> None:
-    young = largest_overtaking(NeverLifted(KVTokenTimeCost(), beta=math.inf, burst=math.inf), *kept_open(500))
-    old = largest_overtaking(NeverLifted(KVTokenTimeCost(), beta=math.inf, burst=math.inf), *kept_open(4000))
+    young = largest_overtaking(NeverLifted(), *kept_open(500))
+    old = largest_overtaking(NeverLifted(), *kept_open(4000))
     assert old > young > 1
 
 

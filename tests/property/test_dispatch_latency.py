@@ -55,17 +55,17 @@ class WatchedEngine(ReservingEngine):
         self._returns: dict[RequestId, Return] = {}
         self.dispatched: list[tuple[Return, dict[TenantId, float]]] = []
 
-    def _arrive(self, request: RequestId, now: float) -> None:
+    def arrive(self, request: RequestId, now: float) -> None:
         tenant = self.jobs[request].tenant
         if tenant not in self.backlogged():
             self._returns[request] = Return(tenant, dict(self.policy.service), self.backlogged())
-        super()._arrive(request, now)
+        super().arrive(request, now)
 
-    def _admitted(self, request: RequestId, now: float) -> None:
+    def admitted(self, request: RequestId, now: float) -> None:
         if (back := self._returns.pop(request, None)) is not None:
             meanwhile = {j: self.policy.service.get(j, 0.0) - back.served.get(j, 0.0) for j in TENANTS}
             self.dispatched.append((back, meanwhile))
-        super()._admitted(request, now)
+        super().admitted(request, now)
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,6 @@ def test_first_come_first_served_breaks_the_dispatch_bound() -> None:
     assert largest_share_of_bound(FCFS(WeightedTokens()), jobs, equal(), in_engine(WeightedTokens(), jobs)) > 1
 
 
-class NeverLifted(TenantCounters):
-    def _lift(self, tenant: TenantId) -> None:
-        self._seen.setdefault(tenant, len(self._seen))
-        self._counter.setdefault(tenant, 0.0)
-
-
 def absence_then_flood() -> list[Job]:
     """k and f share the engine while j is away; then j floods, k being away."""
     shared = [whole_engine(tenant) for _ in range(8) for tenant in (F, K)]
@@ -185,7 +179,7 @@ def absence_then_flood() -> list[Job]:
 def test_without_the_lift_a_tenant_that_was_away_breaks_the_dispatch_bound() -> None:
     jobs = absence_then_flood()
     without = VTC(WeightedTokens())
-    without.counters = NeverLifted()
+    without.counters = TenantCounters(lift=False)
     assert largest_share_of_bound(without, jobs, equal(), in_engine(WeightedTokens(), jobs)) > 1
     assert largest_share_of_bound(VTC(WeightedTokens()), jobs, equal(), in_engine(WeightedTokens(), jobs)) <= 1
 

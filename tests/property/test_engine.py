@@ -148,7 +148,7 @@ def serve(
     engine = Engine(policy, profile, label="x", prediction=TRUE, kv_tokens=CAPACITY)
 
     def count(_finished: int, _total: int) -> None:
-        for one in engine._replicas:
+        for one in engine.replicas:
             if +one.queued != Counter(r.run.tenant for r in one.waiting.values()):
                 witness.faults.append(f"{one.queued} queued, {sorted(one.waiting)} wait")
 
@@ -177,7 +177,7 @@ def test_everything_is_served_once_in_the_space_there_is(
     assert sum(policy.service.values()) <= witness.busy + 1e-9
     assert not policy.requests
     assert not policy.runs
-    for one in engine._replicas:
+    for one in engine.replicas:
         assert one.pool.free == one.pool.total
     for r in results.requests:
         assert r.arrival <= r.ready <= r.admitted < r.first_token <= r.finished  # type: ignore[operator]

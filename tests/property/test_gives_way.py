@@ -41,42 +41,42 @@ class DisplacingEngine(PreemptingEngine):
         self.returned_with: dict[RequestId, int] = {}
         self.begun: dict[RequestId, int] = {}
 
-    def _admit(self, now: float) -> None:
+    def admit(self, now: float) -> None:
         while self._displaces(now):
             pass
-        super()._admit(now)
+        super().admit(now)
         for request in self.policy.running:
             self.begun.setdefault(request, self.iteration)
 
     def _displaces(self, now: float) -> bool:
         head = self.policy.head()
-        if head is None or self._next_size(head) <= self.capacity - self._held() - len(self.policy.running):
+        if head is None or self.next_size(head) <= self.capacity - self.held() - len(self.policy.running):
             return False
         loser = self.policy.gives_way()
         if loser is None:
             return False
         self.check(head, loser)
         self.policy.preempted(loser, now)
-        self._waiting[self.jobs[loser].tenant] += 1
+        self.waiting[self.jobs[loser].tenant] += 1
         self.displaced.append(self.iteration)
         assert self.policy.head() == head, "what was displaced does not take the place that it made"
         return True
 
-    def _admitted(self, request: RequestId, now: float) -> None:
-        super()._admitted(request, now)
+    def admitted(self, request: RequestId, now: float) -> None:
+        super().admitted(request, now)
         if self.policy.requests[request].preemptions:
-            self.returned_with[request] = self._produced[request]
+            self.returned_with[request] = self.produced[request]
 
     def check(self, head: RequestId, loser: RequestId) -> None:
         """By the engine's own books."""
         held: defaultdict[TenantId, int] = defaultdict(int)
         for request in self.policy.running:
-            held[self.jobs[request].tenant] += self.jobs[request].prompt + self._produced[request]
+            held[self.jobs[request].tenant] += self.jobs[request].prompt + self.produced[request]
         asks, gives = self.jobs[head].tenant, self.jobs[loser].tenant
-        wanted = held[asks] + self.jobs[head].prompt + self._produced[head]
+        wanted = held[asks] + self.jobs[head].prompt + self.produced[head]
         assert held[gives] / self.policy.weight(gives) > (2 - 1e-9) * wanted / self.policy.weight(asks)
         if loser in self.returned_with:
-            assert self._produced[loser] - self.returned_with[loser] >= LEAST_RUN, "tokens since its return"
+            assert self.produced[loser] - self.returned_with[loser] >= LEAST_RUN, "tokens since its return"
 
 
 @pytest.mark.parametrize("cost", [KVTokenTimeCost(), EngineTime(READING_IS_DEAR)], ids=lambda cost: cost.unit)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_api.config import ApplicationConfig, RunConfig
-from justitia_sidecar.admission.runs import RunTable, TrackedRun
+from justitia_sidecar.admission.runs import Hear, RunTable, TrackedRun
 from justitia_vocabulary.units import RunId, TenantId
 
 TENANTS = [TenantId(name) for name in "abc"]
@@ -27,10 +27,31 @@ HISTORIES = st.lists(
 class WhoeverWasIdleLongest(RunTable):
     """The negative control: the bound is nobody's."""
 
-    def _keep_bound(self, now: float) -> None:
-        idle = [run for share in self._shares.values() for run in share.idle.values()]
-        if len(self) > self.maximum and idle:
-            self._close(min(idle, key=lambda run: run.last_activity), now)
+    def __init__(self, opened: Hear, ended: Hear, maximum: int) -> None:
+        super().__init__(opened, ended)
+        self.bound = maximum
+
+    def enter(
+        self,
+        tenant: TenantId,
+        application: ApplicationConfig,
+        run: str | None,
+        now: float,
+        predicted_cost: float | None = None,
+    ) -> TrackedRun:
+        tracked = super().enter(tenant, application, run, now, predicted_cost)
+        self.keep_bound(now)
+        return tracked
+
+    def leave(self, run: TrackedRun, now: float, *, ends: bool = False) -> None:
+        super().leave(run, now, ends=ends)
+        self.keep_bound(now)
+
+    def keep_bound(self, now: float) -> None:
+        idle = [run for run in self.open if not run.open_requests]
+        if len(self) > self.bound and idle:
+            longest = min(idle, key=lambda run: run.last_activity)
+            self.end(longest.tenant, longest.application.id, longest.name or "", now)
 
 
 @dataclass

@@ -4,6 +4,9 @@ tag as it was, never a smaller key than that, and seldom. Any history of runs of
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 
 import pytest
 from hypothesis import given
@@ -31,12 +34,22 @@ class Watched(TieredJustitia):
         self.most_at_once = 0
         self.probing = False
 
-    def _renew(self, application: ApplicationId) -> None:
+    def on_run_arrived(self, run: OpenRun, now: float) -> None:
+        with self.compared([other for other in self.runs if other != run.id]):
+            super().on_run_arrived(run, now)
+
+    def on_run_ended(self, run: OpenRun, now: float) -> None:
+        with self.compared(list(self.runs)):
+            super().on_run_ended(run, now)
+
+    @contextmanager
+    def compared(self, runs: list[RunId]) -> Iterator[None]:
         if self.probing:
+            yield
             return
-        before = {run: (self.stretched_tag(run), self.virtual_time.start(run)) for run in self.runs}
-        super()._renew(application)
-        changed = [run for run in self.runs if self.stretched_tag(run) != before[run][0]]
+        before = {run: (self.stretched_tag(run), self.virtual_time.start(run)) for run in runs}
+        yield
+        changed = [run for run in runs if self.stretched_tag(run) != before[run][0]]
         self.most_at_once = max(self.most_at_once, len(changed))
         for run in changed:
             self.renewals[run] += 1
@@ -48,14 +61,12 @@ class Watched(TieredJustitia):
             assert self.runs[run].attained <= theta * (key - start) / self.kappa
 
     def _of_a_newcomer(self, run: OpenRun) -> float:
-        """The estimate of a run that arrives now. It leaves no trace: nothing is served, and nothing waits."""
-        self.probing = True
+        """The estimate of a run that arrives now, in a copy of the policy."""
+        probe = deepcopy(self)
+        probe.probing = True
         name = RunId("newcomer")
-        self.run_arrived(Run(name, TENANT, APPLICATION, run.run.predicted_cost), 0)
-        estimate = (self.stretched_tag(name) - self.virtual_time.start(name)) / self.kappa
-        self.run_ended(name, 0)
-        self.probing = False
-        return estimate
+        probe.run_arrived(Run(name, TENANT, APPLICATION, run.run.predicted_cost), 0)
+        return (probe.stretched_tag(name) - probe.virtual_time.start(name)) / probe.kappa
 
 
 def serve(policy: Watched, outputs: list[int], claims: list[float | None], at_once: int) -> None:

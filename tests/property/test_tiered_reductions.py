@@ -189,15 +189,7 @@ def test_a_stretch_without_end_serves_the_shortest_run_first(jobs: list[Job]) ->
 )
 @examples(100)
 def test_a_run_is_revised_at_most_logarithmically_often(first: float, outputs: list[int], theta: float | None) -> None:
-    revisions = 0
-
-    class Counting(TieredJustitia):
-        def _key_again(self, run: OpenRun) -> None:
-            nonlocal revisions
-            revisions += 1
-            super()._key_again(run)
-
-    policy = Counting(KVTokenTimeCost(), theta=theta)
+    policy = TieredJustitia(KVTokenTimeCost(), theta=theta)
     policy.run_arrived(Run(RunId("r"), TENANTS[0], ApplicationId("a"), first), 0)
     for i, output in enumerate(outputs):
         request = RequestId(f"q{i}")
@@ -208,4 +200,4 @@ def test_a_run_is_revised_at_most_logarithmically_often(first: float, outputs: l
         policy.finished(request, 0)
     cost = sum(kv_token_time(10, output) for output in outputs)
     most_asked = 10 * max(outputs) + max(outputs) ** 2 / 2
-    assert revisions < 1 + max(0.0, math.log((cost + most_asked) / first) / math.log(theta or THETA))
+    assert policy.revisions < 1 + max(0.0, math.log((cost + most_asked) / first) / math.log(theta or THETA))

@@ -8,19 +8,19 @@ from support.reserving_engine import ReservingEngine
 
 
 class PreemptingEngine(ReservingEngine):
-    def _admit(self, now: float) -> None:
-        free = self.capacity - self._held() - len(self.policy.running)
-        while (head := self.policy.head()) is not None and self._next_size(head) <= free:
-            free -= self._next_size(head)
-            self._admitted(head, now)
-        while self._held() + len(self.policy.running) > self.capacity:
+    def admit(self, now: float) -> None:
+        free = self.capacity - self.held() - len(self.policy.running)
+        while (head := self.policy.head()) is not None and self.next_size(head) <= free:
+            free -= self.next_size(head)
+            self.admitted(head, now)
+        while self.held() + len(self.policy.running) > self.capacity:
             victim = self.policy.victim()
             assert victim is not None, "a request that fits the engine alone is never preempted for want of space"
             self.policy.preempted(victim, now)
-            self._waiting[self.jobs[victim].tenant] += 1
+            self.waiting[self.jobs[victim].tenant] += 1
 
-    def _held(self) -> int:
-        return sum(self.jobs[request].prompt + self._produced[request] for request in self.policy.running)
+    def held(self) -> int:
+        return sum(self.jobs[request].prompt + self.produced[request] for request in self.policy.running)
 
-    def _next_size(self, request: RequestId) -> int:
-        return self.jobs[request].prompt + self._produced[request] + 1
+    def next_size(self, request: RequestId) -> int:
+        return self.jobs[request].prompt + self.produced[request] + 1

@@ -45,8 +45,8 @@ class ReservingEngine:
         self.arrived: list[RequestId] = []
         self._unfinished = Counter(self.run(request) for request in self.jobs)
         self._future = sorted(self.jobs, key=lambda request: self.jobs[request].arrival)
-        self._produced: defaultdict[RequestId, int] = defaultdict(int)
-        self._waiting: Counter[TenantId] = Counter()
+        self.produced: defaultdict[RequestId, int] = defaultdict(int)
+        self.waiting: Counter[TenantId] = Counter()
         policy.set_capacity(capacity, 0)
 
     @property
@@ -62,21 +62,21 @@ class ReservingEngine:
         self.arrived.clear()
         self.policy.time_passed(now)
         while self._future and self.jobs[self._future[0]].arrival <= self.iteration:
-            self._arrive(self._future.pop(0), now)
-        self._admit(now)
+            self.arrive(self._future.pop(0), now)
+        self.admit(now)
         running = list(self.policy.running)
         if running:
             self.policy.stepped(Step([self._progress(request) for request in running]), now)
         for request in running:
             job = self.jobs[request]
-            if self._produced[request] in (job.output, job.gives_up_after):
-                self._finish(request, now, aborted=self._produced[request] < job.output)
+            if self.produced[request] in (job.output, job.gives_up_after):
+                self._finish(request, now, aborted=self.produced[request] < job.output)
         self.iteration += 1
 
     def backlogged(self) -> set[TenantId]:
-        return {tenant for tenant, requests in self._waiting.items() if requests}
+        return {tenant for tenant, requests in self.waiting.items() if requests}
 
-    def _arrive(self, request: RequestId, now: float) -> None:
+    def arrive(self, request: RequestId, now: float) -> None:
         job = self.jobs[request]
         run = self.run(request)
         if run not in self.policy.runs:
@@ -84,23 +84,23 @@ class ReservingEngine:
             self.policy.run_arrived(Run(run, job.tenant, ApplicationId(job.application), job.predicted, *tokens), now)
         output = float(job.output) if self.policy.oracle else None
         self.policy.request_arrived(Request(request, run, job.prompt, output), now)
-        self._waiting[job.tenant] += 1
+        self.waiting[job.tenant] += 1
         self.arrived.append(request)
 
-    def _admit(self, now: float) -> None:
+    def admit(self, now: float) -> None:
         free = self.capacity - sum(self.jobs[request].size for request in self.policy.running)
         while (head := self.policy.head()) is not None and self.jobs[head].size <= free:
             free -= self.jobs[head].size
-            self._admitted(head, now)
+            self.admitted(head, now)
 
-    def _admitted(self, request: RequestId, now: float) -> None:
+    def admitted(self, request: RequestId, now: float) -> None:
         self.policy.admitted(request, now)
         self.admissions.append(request)
-        self._waiting[self.jobs[request].tenant] -= 1
+        self.waiting[self.jobs[request].tenant] -= 1
 
     def _progress(self, request: RequestId) -> Progress:
-        first = not self._produced[request]
-        self._produced[request] += 1
+        first = not self.produced[request]
+        self.produced[request] += 1
         return Progress(request, prefilled=self.jobs[request].prompt if first else 0, produced=1)
 
     def _finish(self, request: RequestId, now: float, aborted: bool) -> None:

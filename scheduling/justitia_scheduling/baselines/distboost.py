@@ -18,13 +18,13 @@ class DistBoost(Boosted):
     """Every answer is O(log requests); the victim is found in O(1)."""
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(phi_pre of the moment at which it began to wait, arrival). What decodes has no boost."""
+        """(phi_pre as of when it began to wait, arrival); a running request has no boost, so (moment, arrival)."""
         if request.status is Status.WAITING:
             return self._queue.key(request.id)
         return (request.arrival, request.sequence)
 
     def victim(self) -> RequestId | None:
-        """The last to enter decode: phi_pre is the order of prompts."""
+        """The running request that entered decode last: phi_pre orders prompts only."""
         return next(reversed(self.running)) if len(self.running) > 1 else None
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:

@@ -31,14 +31,14 @@ from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
 QUANTUM = 1.0
-"""In the unit of the cost model: a prompt token (VTC, w_p = 1), or a second of engine time."""
+"""The default quantum, in the unit of the cost model: a prompt token (VTC, w_p = 1), or a second of engine time."""
 
 _Visit = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
 class _Account:
-    """A tenant's `credit` as of its visit in `round`; its `place` in every round."""
+    """A tenant: its `credit` as of its visit in `round`, and its `place` within each round."""
 
     tenant: TenantId
     place: int
@@ -60,7 +60,7 @@ class DRR(Policy):
         self._accounts: dict[TenantId, _Account] = {}
         self._visit: _Visit = (0, -1)
         self._visits: LazyHeap[_Account] = LazyHeap()
-        """Of the tenants that wait; none is later than the tenant's next visit."""
+        """The next visits of the waiting tenants. A recorded visit may be earlier than the true one, never later."""
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(round and place of the visit at which the tenant may be served, arrival)."""
@@ -130,7 +130,7 @@ class DRR(Policy):
         return (account.round + 1, account.place)
 
     def _settle(self, account: _Account) -> None:
-        """Give the tenant what it got at the visits made since it was last looked at."""
+        """Add to the tenant's credit what it got at its visits since the last call."""
         latest, place = self._visit
         visited = latest if account.place <= place else latest - 1
         if account.credit <= 0 and visited > account.round:

@@ -1,15 +1,15 @@
 """Shortest predicted output first, with a guard against starvation (LTR; with true lengths the paper's LTR+).
 
 Source: Efficient LLM scheduling by learning to rank (Fu et al. 2024), as tail-aware scheduling runs it: a running
-request is not preempted for a shorter one. When the engine runs out of KV, the largest predicted output loses its own.
+request is not preempted for a shorter one. When the engine runs out of KV, the largest predicted output is preempted.
 
 A request that has waited through 200 steps is *promoted*: it goes before all that are not, in order of promotion, and
-keeps its rank through its first 10 steps of service. As nothing is preempted for the head, all that this rank does once
-a request runs is that it is the last to lose its KV; should it lose it all the same, it waits at the front.
+keeps its rank through its first 10 steps of service. Nothing is preempted for the head, so
+to a running request this rank means only that it loses its KV last. If it loses it all the same, it waits at the front.
 
 Bound, whatever arrives: a request that has waited through 200 steps is overtaken by no request that has waited less,
-save one that lost its KV in those 10 steps. A step in which only a part of the running requests make progress counts
-as that part of a step, so hosts may tell of each request by itself.
+except one that lost its KV in those 10 steps. A step in which only a part of the running requests make progress counts
+as that part of a step, so a host may report each request by itself.
 """
 
 from collections import OrderedDict, deque
@@ -45,10 +45,10 @@ class LTR(Policy):
         self._favoured_until: dict[RequestId, float] = {}
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(-1 for what goes before all others, predicted output in tokens, arrival).
+        """(-1 for what goes before all others and else 0, predicted output in tokens, arrival).
 
-        What waits there does so by promotion, before it what has lost its KV; others by the output that was predicted
-        when they began to wait.
+        Waiting requests that go before all others have (-1, place): first those that lost their KV, then by promotion.
+        The predicted output of a waiting request is that of the moment at which it began to wait.
         """
         if request.status is Status.RUNNING:
             return (-1 if self._favoured(request) else 0, self._lengths.predicted(request), request.sequence)

@@ -1,10 +1,11 @@
 """Least attained service first: the continuous limit of multi-level feedback queues (MLFQ+ of tail-aware scheduling).
 
 A request's attained service is the tokens processed for it, prompt and output, recomputation not counted. The smallest
-goes first, the earlier arrival among equals. To the letter, this would change who runs with every token, and every
-change costs a recomputation; so service is dealt in quanta of 256 tokens. The request with the most service makes way
-for a head that has at least a quantum less, once it has received a quantum since it was admitted: one of S tokens makes
-way at most S / 256 times. When the engine has run out of KV, the most attained service is preempted regardless.
+goes first, the earlier arrival among equals. Taken literally, another request would run after every token, and every
+change costs a recomputation; so service is given in quanta of 256 tokens. The request with the most service makes way
+for a head that has at least a quantum less, but only after a quantum of its own since it was admitted: a request of S
+tokens makes way at most S / 256 times. When the engine has run out of KV, the request with the most attained service is
+preempted regardless.
 
 It starves: among endless short requests one that has received a quantum may never run again.
 """
@@ -20,7 +21,7 @@ QUANTUM: Tokens = 256
 
 
 class MLFQ(Policy):
-    """Asking who gives way looks at each running request once."""
+    """`gives_way` looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     parts: ClassVar[tuple[str, ...]] = ("attainedTokens",)

@@ -1,13 +1,13 @@
 """Requests per minute: at most so many requests of each tenant enter the queue in each minute of the clock.
 
 Source: VTC, section 5.1 (baseline of that name): what exceeds the limit "is blocked until the limit resets at the
-start of the next minute". Its analysis (section 5.3) speaks of rejecting the rest, which is the host's to do: a
-policy delays, and loses nothing. Minutes are fixed: minute k is [60k, 60(k+1)) on the host's clock, so up to
+start of the next minute". Its analysis (section 5.3) speaks of rejecting the rest, which is up to the host:
+a policy delays requests and drops none. Minutes are fixed: minute k is [60k, 60(k+1)) on the host's clock, so up to
 twice the limit may enter within 60 seconds around a boundary. Weights do not count.
 
 A request enters when it arrives, or at the start of the first minute that has a place for it; from then on requests
-are served first come, first served. A preempted one goes back to the front and counts once. An engine may stand
-idle while requests are held: that is the point of comparison.
+are served first come, first served. A preempted one goes back to the front and counts once. The engine may be
+idle while requests are held: this cost is what the baseline is there to show.
 """
 
 import heapq
@@ -44,7 +44,7 @@ class RPM(Policy):
         self._held: dict[TenantId, OrderedDict[RequestId, int]] = {}
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(whether it waits for another minute, after how many it enters, arrival or entry). O(requests held back)."""
+        """(0, entry or arrival), or for a held request (1, minutes until it enters, arrival). O(requests held back)."""
         if request.status is Status.RUNNING:
             return (0, request.sequence)
         if (entry := self._line.get(request.id)) is not None:

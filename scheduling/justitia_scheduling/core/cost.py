@@ -26,7 +26,7 @@ RECENT_STEPS = 10_000
 
 
 class Work(NamedTuple):
-    """A request's progress in a step, with the KV tokens it held before it, `cached` of them shared with others."""
+    """A request's progress in a step, its prompt, its output before; `cached` prompt tokens are shared with others."""
 
     progress: Progress
     prompt_tokens: Tokens
@@ -58,8 +58,8 @@ class StepTime:
 class CostModel(ABC):
     """How a tenant's service is measured. `unit` is for people; charges of one model are comparable.
 
-    `largest_burst` is the ceiling of the tenant gate's B where that is derived from U (section 4.1 of the algorithm
-    notes). `step_time` are the coefficients by which the model charges, None where it charges by none.
+    `largest_burst` is the ceiling of the tenant gate's B where that is derived from U. `step_time` has the
+    coefficients by which the model charges; None if it charges no time.
     """
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class CostModel(ABC):
     step_time: StepTime | None = None
 
     def learn_step_time(self, fitted: StepTime) -> None:  # noqa: B027
-        """Take the engine's step time as its host has fitted it. A model that charges no time passes it over."""
+        """Take the engine's step time as its host has fitted it. A model that charges no time ignores it."""
 
     @abstractmethod
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
@@ -79,7 +79,7 @@ class CostModel(ABC):
         """
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
-        """KV token-time that a full engine does not deliver while it reads a prompt token; 0 where that is unknown."""
+        """KV token-time that a full engine would deliver in the time of reading a prompt token; 0 if unknown."""
         return 0.0
 
     def admission(self, prompt_tokens: Tokens) -> float:
@@ -92,7 +92,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
-        """Charge of a whole request, admission included; an estimate where it depends on those `running` beside it."""
+        """Charge of a whole request, admission included; an estimate if it depends on how many are `running`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class WeightedTokens(CostModel):
 class ProfiledCost(CostModel):
     """Charges the increments of a quadratic h(p, q), so a request ends up charged h(p, d) however it is chunked.
 
-    The times behind it are of Llama-2-7B on an A10G with a batch that fills its KV space, per request.
+    h was fitted to times of Llama-2-7B on an A10G, per request, with a batch that fills the KV space.
     """
 
     unit = "0.1 ms of a full A10G"
@@ -179,9 +179,9 @@ class ProfiledCost(CostModel):
 class EngineTime(CostModel):
     """Charges engine seconds: observed durations split, or estimated ones where steps are not seen.
 
-    Tokens processed again after a preemption weigh in the split and are charged to nobody. A step yields one token, so
-    progress of several output tokens stands for as many steps alike, each of which leaves one more token to read.
-    U is of the longest of the last `RECENT_STEPS` to twice as many steps: an engine that stalled once, or compiled at
+    Tokens processed again after a preemption weigh in the split and are charged to nobody. A step makes one token for
+    a request, so n output tokens count as n such steps, each with one more token to read than the one before.
+    U uses the longest of the last `RECENT_STEPS` to twice as many steps: an engine that stalled once, or compiled at
     its first request, does not loosen the shares for ever.
     """
 

@@ -32,7 +32,7 @@ class TenantCounters:
         self._waiting: dict[TenantId, int] = {}
         self._last_left: TenantId | None = None
         self._places: LazyHeap[TenantId] = LazyHeap()
-        """Of the tenants that wait; none is larger than the tenant's present place."""
+        """The places of the waiting tenants. A recorded place may be smaller than the true one, never larger."""
 
     def __getitem__(self, tenant: TenantId) -> float:
         return self._counter.get(tenant, 0.0)
@@ -76,7 +76,7 @@ class TenantCounters:
 
     @property
     def at_least(self) -> float:
-        """No waiting tenant's counter is smaller than this; O(1), where the smallest has to be looked for."""
+        """A lower bound of the waiting tenants' counters, 0 if none waits. O(1), unlike the smallest itself."""
         least = self._places.least()
         return 0.0 if least is None else least[0]
 

@@ -1,4 +1,4 @@
-"""What is known of a run's cost before it shows: its application's mean, and what a prediction has been worth.
+"""What is known of a run's cost before it is served: its application's mean, and how good predictions have been.
 
 *Censored mean*, where nothing is predicted:
 
@@ -9,13 +9,13 @@ application is young. Where none has finished: the larger of the pool's mean and
 run of the application was ever revised. Runs with an aborted request leave no trace. Unit: that in which the policy
 counts a run's cost.
 
-*Track record*, where something is. With e_told and e_mean the mean squares of log(cost / estimate) over the last
-`REMEMBERED_RUNS` finished runs of the application, for what was told of them and for its mean as they arrived,
+*Track record*, where a cost is predicted ("told"). Over the last `REMEMBERED_RUNS` finished runs of the application,
+e_told is the mean square of log(cost / what was told), and e_mean that of log(cost / the mean when the run arrived):
 
     log E = (e_mean log told + e_told log mean) / (e_told + e_mean)
 
-the posterior's mean where the cost is log-normal around the application's mean and what is told around the cost. So
-predictions that come true are taken as they are, and others for what they have been worth.
+This is the posterior mean if costs are log-normal around the application's mean, and predictions around the cost. So
+predictions that come true are used as they are, and others count less against the mean.
 """
 
 import math
@@ -32,7 +32,7 @@ REMEMBERED_RUNS = 100
 """Finished runs in an application's track record."""
 
 LEAST_COST: KVTokenTime = 1.0
-"""A run produces a token."""
+"""Every run produces a token."""
 
 
 @dataclass(slots=True)
@@ -93,13 +93,13 @@ class _Errors:
 
 
 class TrackRecord:
-    """What predictions have been worth, by application. O(1), and O(remembered runs) when one finishes."""
+    """How good predictions have been, by application. O(1), and O(`REMEMBERED_RUNS`) when a run finishes."""
 
     def __init__(self) -> None:
         self._errors: defaultdict[ApplicationId, _Errors] = defaultdict(_Errors)
 
     def expected(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime) -> KVTokenTime:
-        """E of a run that has arrived, from what was told of it and the application's mean."""
+        """E of a run that has arrived, from its predicted cost `told` and the application's `mean`."""
         errors = self._errors[application]
         if not errors.of_told:
             return told
@@ -107,7 +107,7 @@ class TrackRecord:
         return told * math.pow(max(mean, LEAST_COST) / told, errors.of_told / (errors.of_told + errors.of_mean))
 
     def finished(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime, cost: KVTokenTime) -> None:
-        """A run is over: its cost, and what was told of it and the mean when it arrived."""
+        """A run is over: its true `cost`, and its predicted cost and the application's mean when it arrived."""
         errors = self._errors[application]
         errors.told.append(_squared_log(cost, told))
         errors.mean.append(_squared_log(cost, mean))

@@ -1,10 +1,10 @@
 """A heap of items whose keys change and which leave, the smallest key first.
 
 An entry is an item's key with the item behind it, in one tuple. When an item's key changes or the item leaves, its old
-entry stays in the heap: it is dropped when it comes to the top, or with all others that are out of date once they
-outnumber those that count. So each operation is O(log items) amortised, and no entry is ever searched for.
+entry stays in the heap: it is dropped when it comes to the top, or with all other stale entries once these outnumber
+the current ones. So each operation is O(log items) amortised, and no entry is ever searched for.
 
-Keys are tuples. No two keys in the heap are equal, those of old entries included, unless the items can be compared.
+Keys are tuples. No two keys in the heap may be equal, stale ones included, unless the items can be compared.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -15,11 +15,11 @@ Item = TypeVar("Item", bound=Hashable)
 Key = tuple[Any, ...]
 
 SLACK = 64
-"""Entries out of date that the heap may have, beyond as many as count."""
+"""The heap may have this many more stale entries than current ones."""
 
 
 class LazyHeap(Generic[Item]):
-    """Items by key."""
+    """Items, each with a key; the item of the smallest key is first."""
 
     __slots__ = ("_entries", "_heap")
 
@@ -31,7 +31,7 @@ class LazyHeap(Generic[Item]):
         return len(self._entries)
 
     def key(self, item: Item) -> Key:
-        """The key with which the item was put. Raises KeyError where it is not here."""
+        """The key with which the item was put. Raises KeyError if it is not in the heap."""
         return self._entries[item][:-1]
 
     def put(self, item: Item, key: Key) -> None:
@@ -43,7 +43,7 @@ class LazyHeap(Generic[Item]):
             heapify(self._heap)
 
     def remove(self, item: Item) -> None:
-        """The item leaves. Raises KeyError where it is not here."""
+        """The item leaves. Raises KeyError if it is not in the heap."""
         del self._entries[item]
 
     def clear(self) -> None:
@@ -63,7 +63,7 @@ class LazyHeap(Generic[Item]):
         return None
 
     def top(self) -> Key | None:
-        """The first item's entry: its key with the item behind it."""
+        """The first item's entry, its key with the item behind it; None if there is none."""
         heap, entries = self._heap, self._entries
         while heap:
             entry = heap[0]
@@ -79,9 +79,9 @@ class LazyHeap(Generic[Item]):
         heapreplace(self._heap, entry)
 
     def first_grown(self, grown: Mapping[Item, float]) -> Item | None:
-        """The first of items whose keys are (number, rank), where numbers have grown since to what the mapping says.
+        """The first item, where keys are (number, rank) and numbers may have grown since, to those in `grown`.
 
-        What was put may be too small and never too large. It is put right when it comes to the top.
+        A stored number may be too small, never too large. It is corrected when its entry comes to the top.
         """
         heap, entries = self._heap, self._entries
         item: Item
@@ -98,7 +98,7 @@ class LazyHeap(Generic[Item]):
         return None
 
     def least(self) -> Key | None:
-        """No key is smaller than this one, which may be out of date; None if there is none. O(1)."""
+        """The top entry, which may be stale: no key is smaller. None if there is none. O(1)."""
         return self._heap[0] if self._heap else None
 
     def in_order(self) -> Iterator[Item]:

@@ -11,8 +11,8 @@ from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, Run
 class Run:
     """One execution of an application: stages of parallel requests, done when the last one is done.
 
-    Of the whole run, if something predicted it, else None: `predicted_cost` in KV token-time, `predicted_prompt` and
-    `predicted_output` in tokens, summed over its requests.
+    `predicted_cost` is in KV token-time, `predicted_prompt` and `predicted_output` are in tokens. All are sums over the
+    run's requests, and None if nothing predicted them.
     """
 
     id: RunId

@@ -26,8 +26,8 @@ class EventOrderError(ValueError):
 class OpenRun:
     """A run that has arrived and not ended.
 
-    What has been delivered to it: `kv_token_time`, and `attained` in the unit in which the policy counts a run's cost.
-    `aborted` tells that one of its requests was.
+    `kv_token_time` and `attained` are what has been delivered to it, `attained` in the unit in which the policy counts
+    a run's cost. `aborted` says that one of its requests was aborted.
     """
 
     run: Run
@@ -48,10 +48,10 @@ class OpenRun:
 class OpenRequest:
     """A request that has arrived and is neither finished nor aborted.
 
-    It was `charged` so much, in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was
-    first admitted: they cost it nothing. `prefilled` prompt tokens have been processed for it and `produced` output
-    tokens made, each counted once in its life. It has `begun` once it was admitted, and waits, or waited, since the
-    event of number `waits_since`: its arrival or a preemption.
+    `charged` is in the cost model's unit. `cached` prompt tokens were in the prefix cache when it was first admitted:
+    they cost nothing. `prefilled` prompt tokens were processed and `produced` output tokens made, each counted once in
+    the request's life. `begun` says that it has been admitted. `waits_since` is the number of the event since which it
+    waits, or last waited: its arrival or a preemption.
     """
 
     request: Request
@@ -84,5 +84,5 @@ class OpenRequest:
 
     @property
     def place_in_line(self) -> int:
-        """Its number in a line by arrival, to whose front what was preempted goes back."""
+        """Its number in a line by arrival. A preempted request goes to the front: its number is negative."""
         return -self.waits_since if self.waits_again else self.sequence

@@ -17,14 +17,14 @@ engine has run out of KV. The head that does not fit blocks: a host never skips 
         else:
             break
 
-A policy that holds requests back by the clock is told it with `time_passed` and says with `held_until` when to ask
-again; all others offer a head whenever a request waits.
+A policy that holds requests back by the clock is told the time with `time_passed` and says with `held_until` when to
+ask again; all others offer a head whenever a request waits.
 
 Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
 to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run
 whose requests are all done stays open until `run_ended`, because its next stage may follow. Each tenant's
-`kv_token_time` is counted beside its service, whatever the cost model. `revisions` counts how often what was open
-got another key than the one it began with.
+`kv_token_time` is counted beside its service, whatever the cost model. `revisions` counts how often an open
+run or request got another key than before.
 """
 
 from abc import ABC, abstractmethod
@@ -78,19 +78,18 @@ class Policy(ABC):
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """The request's place in the policy's order, waiting or running.
 
-        Of those that wait the smallest is served first; of those that run the largest is preempted first. Keys of
-        requests that wait, and of those that run, are never equal: the last part is the number of an event, the
-        request's arrival or its preemption. `parts` names those before it, or the first of them.
+        The waiting request with the smallest key is served first; the running one with the largest is preempted first.
+        No two waiting requests have equal keys, nor have two running ones: the last part is the number of an event,
+        the request's arrival or its preemption. `parts` names the parts before it, or the first of them.
 
-        What waits in the queue of this class keeps its key while it waits, unless the policy puts it there again.
+        A request in this class's queue keeps its key while it waits, unless the policy puts it there again.
         """
 
     def order_key(self, request: OpenRequest) -> dict[str, float]:
         """The parts of the key that have names, most significant first. For people.
 
-        Where several policies have a part in common: `fresh` is 0 for a request that waits since a preemption, which
-        then goes before all that do not and has no other part; `arrival` and `runArrival` are numbers in the order of
-        arrival.
+        Parts that several policies have: `fresh` is 0 for a request that waits since a preemption, which goes before
+        all others and has no other part; `arrival` and `runArrival` are numbers in the order of arrival.
         """
         return dict(zip(self.parts, self.key(request)[:-1], strict=False))
 
@@ -108,7 +107,7 @@ class Policy(ABC):
         return self._queue.in_order()
 
     def order(self, limit: int | None = None) -> list[RequestId]:
-        """All of them, or the first `limit`."""
+        """The waiting requests in order: all, or the first `limit`."""
         return list(islice(self.in_order(), limit))
 
     def victim(self) -> RequestId | None:
@@ -118,7 +117,7 @@ class Policy(ABC):
         return max(self.running.values(), key=self.key).id
 
     def latest_to_arrive(self) -> RequestId | None:
-        """The victim of policies whose order says nothing of what running requests are worth, as in vLLM itself."""
+        """The victim, as in vLLM itself, where the policy's order does not say which running request to keep."""
         if len(self.running) < 2:
             return None
         return max(self.running.values(), key=attrgetter("sequence")).id
@@ -132,7 +131,7 @@ class Policy(ABC):
         return None
 
     def held_until(self) -> Seconds | None:
-        """When a request that is held back may be offered though nothing happens before; None if none is."""
+        """The moment at which a request that is held back may be offered; None if none is held back."""
         return None
 
     def why_waits(self, request: OpenRequest) -> WaitingReason:
@@ -140,7 +139,7 @@ class Policy(ABC):
         return WaitingReason.BEHIND_OTHERS
 
     def report(self) -> PolicyReport:
-        """What the policy says of itself. For people, and for who sets its knobs."""
+        """What the policy says of itself, for people and for the controller that sets its knobs."""
         return PolicyReport()
 
     # What a host sets.
@@ -148,7 +147,7 @@ class Policy(ABC):
     def tune(self, values: Mapping[Knob, float]) -> None:
         """Set the knobs that are named, and every other one back to its default.
 
-        Raises ValueError, and changes nothing, where a knob is not the policy's or a value cannot be.
+        Raises ValueError, and changes nothing, if the policy has no such knob or does not take the value.
         """
         for knob, value in values.items():
             if knob not in self.knobs:
@@ -185,20 +184,20 @@ class Policy(ABC):
         self._take_in(OpenRequest(request, self._run(request.run), self._next(), now))
 
     def run_resumed(self, before: OpenRun) -> None:
-        """A run of which another policy has heard first, as of its own arrival."""
+        """Take over a run from another policy, with its moment of arrival."""
         self.run_arrived(before.run, before.arrival)
         self.runs[before.id].aborted = before.aborted
 
     def delivery_resumed(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
-        """What resumed runs have had so far."""
+        """Take over what has been delivered to resumed runs, in KV token-time."""
         for run_id, cost in delivered.items():
             self.runs[run_id].kv_token_time = self.runs[run_id].attained = cost
         self.on_delivered(delivered, now)
 
     def request_resumed(self, before: OpenRequest, charged: float) -> None:
-        """A request of which another policy has heard first: it arrived and waits, and what was done for it is done.
+        """Take over a request from another policy. It waits; the tokens processed for it stay counted.
 
-        It has been `charged` so much, in this policy's unit. Its admission is not charged again.
+        `charged` is in this policy's unit. If the request has begun, its admission is not charged again.
         """
         self._take_in(
             OpenRequest(
@@ -234,7 +233,7 @@ class Policy(ABC):
             self._charge(request, self.cost_model.admission(request.request.prompt_tokens - cached_tokens))
 
     def prompt_known(self, request_id: RequestId, prompt_tokens: Tokens, now: Seconds) -> None:
-        """A running request's prompt, announced too short because the host could not count it, has been counted."""
+        """A running request's prompt has been counted. The host had announced a lower bound of it."""
         request = self._in(request_id, Status.RUNNING)
         before = request.request.prompt_tokens
         if prompt_tokens < before:

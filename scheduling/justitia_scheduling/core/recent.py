@@ -1,4 +1,4 @@
-"""The largest of what was seen lately, so that one that is out of the ordinary does not count for ever."""
+"""The largest of the values seen lately, so that an unusual one does not count for ever."""
 
 from typing import Generic, TypeVar
 
@@ -6,7 +6,7 @@ Value = TypeVar("Value", int, float)
 
 
 class RecentMaximum(Generic[Value]):
-    """Of the last `memory` to twice as many of what is counted, and at least `least`. O(1)."""
+    """The largest value observed during the last `memory` to twice as many counted events, at least `least`. O(1)."""
 
     def __init__(self, memory: int, least: Value) -> None:
         self._memory = memory
@@ -23,7 +23,7 @@ class RecentMaximum(Generic[Value]):
         self._current = max(self._current, value)
 
     def count(self, more: int = 1) -> bool:
-        """So many more have passed; whether something may have been forgotten with them."""
+        """`more` events have passed. Returns whether a value may have been forgotten."""
         self._seen += more
         if self._seen < self._memory:
             return False

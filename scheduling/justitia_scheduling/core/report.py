@@ -7,8 +7,8 @@ from justitia_vocabulary.units import KVTokenTime, Seconds
 
 @dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """None: the policy has no such thing. Burst, and what the engine can hold, are in the cost model's unit, gamma in
-    1/s; prefill and decode are engine seconds for each token.
+    """A field is None if the policy has no such thing. `burst` and `in_engine` (U) are in the cost model's unit, gamma
+    and its estimate in 1/s; `prefill_time` and `decode_time` are engine seconds per token.
     """
 
     virtual_time: KVTokenTime | None = None

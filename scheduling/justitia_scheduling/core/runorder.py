@@ -2,7 +2,8 @@
 
 Within a run: order of arrival. Preempted requests come before all others, in the order they were preempted, and
 nothing else is admitted while one waits. The victim of a preemption is the running request whose run has the
-largest key, among equals the latest to arrive (Justitia, section IV; decisions in its absence are the same for all).
+largest key, among equals the latest to arrive (Justitia, section IV; where the paper is silent, all policies of this
+kind decide alike).
 """
 
 from abc import abstractmethod
@@ -37,7 +38,7 @@ class RunOrder(Policy):
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(preempted first, key of the run, arrival of the run, arrival).
 
-        The run's arrival keeps runs of equal keys apart in the queue. Among requests that run, it does not count.
+        The run's arrival keeps runs of equal keys apart in the queue. Running requests have keys without it.
         """
         if request.waits_again:
             return (0, request.waits_since)

@@ -17,14 +17,14 @@ RunKey = tuple[float, int]
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A run of which requests wait, in order."""
+    """A run and its waiting requests, in order."""
 
     run: OpenRun
     key: RunKey
     requests: OrderedDict[RequestId, None] = field(default_factory=OrderedDict)
 
     def __lt__(self, other: "_Waiting") -> bool:
-        """Any answer: keys are equal only where a run has waited, gone and come back, and one of the two is gone."""
+        """Any answer will do: keys are equal only if a run left and came back, and then one of the two is stale."""
         return False
 
 
@@ -69,7 +69,7 @@ class RunQueue:
         return None if waiting is None else next(iter(waiting.requests))
 
     def first_run(self) -> tuple[RunKey, OpenRun] | None:
-        """(key, arrival) of that run, and the run."""
+        """The run with the smallest key, behind its (key, arrival); None if none waits."""
         waiting = self._order.first()
         return None if waiting is None else (waiting.key, waiting.run)
 

@@ -6,7 +6,7 @@ of P[T > t] at t95 and t99 falls by (tail-aware scheduling, equation 9)
     gamma = (ln P[T > t95] - ln P[T > t99]) / (t99 - t95) = ln 5 / (t99 - t95)        unit: 1/s
 
 (its Algorithm 1 has ln 99 - ln 95 in the place of ln 5, which is 39 times too small). Quantiles are those of the last
-`WINDOW` finished requests; a tenth of a window apart, gamma takes one step of an exponential moving average towards
+`WINDOW` finished requests; after each tenth of a window, gamma takes one step of an exponential moving average towards
 the estimate. Gamma in effect is that average, clipped to bounds that a controller may move: the average goes on
 adapting beyond them, so that the controller sees it. For M/M/1 under FCFS the formula gives mu - lambda.
 """
@@ -40,12 +40,12 @@ class TailSlope:
 
     @property
     def gamma(self) -> float:
-        """In effect: the estimate inside the bounds."""
+        """Gamma in effect, in 1/s: the estimate clipped to the bounds."""
         return min(max(self._average, self._lowest), self._highest)
 
     @property
     def estimate(self) -> float:
-        """Equation 9's moving average, whatever the bounds."""
+        """The moving average of equation 9, in 1/s, whatever the bounds."""
         return self._average
 
     def bound(self, lowest: float, highest: float) -> None:

@@ -1,9 +1,9 @@
-"""Replacing the policy while requests wait: the new one is told of every open run and request, as it came to pass.
+"""Replacing the policy while requests wait: the new one is told of every open run and request, in order of events.
 
 Carried: runs with their arrival and the KV token-time that they have attained; requests with their arrival, state,
 tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, KV space; and,
 where the cost model stays the same, what every request was charged and every tenant's service. Not carried, because
-only the old policy can read it: tags, lifts and estimates; the new policy makes its own from the day it takes over.
+only the old policy can read it: tags, lifts and estimates; the new policy makes its own from then on.
 Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
 """
 
@@ -36,8 +36,8 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
 
 
 def _admit_and_preempt(old: Policy, new: Policy, now: Seconds) -> None:
-    """What was preempted is preempted again, once for all its times: first what has lost its KV first. Then the batch
-    is what it was, in the order in which it was joined.
+    """Preempt again, once, each request that was preempted, in the order in which they lost their KV. Then admit the
+    batch again, in the order in which requests joined it.
     """
     for request in sorted((r for r in old.requests.values() if r.preemptions), key=lambda r: r.waits_since):
         new.admission_resumed(request.id, now)

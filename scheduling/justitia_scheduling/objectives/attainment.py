@@ -28,7 +28,7 @@ from justitia_vocabulary.objectives import ObjectiveState
 from justitia_vocabulary.units import Seconds
 
 PARTS = (1.0, 1 / 2, 1 / 12, 1 / 60)
-"""Of the window, up to now."""
+"""The parts of the window over which values are counted, as shares of it. Each ends now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def counted(watched: Watched, now: Seconds, *, values: bool = True) -> tuple[Coh
 
 
 def attainment(percentile: float, cohorts: Sequence[Cohort]) -> Attainment:
-    """Of what was `counted`. `percentile` is a share; values are needed of the whole window alone."""
+    """The attainment by the cohorts that `counted` returns. `percentile` is a share; only the first has values."""
     over = dict(zip(PARTS, cohorts, strict=True))
     allowed = allowed_share(percentile)
 

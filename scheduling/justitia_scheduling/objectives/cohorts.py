@@ -79,7 +79,7 @@ class Cohorts:
             self._all.take_away(self._cohorts.pop(old))
 
     def sum(self, first: int, end: int, *, values: bool = True) -> Cohort:
-        """Of slices `first` to `end` - 1. Counting alone is a tenth of the work, without `values`."""
+        """The sum of slices `first` to `end` - 1. Without `values` it has counts alone, for a tenth of the work."""
         total = Cohort()
         inside = {index for index in self._cohorts if first <= index < end}
         if values and len(inside) > len(self._cohorts) / 2:

@@ -16,7 +16,7 @@ SERVED = 200
 
 
 class Demand:
-    """Of one replica; `merge` adds another's. O(1) for each event. `arrivals` are [second, count]."""
+    """What is asked of one replica; `merge` adds another's. O(1) for each event. Arrivals are [second, count]."""
 
     def __init__(self) -> None:
         self._arrivals: dict[str, deque[list[int]]] = {}

@@ -40,7 +40,7 @@ class Dither:
 
     @property
     def sign(self) -> int:
-        """Of the move that helps: 0 as long as it is not known."""
+        """The sign of the move of log gamma that helps, -1 or 1; 0 as long as it is not known."""
         if self.phases < 2 or self.phases % 2:
             return 0
         (high, low), (n, k) = self.missed, self.total

@@ -26,7 +26,7 @@ class Direction(Enum):
 
 
 def allowed_share(percentile: float) -> float:
-    """Of values that may miss the bound of that percentile, a share: a tenth for .9, to the last digit."""
+    """The share of values that may miss the bound of that percentile: exactly .1 for .9."""
     return round(1 - percentile, 12)
 
 

@@ -35,7 +35,7 @@ class Watched:
         self.budget = Cohorts(width, SLICES + math.ceil(bound / width) + 1)
 
     def known_until(self, now: Seconds) -> Seconds:
-        """Of what arrived before, everything is known."""
+        """The moment up to which the outcome of every arrival is known."""
         return now - self.objective.bound if self.objective.metric.since_arrival else now
 
     def state(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Watched:
 
 
 class Observations:
-    """Of one replica; `merge` adds another's. To observe is O(1) for each objective. A host tells `demand` too."""
+    """What one replica has seen; `merge` adds another's. A value costs O(1). The host tells the load to `demand`."""
 
     def __init__(self, objectives: Mapping[ObjectiveId, Objective]) -> None:
         self.watched = {key: Watched(objective) for key, objective in objectives.items()}

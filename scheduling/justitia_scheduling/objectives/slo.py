@@ -54,7 +54,7 @@ ALARM = 3.0
 """Standard deviations by which misses exceed it in a sample that is smaller."""
 ROOM = 2.0
 LEAST, MOST = math.log(1.25), math.log(10)
-"""Of a move of log gamma."""
+"""The least and the largest move of log gamma in a step."""
 REACH = 3.0
 """How far above the estimate a missed P99 may take gamma."""
 DRIFT = math.log(1.5)
@@ -102,7 +102,7 @@ class Verdict(Enum):
 
 
 OPEN = (Verdict.PRESSED, Verdict.UNSURE)
-"""Of what was missed and is not known to hold again."""
+"""The verdicts on an objective that was missed and is not known to hold again."""
 
 
 class Judgement(NamedTuple):
@@ -137,7 +137,7 @@ class Memory:
 
 
 class Controller:
-    """Of one pool. Gamma stays in [lowest, highest], in 1/s. Raises ValueError."""
+    """The controller of one pool. Gamma stays in [lowest, highest], in 1/s. Raises ValueError as `limit` does."""
 
     def __init__(self, lowest: float = LOWEST_GAMMA, highest: float = HIGHEST_GAMMA) -> None:
         self._dither: Dither | None = None
@@ -155,7 +155,7 @@ class Controller:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Of gamma, by the last step."""
+        """The floor and the ceiling of gamma after the last step, in 1/s."""
         if self._dither is not None:
             point = min(max(self._dither.gamma, self.lowest), self.highest)
             return point, point

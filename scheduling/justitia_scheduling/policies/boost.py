@@ -1,4 +1,4 @@
-"""What the boosted policies share: the boost, the engine seconds that tokens stand for, and gamma.
+"""What the boosted policies share: the boost, the engine seconds that a token takes, and gamma.
 
 A request is served in the order of its arrival minus a boost that shrinks with its work w (gamma-Boost: Yu & Scully
 2024; tail-aware scheduling, equation 2):
@@ -6,12 +6,12 @@ A request is served in the order of its arrival minus a boost that shrinks with 
     b_gamma(w) = ln(1 / (1 - exp(-gamma * w))) / gamma
 
 gamma -> infinity is first come, first served; gamma -> 0 orders by w alone. Gamma is a rate in 1/s (`tailslope.py`), so
-w must be in seconds: tokens in its place make every boost 0, which is first come, first served. Tokens become engine
+w must be in seconds: in tokens, every boost would be 0, which is first come, first served. Tokens become engine
 seconds by what a token takes of a step's time, kept apart for prefill and decode:
 
     tau = moving average of seconds / moving average of tokens,   a step's seconds split evenly over its tokens
 
-so that the seconds of all tokens sum to the time the engine was busy. Steps reported as one count as so many. Where no
+so that the seconds of all tokens sum to the time the engine was busy. Steps reported as one count singly. Where no
 step's duration has been seen, tau comes from the cost model's coefficients if it has them, else from those of a
 Llama-7B on an A10G.
 """
@@ -46,7 +46,7 @@ class _Average:
     tokens: float = 0.0
 
     def observe(self, seconds: Seconds, tokens: Tokens, steps: int) -> None:
-        """So many steps alike."""
+        """`steps` equal steps took `seconds` and processed `tokens` together."""
         part = 1 - (1 - SMOOTHING) ** steps
         self.seconds += part * (seconds / steps - self.seconds)
         self.tokens += part * (tokens / steps - self.tokens)
@@ -76,7 +76,7 @@ class TokenTime:
         return seen.seconds / seen.tokens if seen.tokens else self.unseen.per_token
 
     def decode(self, running: int) -> Seconds:
-        """`running` requests share the fixed time of a step where no step has been seen."""
+        """Where no step has been seen, `running` requests share the fixed time of one."""
         seen = self._decode
         if seen.tokens:
             return seen.seconds / seen.tokens

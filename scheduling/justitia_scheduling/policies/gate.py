@@ -23,7 +23,7 @@ from justitia_vocabulary.units import TenantId
 
 @dataclass(slots=True, eq=False)
 class _First:
-    """A tenant's first run. It stands among the held ones, or among the open ones."""
+    """A waiting tenant's first run. `held` says whether it is among the held ones or the open ones."""
 
     tenant: TenantId
     key: RunKey
@@ -31,7 +31,7 @@ class _First:
     held: bool
 
     def __lt__(self, other: "_First") -> bool:
-        """Any answer: of equal counters and bounds either may come first, and no two keys are equal."""
+        """Any answer will do: of equal counters or bounds either may come first, and no two keys are equal."""
         return False
 
 

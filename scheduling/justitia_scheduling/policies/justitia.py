@@ -38,7 +38,7 @@ class Justitia(RunOrder):
         return PolicyReport(virtual_time=self.virtual_time.now)
 
     def predicted(self, run: Run) -> float | None:
-        """What the host told of the run's cost."""
+        """The run's cost as the host predicted it, None if it did not."""
         return run.predicted_cost
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:

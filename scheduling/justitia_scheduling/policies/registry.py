@@ -47,7 +47,7 @@ def build_cost_model(name: str, step_time: StepTime, among: Mapping[str, BuildCo
 
 
 def find(name: str, among: Mapping[str, Build], what: str) -> Build:
-    """What has that name. Case and dashes do not count: `tiered-justitia` is `TieredJustitia`. Raises ValueError."""
+    """The entry of that name; case and dashes do not count (`tiered-justitia`). Raises ValueError."""
     for known, build in among.items():
         if folded(known) == folded(name):
             return build

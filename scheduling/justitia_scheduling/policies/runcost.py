@@ -1,30 +1,30 @@
-"""What a run is expected to cost: from what is told of it, and from what it shows. `tiered.py` keys runs by it.
+"""What a run is expected to cost: from its prediction, and from what it shows. `tiered.py` keys runs by it.
 
 A run's cost is what it takes from the engine, in KV token-time: C for holding KV while it decodes, and for each prompt
 token `rho = c_tok / (c0/M + c_kv)`, what a full engine would have delivered while it read the token (`prompt_work` in
 `cost.py`; 0 where step times are not known). C alone calls a run of long prompts and short answers cheap.
 
-The estimate E begins with what was told, as far as that has come true for the application, else with the application's
-censored mean (`estimate.py` has both). What the run shows:
+The estimate E begins with the predicted cost ("told"), as far as predictions have come true for the application, else
+with the application's censored mean (`estimate.py` has both). What the run shows:
 
     known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
 
-p the request's prompt, d the mean output of its application's finished requests (of the pool's while it has none, one
-token before any): measured, nobody's claim. As soon as `known > theta * E`,
+p is the request's prompt, d the mean output of its application's finished requests (of the pool's while it has none,
+one token before any): d is measured, not claimed. As soon as `known > theta * E`,
 
     E <- max(known, theta * attained)
 
 So attained <= theta * E always, E grows by more than theta each time, and there are fewer than
-`1 + log(K / E_0) / log(theta)` revisions, K the largest that is ever known. A large run is recognised when its first
+`1 + log(K / E_0) / log(theta)` revisions, K the largest value of `known`. A large run is recognised when its first
 wide stage arrives, not after it has been served for long.
 
 *Renewal.* The estimate follows what is learnt of the application: a run that was estimated when nothing was known would
-otherwise wait behind all that come after it. With P what E would begin with if the run arrived at this moment,
+otherwise wait behind all that come after it. P is the E with which the run would begin if it arrived now:
 
     E <- P  where  E > RENEWED_BEYOND * P  and  RENEWED_BEYOND * shown <= theta * P
 
-shown the most that was ever known of the run: it would not have been revised above P. Downwards only: who comes first
-is not put behind others by what is learnt later. Each renewal divides E by more than `RENEWED_BEYOND`, and a revision
+`shown` is the largest `known` so far: a run that began at P would not have been revised. Estimates are only lowered:
+what is learnt later puts no run behind others. Each renewal divides E by more than `RENEWED_BEYOND`, and a revision
 after one needs `shown` to have grown by as much, so both stay few (docs/design/tiered-justitia.md). When a run of the
 application arrives or ends, `LOOKED_AT` of its open runs are looked at in turn: no event costs more where many wait.
 """
@@ -39,7 +39,7 @@ from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId
 
 RENEWED_BEYOND = 1.1
-"""How many times what is known of its application a run may be estimated at."""
+"""A run's estimate is renewed when it exceeds this many times P."""
 
 LOOKED_AT = 4
 """Open runs of the application that are looked at for renewal when one arrives or ends."""
@@ -47,8 +47,11 @@ LOOKED_AT = 4
 
 @dataclass(slots=True)
 class _Expected:
-    """Of an open run: E, the theta at which it is revised, and the cost of its requests not admitted yet; what was told
-    of it, and its application's mean when it arrived; the most that was ever known.
+    """What is kept of an open run.
+
+    `cost` is E, and `theta` the factor at which it is revised. `told` and `mean` are the predicted cost and the
+    application's mean when the run arrived, None if there was none. `unadmitted` is the expected cost of requests that
+    have not been admitted, `shown` the largest cost known so far.
     """
 
     cost: KVTokenTime
@@ -60,7 +63,7 @@ class _Expected:
 
 
 class RunCosts:
-    """Estimates of the open runs' costs, revised at `theta` if told, else at `theta_learned`. Operations are O(1)."""
+    """E of each open run, revised at `theta` if its cost was predicted, else at `theta_learned`. All in O(1)."""
 
     def __init__(self, theta: float, theta_learned: float) -> None:
         self._theta, self._theta_learned = theta, theta_learned
@@ -144,7 +147,10 @@ class RunCosts:
         return True
 
     def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:
-        """Prompts that were not told are taken in proportion to the cost, as in the application's other runs."""
+        """The predicted cost with that of reading prompts, None if none was predicted.
+
+        Prompts that were not predicted are taken in proportion to the cost, as in the application's other runs.
+        """
         if run.predicted_cost is None:
             return None
         prompt = run.predicted_prompt

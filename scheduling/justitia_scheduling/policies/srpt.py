@@ -23,7 +23,7 @@ LATE = 0.6
 
 
 class SRPT(Policy):
-    """Asking who gives way looks at each running request once."""
+    """`gives_way` looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     parts: ClassVar[tuple[str, ...]] = ("remainingTokens",)
@@ -33,13 +33,13 @@ class SRPT(Policy):
         self._lengths = OutputLengths()
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(remaining work, of what waits by the prediction of the moment at which it began to, arrival)."""
+        """(remaining tokens, arrival). A waiting request's are those of the moment at which it began to wait."""
         if request.status is Status.WAITING:
             return self._queue.key(request.id)
         return (self._remaining(request), request.sequence)
 
     def victim(self) -> RequestId | None:
-        """The last in order of those whose KV is not worth more than what it makes room for."""
+        """The last in order of those that are not `late`, if any; else the last of all."""
         worst = self._worst() if len(self.running) > 1 else None
         return None if worst is None else worst.id
 
@@ -61,13 +61,13 @@ class SRPT(Policy):
         return max(self.running.values(), key=lambda r: (not self.late(r), *self.key(r)), default=None)
 
     def late(self, request: OpenRequest) -> bool:
-        """Whether its KV is worth more than a head's gain."""
+        """Whether it has produced so much that its KV is worth more than a head's gain. Then it does not give way."""
         return request.produced > LATE * self._lengths.predicted(request)
 
     def _to_produce(self, request: OpenRequest) -> float:
         return max(self._lengths.predicted(request) - request.produced, 0.0)
 
     def _remaining(self, request: OpenRequest) -> float:
-        """Of a running request: its prompt, as far as it has not been processed, and the rest of its output."""
+        """Tokens that a running request still needs: the rest of its prompt and of its predicted output."""
         to_prefill = request.request.prompt_tokens - request.cached - request.prefilled
         return max(to_prefill, 0) + self._to_produce(request)

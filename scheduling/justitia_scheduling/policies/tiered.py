@@ -17,12 +17,12 @@ Two decisions, one above the other.
        K_j = V(a_j) + kappa * E_j / weight
 
    E_j is what the run is expected to cost (`runcost.py`): what was told or its application's mean, until what the run
-   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. With it the
-   start tag is lifted to V - kappa * attained / weight: a run that was kept open and asked for little has saved up
-   nothing.
+   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. The start tag
+   is lifted at the same time, to V - kappa * attained / weight: a run gains nothing by staying open and asking for
+   little at first.
 
-V is the virtual time of GPS over runs, in the unit of E; E without the stretch is the cost there. Preempted requests
-go back to their tenant's queue and pass the gate again.
+V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
+requests go back to their tenant's queue and pass the gate again.
 
 Where the host can preempt, a head that does not fit takes the place of a running request of a tenant that the gate
 holds back and that holds more than `MUCH_MORE` times as many KV tokens for its weight.
@@ -59,7 +59,7 @@ RECENT_REQUESTS = 1000
 MUCH_MORE = 2.0
 """A tenant gives way if it holds more than this many times what the head's tenant would hold, each for its weight."""
 LEAST_RUN: Tokens = 32
-"""What a request that came back has to produce before it gives way again, at least."""
+"""The least that a request has to produce after a preemption before it gives way again."""
 
 
 class TieredJustitia(Policy):
@@ -148,11 +148,11 @@ class TieredJustitia(Policy):
         return ((gated, key, request) for key, request in self._queues[tenant].in_order())
 
     def victim(self) -> RequestId | None:
-        """Of the tenant that holds most KV for its weight: nobody's growth takes the place of who holds less."""
+        """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
         return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
 
     def gives_way(self) -> RequestId | None:
-        """One of a tenant that the gate holds back, if it holds much more for its weight than the head's tenant."""
+        """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
         counter, limit = self.counters.by_tenant, self.gate.limit(self.burst)
         ahead = [r for r in self.running.values() if counter[r.tenant] > limit and self._has_run(r)]
         head = self.head() if ahead else None
@@ -164,7 +164,7 @@ class TieredJustitia(Policy):
         return self._first_to_go(losers, held) if losers else None
 
     def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
-        """The last in the policy's order of the requests of that tenant which holds most for its weight."""
+        """Return the last of these in the policy's order, among those of the tenant that holds most for its weight."""
         return max(requests, key=lambda r: (held[r.tenant], self.stretched_tag(r.run.id), r.sequence)).id
 
     def _held_for_weight(self) -> Mapping[TenantId, float]:
@@ -179,7 +179,7 @@ class TieredJustitia(Policy):
         return (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
 
     def _has_run(self, request: OpenRequest) -> bool:
-        """Whether, if it was preempted before, it has been given since what reading it again took from others."""
+        """Whether it was never preempted, or has since produced as much as reading it again took from others."""
         before = self._returned_with.get(request.id)
         return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
 
@@ -254,7 +254,7 @@ class TieredJustitia(Policy):
         self._renew(run.run.application)
 
     def _derive_burst(self) -> None:
-        """B as of what U depends on: the KV space, the longest output, the longest step."""
+        """Derive B from U anew, as the KV space, the longest output or the longest step may have changed."""
         if self._fixed_burst is None:
             ceiling = self.cost_model.largest_burst if self._ceiling is None else self._ceiling
             self._burst = min(self.in_engine / 4, ceiling)
@@ -266,7 +266,7 @@ class TieredJustitia(Policy):
         self._retag(run)
 
     def _renew(self, application: ApplicationId) -> None:
-        """More is known of the application: what was estimated with less is keyed by that, its start tag as it is."""
+        """More is known of the application: runs whose estimates fall get a new key. Their start tags stay."""
         for run in self._costs.renewed(application):
             self._retag(run)
 

@@ -2,8 +2,8 @@
 
     Phi = arrival - b_gamma(work)        smaller is served earlier
 
-*Signal.* w = max(tokens processed, prompt tokens), never falling. Recomputation does not count; a cached prefix that is
-found at admission neither, because the whole prompt has been counted by then.
+*Signal.* w = max(tokens processed, prompt tokens), never falling. Recomputation does not count. A cached prefix
+that is found at admission makes no difference: the whole prompt has been counted by then.
 
 *MemGuard.* Phi is computed at arrival and again only when w crosses k * 2^i, from w rounded down to such a threshold,
 
@@ -52,7 +52,7 @@ class Priority:
 
 
 class UniBoost(Boosted):
-    """`delta` is without unit. Asking who gives way looks at each running request once."""
+    """`delta` is without unit. `gives_way` looks at each running request once."""
 
     takes_back: ClassVar[bool] = True
     knobs: ClassVar[frozenset[Knob]] = Boosted.knobs | {Knob.HYSTERESIS}

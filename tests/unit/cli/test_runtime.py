@@ -49,7 +49,7 @@ def test_a_tool_that_lists_a_gpu_makes_the_device_cuda(tmp_path: Path, monkeypat
 
 def test_a_refused_package_is_one_line_and_leaves_no_environment(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = b"six==1.17.0 --hash=sha256:" + b"0" * 64 + b"\n"
-    monkeypatch.setattr(runtime, "_read_lock", lambda device: lock)
+    monkeypatch.setattr(runtime, "read_lock", lambda device: lock)
     with pytest.raises(EngineSetupError) as refusal:
         ensure_engine(lambda line: None, "cpu")
     assert "\n" not in str(refusal.value)

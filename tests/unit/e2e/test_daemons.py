@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from justitia_e2e.daemons import Daemons, _started
+from justitia_e2e.daemons import Daemons, started_at
 from justitia_e2e.machine import State
 
 
@@ -14,7 +14,7 @@ def recorded(root: Path, name: str, started: str | None) -> None:
 
 
 def test_a_process_that_was_started_then_runs(tmp_path: Path) -> None:
-    recorded(tmp_path, "kube-proxy", _started(os.getpid()))
+    recorded(tmp_path, "kube-proxy", started_at(os.getpid()))
     assert Daemons(State(tmp_path)).running() == {"kube-proxy": os.getpid()}
 
 

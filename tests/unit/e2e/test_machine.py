@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+from pathlib import Path
 
 import pytest
 
@@ -35,13 +36,15 @@ def root_on_debian(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("root_on_debian")
-def test_root_on_debian_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_NEEDED_RIGHTS", {"look": "true"})
+def test_root_on_debian_is_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = tmp_path / "tried"
+    monkeypatch.setattr(machine, "NEEDED_RIGHTS", {"look": f"touch {tried}"})
     check_machine()
+    assert tried.exists()
 
 
 @pytest.mark.usefixtures("root_on_debian")
 def test_root_who_is_kept_from_what_a_node_takes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_NEEDED_RIGHTS", {"look": "true", "fly": "echo no; exit 1"})
+    monkeypatch.setattr(machine, "NEEDED_RIGHTS", {"look": "true", "fly": "echo no; exit 1"})
     with pytest.raises(ClusterError, match="root may not fly here"):
         check_machine()

@@ -8,6 +8,7 @@ from justitia_channel.wire import decode, encode
 from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, SequenceName
 from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.model import Progress, Step
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
@@ -70,7 +71,8 @@ def test_a_tenant_that_is_ahead_is_gated() -> None:
     asks(on, "served")
     asks(on, "gold")
     asks(on, "silver", "silver")
-    on.policy._charge(on.policy.requests[name("served").id], 1e9)
+    on.admitted(name("served").id, 0, 1.0)
+    on.policy.stepped(Step([Progress(name("served").id, 10, 50_000)]), 2.0)
     by_key = {row.key: row for row in rows(on)}
     assert by_key["gold"].reason == "TenantGated"
     assert (by_key["silver"].rank, by_key["silver"].reason) == (1, "NoKVSpace")

@@ -126,6 +126,7 @@ def test_a_line_without_an_end_is_not_kept(peer: Peer) -> None:
             connection.sendall(b"x" * LONGEST_LINE)
     peer.meet().sendall(encode(ended("after")))
     eventually("the next one is heard", lambda: peer.heard() == [ended("after")])
+    assert [f"a line of more than {LONGEST_LINE} bytes" in line for line in peer.logged] == [True]
 
 
 def test_what_nobody_takes_is_bounded_and_the_oldest_goes(peer: Peer) -> None:
@@ -157,8 +158,11 @@ def test_a_peer_that_has_closed_its_ear_is_left(peer: Peer) -> None:
     connection = peer.meet()
     connection.shutdown(socket.SHUT_RD)
     peer.link.send(Admitted("a", 1))
-    peer.meet(instance="two")
+    second = peer.meet(instance="two")
     eventually("it has connected again", lambda: peer.link.connected)
+    assert [type(said) for said in peer.read(second)] == [Hello]
+    peer.link.send(Admitted("b", 1))
+    assert peer.read(second) == [Admitted("b", 1)]
 
 
 def test_what_cannot_be_said_is_counted_and_the_rest_is_said(peer: Peer) -> None:

@@ -41,6 +41,7 @@ from support.resources import (
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "llmapp.yaml"
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
+OTHER_POOL = Ref(Kind.SERVING_POOL, "apps", "other")
 CHAT = Ref(Kind.LLM_APPLICATION, "apps", "chat")
 KEY = "a-long-enough-token-of-alice"
 
@@ -176,8 +177,8 @@ def test_a_changed_child_is_put_right_and_additions_are_left_alone() -> None:
 
 def test_what_is_no_longer_wanted_is_applied_away() -> None:
     snapshot = settled(small_world(pool("other", engine={"nodeSelector": {"zone": "a"}})))
-    plain = put(snapshot, pool("other") | {"status": snapshot.objects[POOL._replace(name="other")]["status"]})
-    assert [obj["kind"] for obj in reconcile(plain, POOL._replace(name="other"), NOW).applies] == ["Deployment"]
+    plain = put(snapshot, pool("other") | {"status": snapshot.objects[OTHER_POOL]["status"]})
+    assert [obj["kind"] for obj in reconcile(plain, OTHER_POOL, NOW).applies] == ["Deployment"]
 
 
 def test_a_child_under_a_former_name_is_deleted() -> None:
@@ -191,7 +192,7 @@ def test_a_child_under_a_former_name_is_deleted() -> None:
 
 def test_a_resource_that_is_gone_or_going_is_left_to_garbage_collection() -> None:
     going = pool() | {"metadata": pool()["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    assert not reconcile(small_world(), POOL._replace(name="none"), NOW)
+    assert not reconcile(small_world(), Ref(Kind.SERVING_POOL, "apps", "none"), NOW)
     assert not reconcile(put(small_world(), going), POOL, NOW)
 
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from justitia_scheduling.objectives.objective import Objective
+from justitia_scheduling.objectives.objective import Direction, Objective
 from justitia_scheduling.objectives.observations import Observations
 from justitia_scheduling.objectives.slo import CONFIRM, PERIOD, REACH, Controller, Decision
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
@@ -21,39 +21,40 @@ def power(at: float, gain: float) -> Median:
     return lambda gamma, now: at * (gamma / 0.1) ** gain
 
 
-class Flipped(Controller):
-    """Negative control: moves the wrong way."""
+class WrongWay(Objective):
+    """Negative control: gamma is moved the wrong way for it."""
 
-    def _move(self, sign: int, step: float, now: float, gamma: float) -> bool:
-        return super()._move(-sign, step, now, gamma)
+    @property
+    def direction(self) -> Direction:
+        return Direction.UP
 
 
 class Nervous(Controller):
     """Negative control: judges its moves by what arrived before them."""
 
     def step(self, now: float, seen: Observations, estimate: float, replicas: int = 1) -> Decision:
-        self._memory.moved = -math.inf
+        self.restore(self.state() | {"moved": None})
         return super().step(now, seen, estimate, replicas)
 
 
-def settles(controller: Controller, gain: float, seed: int) -> bool:
+def settles(objective: Objective, gain: float, seed: int) -> bool:
     """From five minutes on the objective holds in truth, gamma is all but still, and turns once in two minutes."""
     median = power(2.0, gain)
-    plant = Plant(controller, {"o": (FIRST_TOKEN, median)}, seed=seed).run(1200)
+    plant = Plant(Controller(), {"o": (objective, median)}, seed=seed).run(1200)
     late = plant.gammas(300)
-    held = [missing(FIRST_TOKEN, median(gamma, 0.0)) <= FIRST_TOKEN.allowed for gamma in late]
+    held = [missing(objective, median(gamma, 0.0)) <= objective.allowed for gamma in late]
     return sum(held) >= 0.95 * len(held) and max(late) / min(late) < 1.6 and turns(late) <= 8
 
 
 @pytest.mark.parametrize("gain", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_settles_where_the_objective_holds_whatever_the_plants_gain(gain: float, seed: int) -> None:
-    assert settles(Controller(), gain, seed)
+    assert settles(FIRST_TOKEN, gain, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_check_sees_a_controller_that_moves_the_wrong_way(seed: int) -> None:
-    assert not settles(Flipped(), 1.0, seed)
+    assert not settles(WrongWay(MetricName.TIME_TO_FIRST_TOKEN, 0.9, 1.0, 300.0), 1.0, seed)
 
 
 def test_moves_that_are_judged_by_what_came_before_overshoot() -> None:
@@ -81,7 +82,7 @@ class Timid(Controller):
     """Negative control: its moves do not depend on how long they take to show."""
 
     def step(self, now: float, seen: Observations, estimate: float, replicas: int = 1) -> Decision:
-        self._memory.gave_way = True
+        self.restore(self.state() | {"gave_way": True})
         return super().step(now, seen, estimate, replicas)
 
 
