@@ -277,6 +277,7 @@ def test_a_run_that_was_kept_open_and_asked_for_little_has_saved_nothing() -> No
     has had would have been fair.
     """
     policy = tiered(kappa=2.0, burst=WIDE, theta=2.0)
+    policy.set_weight(A, 4.0, 0)
     host = Host(policy)
     idle = host.run("idle", A, cost=100.0, prompt=1)
     host.serve(idle, 10)
@@ -286,7 +287,7 @@ def test_a_run_that_was_kept_open_and_asked_for_little_has_saved_nothing() -> No
     now = clock.now
     assert clock.start(RunId("idle")) == 0
     host.ask("idle", "large", 10_000)
-    assert clock.start(RunId("idle")) == now - 2 * attained
+    assert clock.start(RunId("idle")) == now - 2 * attained / 4
     assert policy.revisions == 1
 
 
@@ -296,6 +297,8 @@ def test_a_run_that_has_had_its_share_keeps_its_start_tag_when_it_is_keyed_again
     run = host.run("run", A, cost=100.0)
     host.serve(run, 100)
     assert policy.revisions == 1
+    host.serve(run, 1000)
+    assert policy.revisions == 2
     assert policy.virtual_time.start(RunId("run")) == 0
 
 
