@@ -30,12 +30,15 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "mutation"
 READ_BY_TESTS = ("charts", "crds", "examples")
+# All mutants of a class stand in it side by side. Each `__init__` among them defines the attributes anew, which is no
+# mistake of a mutant; nor is the comment with which a line that was mutated silences the checker.
 TYPE_CHECK = (
     "mypy",
     f"--config-file={ROOT / 'pyproject.toml'}",
     f"--cache-dir={OUT / 'mypy'}",
     "--output=json",
     "--disable-error-code=unused-ignore",
+    "--disable-error-code=no-redef",
 )
 PROGRAMS = Path(sys.executable).parent
 
@@ -204,23 +207,36 @@ def diff(module: Module, mutant: str) -> list[str]:
         return get_diff_for_mutant(mutant, path=module.source).splitlines()
 
 
+def score(counts: Mapping[Verdict, int]) -> str:
+    """Return the part that was noticed, of all but wording."""
+    judged = sum(counts.values()) - counts.get(Verdict.WORDING, 0)
+    return f"{sum(counts.get(each, 0) for each in NOTICED) / judged:.1%}" if judged else ""
+
+
 def scores(found: Mapping[Module, Mapping[str, Verdict]]) -> list[str]:
-    """Return a table of the modules in Markdown. The score is the part that was noticed, of all but wording."""
+    """Return a table of the modules in Markdown."""
     lines = [
         f"| module | mutants | {' | '.join(Verdict)} | score |",
         f"|---|{'---:|' * (len(Verdict) + 2)}",
     ]
     for module, by_name in found.items():
         counts = Counter(by_name.values())
-        noticed = sum(counts[each] for each in NOTICED)
-        score = f"{noticed / (len(by_name) - counts[Verdict.WORDING]):.1%}" if by_name else ""
         columns = " | ".join(str(counts[each]) for each in Verdict)
-        lines.append(f"| `{module.path}` | {len(by_name)} | {columns} | {score} |")
+        lines.append(f"| `{module.path}` | {len(by_name)} | {columns} | {score(counts)} |")
     return lines
 
 
-def report(modules: Sequence[Module]) -> str:
-    found = {module: verdicts(module) for module in modules}
+def summary(found: Mapping[Module, Mapping[str, Verdict]], path: Path) -> str:
+    """Return a line with the score of all modules together, what is left, and where that is shown."""
+    counts = Counter(each for by_name in found.values() for each in by_name.values())
+    if not counts:
+        return "mutate: nothing was tried yet"
+    left = [f"{counts[each]} {each}" for each in (Verdict.SURVIVED, Verdict.NO_TESTS, Verdict.UNCHECKED) if counts[each]]
+    of_all = f"of {counts.total()} mutants {score(counts)} were noticed, {counts[Verdict.WORDING]} of wording left out"
+    return f"mutate: {of_all}; {', '.join(left) or 'none survived'}: see {path.relative_to(ROOT)}"
+
+
+def report(found: Mapping[Module, Mapping[str, Verdict]]) -> str:
     lines = ["# Mutation testing", "", *scores(found)]
     for module, by_name in found.items():
         for name, how in by_name.items():
@@ -237,9 +253,10 @@ def main() -> None:
     modules = choose(read_modules(), asked.module)
     for module in () if asked.report else modules:
         run(module)
-    text = report(modules)
-    (OUT / "report.md").write_text(text)
-    print(text)
+    found, path = {module: verdicts(module) for module in modules}, OUT / "report.md"
+    OUT.mkdir(parents=True, exist_ok=True)
+    path.write_text(report(found))
+    print("", *scores(found), "", summary(found, path), sep="\n")
 
 
 if __name__ == "__main__":

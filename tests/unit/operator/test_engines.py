@@ -4,9 +4,23 @@ from datetime import timedelta
 
 import pytest
 
+from justitia_api.pool import ServingPool
 from justitia_operator.decide.affected import affected
+from justitia_operator.decide.engines import Engines, count_engines
 from justitia_operator.world.objects import Json, Kind, Ref
-from support.resources import NOW, application, condition, key, pool, put, settled, tenant, with_ready_engines, world
+from support.resources import (
+    NOW,
+    application,
+    child,
+    condition,
+    key,
+    pool,
+    put,
+    settled,
+    tenant,
+    with_ready_engines,
+    world,
+)
 
 GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
 
@@ -179,3 +193,35 @@ def test_a_pod_concerns_its_pool_and_whom_that_serves() -> None:
         Ref(Kind.LLM_APPLICATION, "apps", "chat"),
         Ref(Kind.TENANT, "", "alice"),
     }
+
+
+def test_engines_that_exist_and_those_that_serve_are_counted() -> None:
+    snapshot = settled(world(tenant(), key(), pool(replicas=3), application()))
+    deployment = child(snapshot, Kind.DEPLOYMENT)
+    shared = ServingPool.model_validate(pool(replicas=3))
+    assert count_engines(snapshot, shared, Kind.DEPLOYMENT) == Engines(existing=0, ready=0)
+    started = put(snapshot, deployment | {"status": {"replicas": 3, "readyReplicas": 1}})
+    assert count_engines(started, shared, Kind.DEPLOYMENT) == Engines(existing=3, ready=1)
+
+
+def test_of_several_engines_that_start_the_first_to_have_begun_is_told_of() -> None:
+    def begun(name: str, minutes: int) -> Json:
+        since = (NOW - timedelta(minutes=minutes)).isoformat()
+        state = {"name": "engine", "started": False, "state": {"running": {"startedAt": since}}}
+        return pod(name, containerStatuses=[state])
+
+    snapshot = put(settled(world(tenant(), key(), pool(replicas=3), application())), begun("a", 2), begun("b", 5))
+    snapshot = settled(put(snapshot, begun("c", 5)))
+    message = condition(snapshot, Kind.SERVING_POOL, "shared", "EnginesAvailable")[2]
+    assert "the engine of pod b has been starting for 5 of at most" in message
+
+
+def test_a_deployment_that_fails_without_a_word_is_told_of_without_one() -> None:
+    snapshot = settled(world(tenant(), key(), pool(), application()))
+    failure = {"conditions": [{"type": "ReplicaFailure", "status": "True"}]}
+    stuck = settled(put(snapshot, child(snapshot, Kind.DEPLOYMENT) | {"status": failure}))
+    assert condition(stuck, Kind.SERVING_POOL, "shared", "EnginesAvailable") == (
+        "False",
+        "EngineNotStarting",
+        "0 of 1 engines take requests: ",
+    )

@@ -124,10 +124,14 @@ def test_every_field_of_a_pool_is_either_free_or_granted() -> None:
         ("good.example/teamster/any:2", False),
         ("other.example/vllm:7", True),
         ("other.example/vllm-evil:7", False),
+        (f"pinned.example/vllm@sha256:{'0' * 64}", True),
+        ("pinned.example/vllm:1", False),
     ],
 )
 def test_images_are_allowed_whole_or_by_how_they_begin(image: str, allowed: bool) -> None:
-    leave = InlinePools(images=("good.example/vllm:1", "good.example/team/", "other.example/vllm:"))
+    leave = InlinePools(
+        images=("good.example/vllm:1", "good.example/team/", "other.example/vllm:", "pinned.example/vllm@")
+    )
     made = given({"engine": {"image": image}}, leave)
     assert (OWN in made.objects) is allowed
     if not allowed:

@@ -109,9 +109,16 @@ def test_a_namespace_is_allowed_by_its_labels() -> None:
         ((), "SecretNotFound", "Secret alice-key in namespace justitia-system does not exist"),
         ((key(entry="other"),), "SecretNotFound", "has no entry token"),
         ((key() | {"data": {"token": "a-long-enough-token-of-alice!"}},), "SecretNotFound", "has no entry token"),
+        ((key() | {"data": {"token": "!" + key()["data"]["token"]}},), "SecretNotFound", "has no entry token"),
         ((key(token="k" * (MINIMUM_KEY_BYTES - 1)),), "KeyTooShort", f"has {MINIMUM_KEY_BYTES - 1} bytes"),
     ],
-    ids=["no Secret", "no such entry", "a value that is not base64", "one byte too few"],
+    ids=[
+        "no Secret",
+        "no such entry",
+        "a value that is not base64",
+        "a value with a sign that is not",
+        "one byte too few",
+    ],
 )
 def test_a_tenant_without_a_usable_key_is_not_ready(secrets: tuple[Any, ...], reason: str, what: str) -> None:
     snapshot = settled(world(tenant(), pool(), application(), *secrets))

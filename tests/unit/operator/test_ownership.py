@@ -3,10 +3,10 @@
 import pytest
 
 from justitia_operator.decide.compare import needs_apply
-from justitia_operator.decide.ownership import additions, disowned, removed_message
+from justitia_operator.decide.ownership import additions, disowned, is_guarded, removed_message
 from justitia_operator.world.objects import Json, Kind, Ref
 from support.owners import entry, fields_of, owned_by_us, set_by
-from support.resources import child, settled, small_world
+from support.resources import application, child, settled, small_world
 
 TEMPLATE = ("f:spec", "f:template", "f:spec")
 ENGINE = (*TEMPLATE, "f:containers", 'k:{"name":"engine"}')
@@ -156,3 +156,91 @@ def test_a_settled_pool_has_nothing_added() -> None:
     snapshot = settled(small_world())
     objects = [obj for ref, obj in snapshot.objects.items() if isinstance(ref, Ref) and ref.name == "justitia-shared"]
     assert [additions(made(Kind(obj["kind"])), obj) for obj in objects] == [()] * len(objects)
+
+
+def test_a_message_that_names_all_counts_no_more() -> None:
+    desired = made(Kind.CONFIG_MAP)
+    for names in ("a", "abc"):
+        theirs = entry("kubectl", {"f:data": {f"f:{name}": {} for name in names}})
+        message = removed_message(desired, additions(desired, owned_by_us(desired, theirs)))
+        assert f"data.{names[-1]} (by kubectl) was added" in message
+
+
+def test_who_gave_no_name_has_none() -> None:
+    desired = made(Kind.CONFIG_MAP)
+    theirs = set_by("kubectl", "f:data", "f:more")
+    del theirs["manager"]
+    assert [each.manager for each in additions(desired, owned_by_us(desired, theirs))] == [""]
+
+
+@pytest.mark.parametrize("kind", [Kind.DEPLOYMENT, Kind.SECRET, Kind.HORIZONTAL_POD_AUTOSCALER])
+def test_the_owners_of_what_pools_consist_of_are_kept(kind: Kind) -> None:
+    ours = made(Kind.DEPLOYMENT) | {"kind": kind, "apiVersion": kind.api_version}
+    assert is_guarded(ours)
+    assert not is_guarded(ours | {"metadata": {"name": "theirs", "namespace": "apps"}})
+    other = {"labels": {"app.kubernetes.io/managed-by": "helm"}, "name": "theirs", "namespace": "apps"}
+    assert not is_guarded(ours | {"metadata": other})
+
+
+def test_the_owners_of_what_users_write_are_not_kept() -> None:
+    written = application()
+    assert not is_guarded(
+        written | {"metadata": written["metadata"] | {"labels": made(Kind.SERVICE)["metadata"]["labels"]}}
+    )
+
+
+def test_a_status_that_was_applied_under_our_name_is_not_our_apply() -> None:
+    desired = made(Kind.DEPLOYMENT)
+    status = entry("justitia-operator", {"f:status": {"f:replicas": {}}}, "Apply", subresource="status")
+    observed = desired | {"metadata": desired["metadata"] | {"managedFields": [status]}}
+    assert needs_apply(desired, observed)
+    assert disowned(desired, observed) is None
+
+
+def listed(*values: object) -> Json:
+    metadata = {"name": "justitia-shared", "namespace": "apps"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"list": list(values)}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "owned", "added"),
+    [
+        (("a", "b"), ('v:"a"', 'v:"b"'), []),
+        (("a", "b"), ('v:"b"', 'v:"c"'), ['spec.list["c"]']),
+        ((1, 2), ("v:2", "v:3"), ["spec.list[3]"]),
+        (("a", "b"), ("i:0", "i:1"), []),
+        (("a", "b"), ("i:1", "i:2"), ["spec.list[2]"]),
+        (({"port": 80},), ('k:{"port":80,"protocol":"TCP"}',), []),
+        (({"port": 80},), ('k:{"port":80,"protocol":"UDP"}',), ["spec.list[port=80,protocol=UDP]"]),
+        (({"port": 80, "protocol": "UDP"},), ('k:{"port":80,"protocol":"TCP"}',), ["spec.list[port=80,protocol=TCP]"]),
+        (("a",), ("k:not json",), ["spec.list[not json]"]),
+        (("a",), ("v:not json",), ["spec.list[not json]"]),
+        (("a",), ("i:no number",), ["spec.list[no number]"]),
+    ],
+)
+def test_items_of_lists_are_told_by_value_by_place_and_by_keys(
+    wanted: tuple[object, ...], owned: tuple[str, ...], added: list[str]
+) -> None:
+    desired = listed(*wanted)
+    theirs = entry("kubectl", {"f:spec": {"f:list": {name: {".": {}} if name[0] == "k" else {} for name in owned}}})
+    assert [each.path for each in additions(desired, owned_by_us(desired, theirs))] == added
+
+
+def test_what_is_taken_as_a_whole_becomes_ours_as_a_whole() -> None:
+    desired = made(Kind.SERVICE)
+    observed = owned_by_us(desired, set_by("kubectl-edit", "f:spec", "f:selector"))
+    del observed["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:selector"]
+    changed = disowned(desired, observed)
+    assert changed is not None
+    (ours,) = changed
+    assert ours["manager"] == "justitia-operator"
+    assert ours["fieldsV1"]["f:spec"]["f:selector"] == {}
+
+
+def test_who_added_a_field_keeps_the_others_beside_it() -> None:
+    desired = made(Kind.DEPLOYMENT)
+    theirs = entry("kubectl", {"f:spec": {"f:replicas": {}, "f:paused": {}}})
+    changed = disowned(desired, owned_by_us(desired, theirs))
+    assert changed is not None
+    _, left = changed
+    assert left == set_by("kubectl", "f:spec", "f:replicas")

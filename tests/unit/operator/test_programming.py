@@ -1,6 +1,7 @@
 """Which pods are told a pool's documents, and what the conditions say of it."""
 
 import json
+from base64 import b64decode
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from justitia_operator.world.reports import Report
 from justitia_operator.world.snapshot import Snapshot
 from support.objectives import FIRST_TOKEN, boosted, some
 from support.objectives import told as objective_told
-from support.resources import NOW, pod, put, settled, small_world, tenant
+from support.resources import NOW, child, pod, put, settled, small_world, tenant, with_ready_engines
 
 POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
 POD = Ref(Kind.POD, "apps", "justitia-shared-1")
@@ -197,3 +198,64 @@ def test_figures_concern_whom_they_are_about_and_everything_else_all(
 ) -> None:
     before = replace(report(1), learning=learned(5), objectives=counted(1), boost=boosted(0.2))
     assert concerned_by_figures(pod(), before, replace(before, **after)) == concerned  # type: ignore[arg-type]
+
+
+def test_a_pod_is_told_what_the_objects_hold() -> None:
+    """Those that come with its volumes: it would take another spelling for another document."""
+    snapshot = serving()
+    (push,) = pushed(snapshot)
+    written = json.loads(push.documents)
+    assert written["configuration"] == json.loads(child(snapshot, Kind.CONFIG_MAP)["data"]["pool.json"])
+    assert written["keys"] == json.loads(b64decode(child(snapshot, Kind.SECRET)["data"]["keys.json"]))
+
+
+def test_pods_that_lag_behind_are_counted() -> None:
+    names = [f"justitia-shared-{number}" for number in range(1, 5)]
+    snapshot = serving(*map(pod, names))
+    assert pods_behind(snapshot) == 4
+    known = {"justitia_shared_1": report(1), "justitia_shared_2": report(0), "justitia_shared_3": report(None)}
+    assert pods_behind(told(snapshot, **known)) == 3
+
+
+@pytest.mark.parametrize("generation", [1, None], ids=["an earlier one", "no answer"])
+def test_pods_of_a_pool_of_which_nothing_is_recorded_are_behind(generation: int | None) -> None:
+    snapshot = serving()
+    unknown = put(snapshot, {key: value for key, value in snapshot.objects[POOL].items() if key != "status"})
+    assert pods_behind(told(unknown, justitia_shared_1=report(generation))) == 1
+
+
+@pytest.mark.parametrize(("other", "told_of"), [("True", "Unknown"), ("False", "False")])
+def test_a_policy_of_which_a_pod_does_not_know_is_worse_than_one_in_force_and_better_than_none(
+    other: str, told_of: str
+) -> None:
+    def policy(status: str) -> Report:
+        told = {"type": "PolicyInForce", "status": status, "reason": "Other", "message": f"it is {status}"}
+        return replace(
+            report(1), policy=Condition.model_validate(told | {"observedGeneration": 1, "lastTransitionTime": NOW})
+        )
+
+    both = serving(pod("justitia-shared-1"), pod("justitia-shared-2"))
+    found = condition(told(both, justitia_shared_1=policy("Unknown"), justitia_shared_2=policy(other)), "PolicyInForce")
+    assert found is not None
+    assert found[0] == "False"
+    assert f"it is {told_of}" in found[2]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_where_all_pods_are_named_no_more_are_counted(count: int) -> None:
+    names = [f"justitia-shared-{number}" for number in range(1, count + 1)]
+    reports = {name.replace("-", "_"): report(0) for name in names}
+    found = condition(told(serving(*map(pod, names)), **reports), "Programmed")
+    assert found is not None
+    assert found[2].endswith(f"justitia-shared-{count} has 0")
+
+
+def test_a_pool_whose_policy_failed_in_an_engine_is_not_fair() -> None:
+    failed = {"type": "PolicyInForce", "status": "False", "reason": "PolicyFailed", "message": "it raised"}
+    known = replace(
+        report(1), policy=Condition.model_validate(failed | {"observedGeneration": 1, "lastTransitionTime": NOW})
+    )
+    warm = put(with_ready_engines(settled(small_world())), pod())
+    found = condition(told(warm, justitia_shared_1=known), "PoolFairness")
+    assert found is not None
+    assert found[:2] == ("False", "PolicyFailed")

@@ -55,3 +55,15 @@ def test_an_image_that_somebody_else_wrote_is_not_kept() -> None:
     theirs = template | {"spec": template["spec"] | {"initContainers": [scheduler]}}
     spoilt = put(before, deployment | {"spec": deployment["spec"] | {"template": theirs}})
     assert images(settled(spoilt)) == {"justitia:test"}
+
+
+def test_an_image_that_somebody_else_wrote_into_another_container_brings_no_new_one() -> None:
+    """It is put right, and the engines stay with the sidecar that they have."""
+    before = upgraded(settled(small_world()))
+    deployment = child(before, Kind.DEPLOYMENT)
+    template = deployment["spec"]["template"]
+    first, *others = pod(before)["initContainers"]
+    assert first["name"] != "scheduler"
+    theirs = template | {"spec": template["spec"] | {"initContainers": [first | {"image": "theirs:1"}, *others]}}
+    spoilt = put(before, deployment | {"spec": deployment["spec"] | {"template": theirs}})
+    assert images(settled(spoilt)) == {"justitia:test"}

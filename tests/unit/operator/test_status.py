@@ -50,8 +50,11 @@ def test_a_status_says_which_generation_it_is_of_and_since_when_a_condition_hold
 
 
 def test_an_object_without_a_generation_is_of_the_first() -> None:
-    status = written(plan_status(tenant(), (ACCEPTED,), {}, NOW))
+    made = tenant()
+    del made["metadata"]["generation"]
+    status = written(plan_status(made, (ACCEPTED,), {}, NOW))
     assert status["observedGeneration"] == status["conditions"][0]["observedGeneration"] == 1
+    assert written(plan_failure(made, "KeyError", NOW))["conditions"][0]["observedGeneration"] == 1
 
 
 @pytest.mark.parametrize(

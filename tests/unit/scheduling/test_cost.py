@@ -119,3 +119,78 @@ def test_one_stall_counts_for_as_long_as_it_is_recent() -> None:
     assert u_of_a_token() == pytest.approx(stalled)
     steps(RECENT_STEPS)
     assert u_of_a_token() == pytest.approx(usual)
+
+
+@pytest.mark.parametrize("cost", [KVTokenTimeCost(), ProfiledCost()], ids=lambda cost: cost.unit)
+def test_what_is_shared_with_others_is_charged_to_nobody_again(cost: CostModel) -> None:
+    shared = Work(Progress(RequestId("q"), produced=3), 100, 5, cached=40)
+    assert cost.step([shared], None, 1) == pytest.approx(cost.step([work(60, 5, produced=3)], None, 1))
+
+
+def test_u_of_the_profiled_cost_is_a_prompt_and_the_dearest_output_of_a_full_engine() -> None:
+    assert ProfiledCost().in_engine(1000, 10) == pytest.approx(11.46 + (2.1 + 10 * 0.04) * 1000)
+
+
+def test_u_of_engine_time_is_the_longest_requests_steps_and_a_full_engines_tokens() -> None:
+    """A step of a full engine takes c0 + c_kv M, unless a longer one was seen lately."""
+    cost = EngineTime(STEP)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * (0.01 + 0.0001 * 1000) + 0.001 * 1000)
+    cost.step([work()], 0.5, 1)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * 0.5 + 0.001 * 1000)
+
+
+def test_reading_a_prompt_token_is_worth_what_a_full_engine_would_have_delivered_meanwhile() -> None:
+    assert EngineTime(STEP).prompt_work(1000) == pytest.approx(0.001 / (0.01 / 1000 + 0.0001))
+
+
+def test_where_step_times_are_not_known_reading_is_worth_nothing() -> None:
+    assert EngineTime(StepTime(0.0, 0.001, 0.0)).prompt_work(1000) == 0
+    assert KVTokenTimeCost().prompt_work(1000) == 0
+
+
+def test_later_steps_are_charged_by_the_step_time_that_was_learned() -> None:
+    cost = EngineTime(STEP)
+    cost.learn_step_time(StepTime(per_step=0.5, per_token=0.0, per_kv_token=0.0))
+    assert cost.step([work()], None, 2) == [0.25]
+
+
+def test_the_fixed_part_of_a_step_that_was_seen_is_shared_by_those_in_it_and_not_by_others_that_run() -> None:
+    cost = EngineTime(StepTime(per_step=1.0, per_token=0.5, per_kv_token=0.0))
+    large, small = cost.step([work(prefilled=9), work()], 12.0, running=50)
+    assert (large, small) == (pytest.approx(12 * 5.5 / 6.5), pytest.approx(12 * 1.0 / 6.5))
+
+
+@given(
+    p=st.integers(1, 500),
+    before=st.integers(0, 100),
+    produced=st.integers(1, 9),
+    running=st.integers(1, 5),
+)
+def test_progress_of_several_tokens_is_charged_as_as_many_steps_alike(
+    p: int, before: int, produced: int, running: int
+) -> None:
+    cost = EngineTime(STEP)
+    single = sum(cost.step([work(p, before + i)], None, running)[0] for i in range(produced))
+    assert cost.step([work(p, before, produced=produced)], None, running) == [pytest.approx(single)]
+
+
+def test_a_chunk_of_a_prompt_is_charged_as_one_step() -> None:
+    (charge,) = EngineTime(STEP).step([work(prompt=100, prefilled=30, produced=0)], None, 1)
+    assert charge == pytest.approx(0.01 + 0.001 * 30 + 0.0001 * 100)
+
+
+def test_of_work_half_of_which_was_done_before_half_is_charged() -> None:
+    cost = EngineTime(StepTime(per_step=0.0, per_token=1.0, per_kv_token=0.0))
+    half, other = cost.step([work(prefilled=4, produced=1, recomputed=5), work(prefilled=9)], 10.0, 2)
+    assert (half, other) == (pytest.approx(2.5), pytest.approx(5.0))
+
+
+def test_a_whole_request_shares_the_fixed_part_with_those_beside_it() -> None:
+    cost = EngineTime(STEP)
+    alone, beside = cost.whole(100, 10, 1), cost.whole(100, 10, 4)
+    assert alone - beside == pytest.approx(0.01 * 10 * 3 / 4)
+    assert cost.whole(100, 10, 0) == alone
+
+
+def test_a_request_that_produces_nothing_is_expected_to_cost_nothing() -> None:
+    assert EngineTime(STEP).whole(100, 0, 1) == 0

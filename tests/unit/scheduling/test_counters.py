@@ -91,3 +91,39 @@ def test_a_refund_lowers_a_counter_and_the_tenant_is_found_again() -> None:
     assert counters.smallest() == B
     counters.charge(A, -80, 1)
     assert counters.smallest() == A
+
+
+def test_a_refund_to_a_tenant_that_is_away_puts_it_into_no_line() -> None:
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.charge(A, 100, 1)
+    counters.dequeue(A)
+    counters.charge(A, -80, 1)
+    assert counters[A] == 20
+    assert counters.smallest() is None
+
+
+def test_a_tenant_that_was_never_seen_has_had_nothing() -> None:
+    assert TenantCounters()[A] == 0
+
+
+def test_every_change_is_counted() -> None:
+    counters = TenantCounters()
+    assert counters.changes == 0
+    counters.enqueue(A)
+    counters.enqueue(A)
+    counters.charge(A, 100, 1)
+    counters.charge(A, -10, 1)
+    counters.dequeue(A)
+    counters.dequeue(A)
+    assert counters.changes == 6
+
+
+def test_all_that_wait_in_order_the_first_seen_among_equals() -> None:
+    counters = TenantCounters()
+    for tenant in (C, B, A):
+        counters.enqueue(tenant)
+    counters.charge(C, 10, 1)
+    counters.enqueue(TenantId("gone"))
+    counters.dequeue(TenantId("gone"))
+    assert counters.in_order() == [B, A, C]

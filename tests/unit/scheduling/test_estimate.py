@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.core.estimate import FIRST_ESTIMATE, REMEMBERED_RUNS, CensoredMean, TrackRecord
+from justitia_scheduling.core.estimate import FIRST_ESTIMATE, REMEMBERED_RUNS, CensoredMean, Ratio, TrackRecord
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.opened import OpenRun
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
@@ -119,3 +119,22 @@ def test_a_predictor_that_has_become_good_is_believed_again() -> None:
     for _ in range(REMEMBERED_RUNS):
         record.finished(A, told=100, mean=150, cost=100)
     assert record.expected(A, told=100, mean=1000) == 100
+
+
+def test_the_pools_mean_is_of_all_that_its_applications_have_had() -> None:
+    estimates, first, second = CensoredMean(), run("first", B), run("second", ApplicationId("c"))
+    for of, costs_of_it in ((first, (100, 200)), (second, (300, 400))):
+        for cost in costs_of_it:
+            attain(estimates, of, cost)
+        estimates.ended(of)
+    assert estimates.estimate(A) == 500
+
+
+def test_a_ratio_is_the_applications_else_the_pools_else_nothing() -> None:
+    ratio = Ratio()
+    assert ratio.of(A) == 0
+    for application, upper, lower in ((A, 10, 1), (A, 20, 2), (B, 5, 5), (B, 1, 7)):
+        ratio.add_upper(application, upper)
+        ratio.add_lower(application, lower)
+    assert (ratio.of(A), ratio.of(B)) == (30 / 3, 6 / 12)
+    assert ratio.of(ApplicationId("new")) == 36 / 15

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
 from justitia_scheduling.core.model import Request, Run, kv_token_time
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
-from justitia_scheduling.policies.runcost import RunCosts
+from justitia_scheduling.policies.runcost import RENEWED_BEYOND, RunCosts
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 RHO = 50.0
@@ -154,3 +154,55 @@ def test_revisions_are_few_and_attained_never_exceeds_theta_times_the_estimate(
         known = max(known, run.attained)
     if revisions:
         assert revisions < 1 + math.log(max(known, theta * run.attained) / first) / math.log(theta)
+
+
+def test_tokens_that_others_share_count_neither_as_read_nor_as_held() -> None:
+    costs = RunCosts(THETA, LEARNED)
+    first = opened(costs)
+    asked = request(first, 100)
+    costs.asked(asked, RHO)
+    costs.left(asked)
+    asked.cached, asked.prefilled, asked.produced = 40, 60, 10
+    costs.closed(asked, True)
+    per_cost = 60 / kv_token_time(60, 10)
+    assert costs[opened(costs, cost=5000, name="s").id] == pytest.approx(5000 + RHO * 5000 * per_cost)
+
+
+def renewed_by(costs: RunCosts, mean: float) -> list[OpenRun]:
+    """The application finishes its first run, of that cost. Returns those open runs whose estimate has fallen by it."""
+    application = ApplicationId("a")
+    done = opened(costs, name="done")
+    assert costs.renewed(application) == [], "nothing is known yet"
+    done.attained += mean
+    costs.attained(done, mean)
+    costs.ended(done)
+    return costs.renewed(application)
+
+
+def test_a_run_that_was_estimated_when_nothing_was_known_is_named_when_its_estimate_falls() -> None:
+    costs = RunCosts(THETA, LEARNED)
+    waiting = opened(costs, name="waiting")
+    assert renewed_by(costs, 500.0) == [waiting]
+    assert costs[waiting.id] == 500
+    assert costs.renewed(ApplicationId("a")) == []
+
+
+@pytest.mark.parametrize(("less", "falls"), [(0.0, False), (0.01, True)])
+def test_an_estimate_falls_only_where_it_is_beyond_the_factor(less: float, falls: bool) -> None:
+    costs = RunCosts(THETA, LEARNED)
+    waiting = opened(costs, name="waiting")
+    mean = FIRST_ESTIMATE / RENEWED_BEYOND
+    assert RENEWED_BEYOND * mean == FIRST_ESTIMATE, "at the bound itself"
+    assert (renewed_by(costs, mean - less) == [waiting]) is falls
+
+
+@pytest.mark.parametrize(("less", "falls"), [(0.0, True), (0.01, False)])
+def test_an_estimate_does_not_fall_to_where_it_would_be_revised_soon(less: float, falls: bool) -> None:
+    """What the run has shown times the factor is theta times the present estimate, or more."""
+    costs = RunCosts(THETA, LEARNED)
+    waiting = opened(costs, name="waiting")
+    costs.asked(request(waiting, 1000), RHO)
+    shown = 1000 * (1 + RHO) + 0.5
+    mean = RENEWED_BEYOND * shown / LEARNED
+    assert LEARNED * mean == RENEWED_BEYOND * shown, "at the bound itself"
+    assert (renewed_by(costs, mean - less) == [waiting]) is falls

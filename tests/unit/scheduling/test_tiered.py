@@ -1,0 +1,454 @@
+"""Tiered Justitia's decisions, each in numbers that can be checked by hand: keys, the gate, the burst, who gives way.
+
+The cost model is KV token-time, so that a run of one request which reads p tokens and produces d is charged what it costs:
+p d + d (d + 1) / 2. That its bounds hold whatever happens: `tests/property`.
+"""
+
+import math
+
+import pytest
+
+from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
+from justitia_scheduling.core.estimate import FIRST_ESTIMATE
+from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
+from justitia_scheduling.policies.tiered import (
+    LEAST_RUN,
+    RECENT_REQUESTS,
+    THETA,
+    THETA_LEARNED,
+    TieredJustitia,
+)
+from justitia_vocabulary.policies import Knob
+from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
+from justitia_vocabulary.waiting import WaitingReason
+
+A, B = TenantId("a"), TenantId("b")
+WIDE = 1e9
+"""A burst, or a cost, beyond everything else here."""
+
+
+class Host:
+    """Tells a policy what happens. Each run has one request of the same name, unless more are asked for."""
+
+    def __init__(self, policy: TieredJustitia, capacity: int | None = 10_000) -> None:
+        self.policy = policy
+        if capacity is not None:
+            policy.set_capacity(capacity, 0)
+
+    def run(self, name: str, tenant: TenantId = A, cost: float | None = None, prompt: int = 100) -> RequestId:
+        """A run arrives with its first request, whose prompt was told, too."""
+        told = None if cost is None else 0.0
+        self.policy.run_arrived(Run(RunId(name), tenant, ApplicationId(f"app of {tenant}"), cost, told), 0)
+        return self.ask(name, name, prompt)
+
+    def ask(self, run: str, request: str, prompt: int = 100) -> RequestId:
+        self.policy.request_arrived(Request(RequestId(request), RunId(run), prompt), 0)
+        return RequestId(request)
+
+    def serve(self, request: RequestId, produced: int) -> None:
+        """The request is admitted, if it waits, and produces so many tokens."""
+        if request not in self.policy.running:
+            self.policy.admitted(request, 0)
+        self.policy.stepped(Step([Progress(request, produced=produced)]), 0)
+
+    def end(self, request: RequestId) -> None:
+        self.policy.finished(request, 0)
+        self.policy.run_ended(RunId(request), 0)
+
+
+def tiered(**values: float) -> TieredJustitia:
+    return TieredJustitia(KVTokenTimeCost(), **values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"kappa": 0.0}, {"kappa": -1.0}, {"theta": 1.0}, {"theta": 0.5}, {"beta": -0.1}],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_with_its_value(values: dict[str, float]) -> None:
+    ((name, value),) = values.items()
+    with pytest.raises(ValueError, match=f"{name}={value}"):
+        tiered(**values)
+
+
+def test_the_least_that_can_be_is_taken() -> None:
+    policy = tiered(kappa=0.001, theta=1.001, beta=0.0, burst=0.0)
+    assert (policy.kappa, policy.beta, policy.burst) == (0.001, 0.0, 0.0)
+
+
+# The key.
+
+
+def test_a_run_is_keyed_by_its_arrival_on_the_virtual_clock_and_its_stretched_cost_for_its_weight() -> None:
+    policy = tiered(kappa=5.0, burst=WIDE)
+    policy.set_weight(A, 2.0, 0)
+    host = Host(policy)
+    first = host.run("first", cost=10_000)
+    assert policy.stretched_tag(RunId("first")) == 5 * 10_000 / 2
+    host.serve(first, 10)
+    elapsed = kv_token_time(100, 10) / 2
+    host.run("later", cost=300)
+    assert policy.stretched_tag(RunId("later")) == elapsed + 5 * 300 / 2
+
+
+def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_request() -> None:
+    policy = tiered(kappa=5.0, burst=0.0)
+    host = Host(policy)
+    mine = host.run("mine", A, cost=WIDE)
+    second = host.ask("mine", "second")
+    host.run("theirs", B, cost=WIDE)
+    run, request = policy.runs[RunId("mine")], policy.requests[second]
+    assert policy.key(request) == (0, 5 * WIDE, run.sequence, request.sequence)
+    assert policy.order_key(request) == {"gated": 0, "stretchedTag": 5 * WIDE}
+    host.serve(mine, 10)
+    assert policy.key(request)[0] == 1
+
+
+def test_the_order_is_that_of_the_keys_and_gated_tenants_come_last() -> None:
+    policy = tiered(burst=0.0)
+    host = Host(policy)
+    running = host.run("running", A, cost=WIDE)
+    host.run("small", A, cost=1.0, prompt=1)
+    host.run("large", B, cost=WIDE)
+    host.run("larger", B, cost=2 * WIDE)
+    assert policy.order() == ["small", "running", "large", "larger"]
+    assert policy.head() == "small"
+    host.serve(running, 10)
+    assert policy.order() == ["large", "larger", "small"]
+    assert policy.head() == "large"
+    waiting = {request.id: request for request in policy.waiting()}
+    assert {name: policy.why_waits(request) for name, request in waiting.items()} == {
+        "small": WaitingReason.TENANT_GATED,
+        "large": WaitingReason.BEHIND_OTHERS,
+        "larger": WaitingReason.BEHIND_OTHERS,
+    }
+
+
+def test_it_reports_its_clock_its_burst_and_what_the_engine_can_be_charged() -> None:
+    policy = tiered()
+    host = Host(policy, 10_000)
+    host.serve(host.run("r", cost=WIDE), 10)
+    report = policy.report()
+    assert (report.virtual_time, report.burst, report.in_engine) == (
+        kv_token_time(100, 10),
+        10 * 10_000 / 4,
+        10 * 10_000,
+    )
+
+
+# The gate.
+
+
+def test_a_tenant_at_the_limit_is_served_and_one_beyond_it_waits() -> None:
+    policy = tiered(burst=kv_token_time(100, 10), beta=math.inf)
+    host = Host(policy)
+    mine = host.run("mine", A, cost=1.0)
+    host.ask("mine", "next")
+    host.run("theirs", B, cost=WIDE)
+    host.serve(mine, 10)
+    assert not policy.gated(A)
+    assert policy.head() == "next"
+    host.serve(mine, 1)
+    assert policy.gated(A)
+    assert policy.head() == "theirs"
+
+
+@pytest.mark.parametrize("weight", [1.0, 4.0])
+def test_the_slack_of_a_waiting_run_is_beta_times_its_cost_for_its_weight(weight: float) -> None:
+    """In the cost model's unit, which here is KV token-time: the ratio of charges to costs is one."""
+    policy = tiered(burst=WIDE, beta=3.0)
+    policy.set_weight(B, weight, 0)
+    host = Host(policy)
+    host.serve(host.run("known", B, cost=5050.0), 1)
+    ahead = policy.counters[B]
+    host.run("theirs", B, cost=500.0, prompt=1)
+    mine = host.run("mine", A, cost=WIDE)
+    host.ask("mine", "next")
+    policy.admitted(mine, 0)
+    slack = 3 * 500 / weight
+    while policy.counters[A] <= ahead + slack:
+        assert not policy.gated(A)
+        host.serve(mine, 1)
+    assert policy.gated(A)
+
+
+def test_a_beta_without_end_leaves_the_burst_alone() -> None:
+    policy = tiered(burst=1000.0, beta=math.inf)
+    host = Host(policy)
+    mine = host.run("mine", A, cost=1.0)
+    host.ask("mine", "next")
+    host.run("theirs", B, cost=1.0, prompt=1)
+    host.serve(mine, 9)
+    assert policy.counters[A] == kv_token_time(100, 9) == 945
+    assert not policy.gated(A)
+
+
+# The burst.
+
+
+def test_the_burst_is_a_quarter_of_what_the_engine_can_be_charged() -> None:
+    policy = tiered()
+    host = Host(policy, None)
+    assert (policy.burst, policy.in_engine) == (0.0, 0.0)
+    policy.set_capacity(10_000, 0)
+    assert (policy.burst, policy.in_engine) == (2500.0, 10_000.0)
+    host.serve(host.run("r"), 12)
+    assert (policy.burst, policy.in_engine) == (30_000.0, 120_000.0)
+
+
+def test_the_longest_output_counts_while_it_is_recent() -> None:
+    policy = tiered()
+    host = Host(policy)
+
+    def requests(count: int) -> None:
+        for number in range(count):
+            name = host.run(f"r{number}", prompt=1)
+            host.serve(name, 1)
+            host.end(name)
+
+    long = host.run("long", prompt=1)
+    host.serve(long, 50)
+    host.end(long)
+    requests(RECENT_REQUESTS - 1)
+    assert policy.in_engine == 50 * 10_000
+    requests(RECENT_REQUESTS - 1)
+    assert policy.in_engine == 50 * 10_000
+    host.serve(host.run("another", prompt=1), 1)
+    assert policy.in_engine == 10_000
+    assert policy.burst == 2500
+
+
+def test_the_burst_stays_below_the_cost_models_ceiling_and_the_knob_sets_another_one() -> None:
+    policy = TieredJustitia(EngineTime(StepTime(1.0, 0.0, 0.0)))
+    host = Host(policy)
+    host.serve(host.run("r"), 100)
+    assert policy.in_engine / 4 == 25
+    assert policy.burst == 20
+    for ceiling, burst in ((22.0, 22.0), (30.0, 25.0), (0.0, 0.0)):
+        policy.tune({Knob.BURST: ceiling})
+        assert policy.burst == burst
+    policy.tune({})
+    assert policy.burst == 20
+
+
+@pytest.mark.parametrize("ceiling", [-1.0, math.nan])
+def test_a_burst_that_cannot_be_is_refused_and_changes_nothing(ceiling: float) -> None:
+    policy = tiered()
+    policy.set_capacity(10_000, 0)
+    with pytest.raises(ValueError, match=f"TieredJustitia takes no burst of {ceiling:g}: it must not be negative"):
+        policy.tune({Knob.BURST: ceiling})
+    assert policy.burst == 2500
+
+
+def test_a_fixed_burst_follows_nothing() -> None:
+    policy = tiered(burst=7.0)
+    host = Host(policy)
+    host.serve(host.run("r"), 100)
+    assert policy.burst == 7
+
+
+# What a run shows.
+
+
+@pytest.mark.parametrize(
+    ("theta", "told", "times"),
+    [
+        (None, FIRST_ESTIMATE, THETA),
+        (None, None, THETA_LEARNED),
+        (1.5, FIRST_ESTIMATE, 1.5),
+        (1.5, None, 1.5),
+    ],
+)
+def test_a_mean_is_revised_later_than_what_was_told_unless_one_theta_is_set(
+    theta: float | None, told: float | None, times: float
+) -> None:
+    policy = TieredJustitia(KVTokenTimeCost(), theta=theta, burst=WIDE)
+    host = Host(policy)
+    request = host.run("run", cost=told, prompt=1000)
+    policy.admitted(request, 0)
+    while policy.runs[RunId("run")].attained <= times * FIRST_ESTIMATE:
+        assert policy.revisions == 0
+        host.serve(request, 1)
+    assert policy.revisions == 1
+
+
+def test_a_run_that_was_kept_open_and_asked_for_little_has_saved_nothing() -> None:
+    """When it shows that it is large, its start tag is not its arrival but what it would be if it had come when what it
+    has had would have been fair.
+    """
+    policy = tiered(kappa=2.0, burst=WIDE, theta=2.0)
+    policy.set_weight(A, 4.0, 0)
+    host = Host(policy)
+    idle = host.run("idle", A, cost=100.0, prompt=1)
+    host.serve(idle, 10)
+    other = host.run("other", B, cost=WIDE)
+    host.serve(other, 1000)
+    clock, attained = policy.virtual_time, policy.runs[RunId("idle")].attained
+    now = clock.now
+    assert clock.start(RunId("idle")) == 0
+    host.ask("idle", "large", 10_000)
+    assert clock.start(RunId("idle")) == now - 2 * attained / 4
+    assert policy.revisions == 1
+
+
+def test_a_run_that_has_had_its_share_keeps_its_start_tag_when_it_is_keyed_again() -> None:
+    policy = tiered(kappa=2.0, burst=WIDE)
+    host = Host(policy)
+    run = host.run("run", A, cost=100.0)
+    host.serve(run, 100)
+    assert policy.revisions == 1
+    host.serve(run, 1000)
+    assert policy.revisions == 2
+    assert policy.virtual_time.start(RunId("run")) == 0
+
+
+def test_a_requests_prompt_counts_with_what_a_full_engine_would_have_delivered_while_it_was_read() -> None:
+    policy = TieredJustitia(EngineTime(StepTime(per_step=1.0, per_token=0.5, per_kv_token=0.0)), burst=WIDE)
+    host = Host(policy, 1000)
+    request = host.run("run", cost=WIDE)
+    policy.admitted(request, 0)
+    policy.stepped(Step([Progress(request, prefilled=100, produced=1)], 1.0), 0)
+    assert policy.runs[RunId("run")].attained == kv_token_time(100, 1) + 100 * 0.5 * 1000
+    assert policy.runs[RunId("run")].kv_token_time == kv_token_time(100, 1)
+
+
+def test_when_no_run_is_open_the_backlog_of_the_fluid_server_is_forgotten() -> None:
+    policy = tiered()
+    host = Host(policy)
+    request = host.run("run", cost=WIDE)
+    host.serve(request, 10)
+    host.end(request)
+    now = policy.virtual_time.now
+    host.serve(host.run("next", cost=WIDE), 1)
+    assert policy.virtual_time.now == now + kv_token_time(100, 1)
+
+
+# Who makes room.
+
+
+def test_nobody_is_preempted_who_is_alone() -> None:
+    policy = tiered()
+    host = Host(policy)
+    assert policy.victim() is None
+    only = host.run("only")
+    policy.admitted(only, 0)
+    assert policy.victim() is None
+
+
+def test_the_victim_is_the_last_in_order_of_the_tenant_that_holds_most_for_its_weight() -> None:
+    policy = tiered(burst=WIDE)
+    policy.set_weight(A, 4.0, 0)
+    host = Host(policy)
+    for name, tenant, cost, prompt in (
+        ("a", A, 1.0, 1100),
+        ("b small", B, 10.0, 150),
+        ("b large", B, 1e6, 150),
+        ("b medium", B, 1e3, 5),
+    ):
+        policy.admitted(host.run(name, tenant, cost, prompt), 0)
+    assert policy.victim() == "b large"
+    policy.finished(RequestId("b large"), 0)
+    assert policy.victim() == "a"
+
+
+def test_of_one_runs_requests_the_latest_is_the_victim_and_what_is_produced_is_held_too() -> None:
+    policy = tiered(burst=WIDE)
+    host = Host(policy)
+    first, second = host.run("run", A, cost=WIDE), host.ask("run", "second")
+    other = host.run("other", B, cost=WIDE, prompt=205)
+    for request in (first, second, other):
+        policy.admitted(request, 0)
+    assert policy.victim() == "other"
+    policy.stepped(Step([Progress(first, produced=10)]), 0)
+    assert policy.victim() == "second"
+
+
+def ahead(produced: int = 1, asks: int = 100, holds: int = 300, weight: float = 1.0) -> tuple[TieredJustitia, Host]:
+    """Tenant A runs a request and is gated; the head is B's, which asks for so many tokens and holds none."""
+    policy = tiered(burst=0.0)
+    policy.set_weight(B, weight, 0)
+    host = Host(policy)
+    mine = host.run("mine", A, cost=WIDE, prompt=holds)
+    host.ask("mine", "more", 1)
+    host.run("theirs", B, cost=WIDE, prompt=asks)
+    host.serve(mine, produced)
+    assert policy.head() == "theirs"
+    return policy, host
+
+
+def test_who_holds_much_more_than_the_head_asks_for_gives_way_to_it() -> None:
+    assert ahead(produced=1, asks=100, holds=300)[0].gives_way() == "mine"
+
+
+@pytest.mark.parametrize(("holds", "gives_way"), [(199, None), (200, "mine")])
+def test_twice_as_much_is_not_much_more(holds: int, gives_way: str | None) -> None:
+    """It has produced a token, which it holds too."""
+    assert ahead(produced=1, asks=100, holds=holds)[0].gives_way() == gives_way
+
+
+def test_each_holds_for_its_weight() -> None:
+    assert ahead(asks=100, holds=150, weight=2.0)[0].gives_way() == "mine"
+    assert ahead(asks=100, holds=300, weight=0.5)[0].gives_way() is None
+
+
+def test_what_the_heads_tenant_holds_already_counts_too() -> None:
+    policy, host = ahead(asks=100, holds=500)
+    host.run("held", B, cost=1.0, prompt=200)
+    assert policy.head() == "held"
+    policy.admitted(RequestId("held"), 0)
+    assert policy.head() == "theirs"
+    assert policy.gives_way() is None
+
+
+def test_nobody_gives_way_where_nothing_waits_or_nobody_is_ahead() -> None:
+    policy = tiered(burst=0.0)
+    host = Host(policy)
+    assert policy.gives_way() is None
+    mine = host.run("mine", A, cost=WIDE, prompt=1000)
+    host.serve(mine, 1)
+    assert policy.gives_way() is None
+    policy = tiered(burst=WIDE, beta=math.inf)
+    host = Host(policy)
+    mine = host.run("mine", A, cost=WIDE, prompt=1000)
+    host.run("theirs", B, cost=WIDE, prompt=1)
+    host.serve(mine, 1)
+    assert policy.gives_way() is None
+
+
+def test_who_came_back_gives_way_again_when_it_has_produced_enough_since() -> None:
+    policy, host = ahead(produced=5, asks=10, holds=300)
+    mine = RequestId("mine")
+    assert policy.gives_way() == mine
+    policy.preempted(mine, 0)
+    policy.admitted(mine, 0)
+    for _ in range(LEAST_RUN):
+        assert policy.gives_way() is None
+        host.serve(mine, 1)
+    assert policy.gives_way() == mine
+
+
+def test_where_reading_is_dear_it_has_to_produce_what_reading_it_again_took() -> None:
+    """rho = c_tok / (c0 / M) = 50 tokens' work."""
+    policy = TieredJustitia(EngineTime(StepTime(per_step=1.0, per_token=0.005, per_kv_token=0.0)), burst=0.0)
+    host = Host(policy)
+    mine = host.run("mine", A, cost=WIDE, prompt=300)
+    host.ask("mine", "more", 1)
+    host.run("theirs", B, cost=WIDE, prompt=10)
+    host.serve(mine, 5)
+    policy.preempted(mine, 0)
+    policy.admitted(mine, 0)
+    for _ in range(50):
+        assert policy.gives_way() is None
+        host.serve(mine, 1)
+    assert policy.gives_way() == mine
+
+
+def test_a_name_that_is_used_again_has_not_come_back() -> None:
+    policy, host = ahead(produced=5, asks=10, holds=300)
+    mine = RequestId("mine")
+    policy.preempted(mine, 0)
+    policy.admitted(mine, 0)
+    policy.finished(mine, 0)
+    host.ask("mine", "mine", 300)
+    policy.admitted(mine, 0)
+    assert policy.gives_way() == mine
