@@ -28,7 +28,7 @@ from justitia_api.engine import Adapter
 from justitia_api.pool import BoostSpec, SchedulingSpec, ServingPool
 from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
-from justitia_operator.world.admissions import Admission, TenantKeys
+from justitia_operator.world.admissions import AdmittedApplication, TenantKeys
 from justitia_operator.world.objects import Json
 
 CONFIG_FILE = "pool.json"
@@ -37,7 +37,7 @@ KEYS_FILE = "keys.json"
 
 def build_pool_config(
     pool: ServingPool,
-    admitted: Iterable[Admission],
+    admitted: Iterable[AdmittedApplication],
     keys: Mapping[str, TenantKeys],
     written: PoolConfig | None,
     last_generation: int,
@@ -126,7 +126,7 @@ def _tenant(tenant: Tenant, weight: str, groups: Mapping[str, str]) -> TenantCon
     )
 
 
-def _application(admission: Admission, written: PoolConfig | None) -> ApplicationConfig | None:
+def _application(admission: AdmittedApplication, written: PoolConfig | None) -> ApplicationConfig | None:
     """The application's entry. For a paused application it is the entry that was written, if any."""
     application = admission.application
     if application.spec.paused:
