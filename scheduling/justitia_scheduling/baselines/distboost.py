@@ -9,7 +9,7 @@ KV runs out the last to enter decode is preempted. Prompts are processed in the 
 last admitted. A preempted request is to be prefilled again, and boosted by gamma as it is then.
 """
 
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -19,7 +19,7 @@ class DistBoost(Boosted):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(phi_pre of the moment at which it began to wait, arrival). What decodes has no boost."""
-        if request.status is Status.WAITING:
+        if request.status is RequestState.WAITING:
             return self._queue.key(request.id)
         return (request.arrival, request.sequence)
 

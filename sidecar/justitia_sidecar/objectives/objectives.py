@@ -23,7 +23,7 @@ from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.attainment import attainment, counted
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
-from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
 from justitia_scheduling.objectives.tally import Tally
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
@@ -55,8 +55,8 @@ class Objectives:
         self._epoch = epoch
         self._seen = Observations({})
         self._boost: BoostConfig | None = None
-        self._controller: Controller | None = None
-        self._decision: Decision | None = None
+        self._controller: GammaController | None = None
+        self._decision: GammaDecision | None = None
         self._looked: Seconds | None = None
         self._saved: Mapping[str, Any] | None = None
         self._declared: dict[ObjectiveId, DeclaredObjective] = {}
@@ -78,7 +78,7 @@ class Objectives:
         if self._boost is None or self._boost.mode is not BoostMode.SLO:
             self._controller = self._decision = None
         elif self._controller is None:
-            self._controller = Controller(self._boost.minimum_gamma, self._boost.maximum_gamma)
+            self._controller = GammaController(self._boost.minimum_gamma, self._boost.maximum_gamma)
         else:
             self._controller.limit(self._boost.minimum_gamma, self._boost.maximum_gamma)
         if self._saved is not None:

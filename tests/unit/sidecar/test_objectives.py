@@ -20,7 +20,7 @@ from justitia_api.config import (
     SchedulingConfig,
     key_digest,
 )
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.slo import PERIOD, USUAL_LOAD
 from justitia_scheduling.objectives.tally import tally
@@ -174,7 +174,7 @@ async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     """A sidecar of a pool whose gamma follows an objective that nothing can meet: a thousandth of a second."""
     async with EngineClient.session() as session:
         clock, channel = Clock(), Listening()
-        channel.state = Snapshot(policy=ENGINE)
+        channel.state = PlugInSnapshot(policy=ENGINE)
         url = EngineClient(engine.url, session)
         sidecar = Sidecar(url, SidecarMetrics(), clock, channel, objectives=Objectives(EPOCH))
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
