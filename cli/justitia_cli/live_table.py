@@ -45,8 +45,7 @@ def objectives_table(status: PoolStatus) -> Table:
 
 def _objective_row(told: ObjectiveCounts) -> tuple[str, ...]:
     declared = told.objective
-    found = tally(declared.percentile / 100, [told])
-    seen, state = found.attainment, found.state
+    seen = tally(declared.percentile / 100, [told])
     figures = ("-", "-", "-")
     if seen.count:
         figures = (f"{seen.share:.1%}", f"{seen.budget:.0%}", f"{seen.fast_burn:.1f}")
@@ -56,7 +55,7 @@ def _objective_row(told: ObjectiveCounts) -> tuple[str, ...]:
         _duration(declared.bound_seconds),
         _duration(seen.value),
         *figures,
-        "" if state is None else state.value,
+        "" if seen.state is None else seen.state.value,
     )
 
 

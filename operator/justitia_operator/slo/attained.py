@@ -12,7 +12,8 @@ from justitia_api.config import BoostMode
 from justitia_api.pool import ServingPool
 from justitia_api.slo import ObservedObjective, ServiceLevelObjective
 from justitia_operator.world.verdicts import Verdict
-from justitia_scheduling.objectives.tally import Tally, objective_name
+from justitia_scheduling.objectives.attainment import Attainment
+from justitia_scheduling.objectives.tally import objective_name
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.policies import PolicyName
 
@@ -28,7 +29,7 @@ class Observed:
     """An objective, and what all pods counted of it over its window."""
 
     objective: ServiceLevelObjective
-    tally: Tally
+    attained: Attainment
 
     @property
     def name(self) -> str:
@@ -36,12 +37,12 @@ class Observed:
 
     @property
     def state(self) -> ObjectiveState | None:
-        return self.tally.state
+        return self.attained.state
 
 
 def as_recorded(observed: Observed) -> ObservedObjective:
     """The rounded record for status.slo. Without values there are no figures."""
-    objective, seen = observed.objective, observed.tally.attainment
+    objective, seen = observed.objective, observed.attained
     known = seen.count > 0
     return ObservedObjective(
         metric=objective.metric,
@@ -64,8 +65,8 @@ def slo_verdict(
     if not known:
         message = _nothing_observed(observed, application, pool)
         return Verdict(ConditionType.SLO_MET, None, Reason.NOTHING_OBSERVED, message)
-    worst, state = min(known, key=lambda each: (_WORST_FIRST.index(each[1]), each[0].tally.attainment.budget))
-    budget = worst.tally.attainment.budget
+    worst, state = min(known, key=lambda each: (_WORST_FIRST.index(each[1]), each[0].attained.budget))
+    budget = worst.attained.budget
     match state:
         case ObjectiveState.MET:
             said = f"{_percent(100 * budget)} of its error budget is left"
@@ -92,7 +93,7 @@ def _nothing_observed(observed: Sequence[Observed], application: LLMApplication,
 
 
 def _figures(observed: Observed) -> str:
-    of, seen = observed.objective, observed.tally.attainment
+    of, seen = observed.objective, observed.attained
     things = "run" if of.metric is MetricName.RUN_COMPLETION else "request"
     window, bound = _span(of.window_seconds), f"the bound is {of.bound_milliseconds / 1000:,.10g} s"
     if seen.value is None:
@@ -105,7 +106,7 @@ def _figures(observed: Observed) -> str:
 
 
 def _burns(observed: Observed) -> str:
-    window, seen = observed.objective.window_seconds, observed.tally.attainment
+    window, seen = observed.objective.window_seconds, observed.attained
     return (
         f"which burned {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
         f"{seen.slow_burn:.1f} times over the last {_span(window / 2)}"
@@ -129,8 +130,8 @@ def _advice(pool: ServingPool) -> str:
 def _way_out(worst: Observed, observed: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
     field = "replicas" if pool.spec.autoscaling is None else "autoscaling.maximumReplicas"
     engines = f"about {replicas} would meet it ({field} of {_called(pool)})"
-    if worst.tally.opposed:
-        others = [each.name for each in observed if each.tally.opposed and each is not worst]
+    if worst.attained.opposed:
+        others = [each.name for each in observed if each.attained.opposed and each is not worst]
         opposing = ", ".join(others) or f"an objective of another application in {_called(pool)}"
         way = f"It asks for the opposite of {opposing}: raise boundMilliseconds of one of them"
         return way if replicas is None else f"{way}, or add engines: {engines}"

@@ -31,7 +31,7 @@ something was pressed. So the two rules do not fight.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -40,7 +40,6 @@ from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.dither import AMPLITUDE, Dither
 from justitia_scheduling.objectives.objective import Direction, Objective
 from justitia_scheduling.objectives.observations import SLICES, ObjectiveId, Observations, Watched
-from justitia_vocabulary.objectives import ObjectiveState
 from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import Seconds
 
@@ -70,15 +69,6 @@ LEAST_LOAD = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """`state` is None before anything is known. `opposed` by another objective is one reason for Unattainable."""
-
-    state: ObjectiveState | None
-    attainment: Attainment
-    opposed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class GammaDecision:
     """Bounds of gamma in 1/s. `needed`: how many replicas the load needs so that objectives hold, an estimate; None
     before anything has finished. `replicas`: how many would hold what is Unattainable; None if nothing is, or more
@@ -87,7 +77,7 @@ class GammaDecision:
 
     floor: float
     ceiling: float
-    standings: Mapping[ObjectiveId, Standing]
+    standings: Mapping[ObjectiveId, Attainment]
     needed: float | None
     replicas: int | None
 
@@ -196,7 +186,7 @@ class GammaController:
         demand = seen.demand.rate(now)
         needed = None if demand is None else demand / m.held_load
         more = None
-        if demand is not None and any(s.state is ObjectiveState.UNATTAINABLE for s in standings.values()):
+        if demand is not None and any(s.unattainable for s in standings.values()):
             more = self._more(demand, replicas)
         return GammaDecision(floor, ceiling, standings, needed if more is None else max(needed or 0.0, more), more)
 
@@ -307,13 +297,13 @@ class GammaController:
 
     def _standing(
         self, key: ObjectiveId, watched: Watched, now: Seconds, judged: Judgement, opposing: bool
-    ) -> Standing:
+    ) -> Attainment:
         of = attainment(watched.objective.percentile, counted(watched, now, values=False))
         pinned = self._memory.pinned.get(key)
         missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not SampleVerdict.ROOM)
         if missed and (opposing or (pinned is not None and now - pinned >= CONFIRM)):
-            return Standing(ObjectiveState.UNATTAINABLE, of, opposing)
-        return Standing(of.state, of)
+            return replace(of, unattainable=True, opposed=opposing)
+        return of
 
     def _learn_load(
         self, now: Seconds, seen: Observations, judged: Mapping[ObjectiveId, Judgement], replicas: int

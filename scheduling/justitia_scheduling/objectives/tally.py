@@ -7,13 +7,12 @@ one of them is Unattainable.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from justitia_scheduling.objectives.attainment import PARTS, Attainment, attainment
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.sketch import Sketch
-from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.objectives import MetricName
 
 _METRICS = {
     MetricName.TIME_TO_FIRST_TOKEN: "time to first token",
@@ -49,21 +48,7 @@ class Counts(Protocol):
     def opposed(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """An objective over all replicas. `opposed`: it is Unattainable because another objective asks for the opposite."""
-
-    attainment: Attainment
-    unattainable: bool
-    opposed: bool
-
-    @property
-    def state(self) -> ObjectiveState | None:
-        """None before anything is known."""
-        return ObjectiveState.UNATTAINABLE if self.unattainable else self.attainment.state
-
-
-def tally(percentile: float, told: Iterable[Counts]) -> Tally:
+def tally(percentile: float, told: Iterable[Counts]) -> Attainment:
     """The sum of what adds up. `percentile` is a share."""
     cohorts, unattainable, opposed = [Cohort() for _ in PARTS], False, False
     for each in told:
@@ -72,7 +57,7 @@ def tally(percentile: float, told: Iterable[Counts]) -> Tally:
         cohorts[0].values.merge(Sketch(each.values))
         unattainable |= each.unattainable
         opposed |= each.unattainable and each.opposed
-    return Tally(attainment(percentile, cohorts), unattainable, opposed)
+    return attainment(percentile, cohorts, unattainable=unattainable, opposed=opposed)
 
 
 def adds_up(told: Counts) -> bool:

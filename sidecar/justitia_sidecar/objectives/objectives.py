@@ -20,14 +20,13 @@ import structlog
 from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
 from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.objectives.attainment import attainment, counted
+from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
-from justitia_scheduling.objectives.tally import Tally
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
-from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import ApplicationId, Seconds
 
@@ -184,19 +183,21 @@ class Objectives:
                 opposed=opposed,
             )
 
-    def tallies(self, now: Seconds) -> Iterator[tuple[DeclaredObjective, Tally]]:
+    def attained(self, now: Seconds) -> Iterator[tuple[DeclaredObjective, Attainment]]:
         """How each objective stands in this pod alone, without the value at the percentile."""
         for each in self._declared.values():
             watched = self._seen.watched[each.id]
             parts = counted(watched, now + self._epoch, values=False)
-            yield each, Tally(attainment(watched.objective.percentile, parts), *self._given_up(each.id))
+            unattainable, opposed = self._given_up(each.id)
+            found = attainment(watched.objective.percentile, parts, unattainable=unattainable, opposed=opposed)
+            yield each, found
 
     def _given_up(self, key: ObjectiveId) -> tuple[bool, bool]:
         """Whether no gamma meets the objective, and whether that is because another one asks for the opposite."""
         decided = None if self._decision is None else self._decision.standings.get(key)
         if decided is None:
             return False, False
-        return decided.state is ObjectiveState.UNATTAINABLE, decided.opposed
+        return decided.unattainable, decided.opposed
 
     def boost(self, engine: PolicyReport) -> BoostStatus | None:
         """Gamma in effect, and what bounds it. None where the engine reports no gamma."""

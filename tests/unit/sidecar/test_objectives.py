@@ -88,7 +88,7 @@ def test_a_request_gives_each_of_its_values_once() -> None:
     objectives.ended(streamed, 2.5, completed=True, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (1, 0), PACE: (1, 0), REQUEST: (1, 1), RUN: (0, 0)}
     [pace] = [each for each in objectives.counts(100.0) if each.objective.metric is PACE]
-    assert tally(0.9, [pace]).attainment.value == pytest.approx(0.2, rel=0.01)
+    assert tally(0.9, [pace]).value == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_whole_answer_shows_no_first_token_and_no_pace() -> None:
@@ -304,7 +304,7 @@ async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_pat
     assert again.bounds == sidecar.parts.objectives.bounds
     now = sidecar.parts.clock()
     assert list(again.counts(now)) == list(sidecar.parts.objectives.counts(now))
-    assert list(again.tallies(now)) == list(sidecar.parts.objectives.tallies(now))
+    assert list(again.attained(now)) == list(sidecar.parts.objectives.attained(now))
     assert json.loads((tmp_path / "o.json").read_bytes())
     assert not (tmp_path / "o.new").exists()
 
