@@ -2,22 +2,23 @@
 
 from collections.abc import Iterable
 
+from justitia_api.config import ApplicationConfig, ObjectiveConfig
 from justitia_api.status import BoostStatus
 from justitia_scheduling.objectives.attainment import Attainment
 from justitia_sidecar.metrics import SidecarMetrics
-from justitia_sidecar.objectives.objectives import DeclaredObjective
 
 
 def set_objective_gauges(
-    m: SidecarMetrics, objectives: Iterable[tuple[DeclaredObjective, Attainment]], boost: BoostStatus | None
+    m: SidecarMetrics,
+    objectives: Iterable[tuple[ApplicationConfig, ObjectiveConfig, Attainment]],
+    boost: BoostStatus | None,
 ) -> None:
     """Bring the gauges up to date. `boost` is None where the engine reports no gamma."""
     gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
     for gauge in gauges:
         gauge.clear()
-    for declared, attained in objectives:
-        application = declared.application
-        labels = (application.tenant, application.id, declared.config.metric.value, str(declared.config.percentile))
+    for application, objective, attained in objectives:
+        labels = (application.tenant, application.id, objective.metric.value, str(objective.percentile))
         found = (
             attained.share,
             attained.budget,

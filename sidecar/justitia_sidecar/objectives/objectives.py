@@ -12,7 +12,6 @@ Moments are seconds since 1970 by a clock that does not jump: the clock of reque
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -35,18 +34,6 @@ _WATCHED = "watched "
 log = structlog.get_logger("justitia.sidecar")
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredObjective:
-    """An objective in the pool's configuration, and the application that declares it."""
-
-    application: ApplicationConfig
-    config: ObjectiveConfig
-
-    @property
-    def id(self) -> ObjectiveId:
-        return f"{self.application.id} {self.config.metric} P{self.config.percentile}"
-
-
 class Objectives:
     """The objectives of the configuration in effect. `epoch` is the time of day at 0 of the clock of requests."""
 
@@ -58,19 +45,23 @@ class Objectives:
         self._decision: GammaDecision | None = None
         self._looked: Seconds | None = None
         self._saved: Mapping[str, Any] | None = None
-        self._declared: dict[ObjectiveId, DeclaredObjective] = {}
-        self._by_metric: Mapping[tuple[ApplicationId, MetricName], list[DeclaredObjective]] = {}
+        self._declared: Mapping[ObjectiveId, tuple[ApplicationConfig, ObjectiveConfig]] = {}
+        self._by_metric: Mapping[tuple[ApplicationId, MetricName], list[ObjectiveId]] = {}
 
     def configure(self, config: PoolConfig) -> None:
         """Keep what was counted of objectives that stay, and gamma."""
         weights = {tenant.name: tenant.weight for tenant in config.tenants}
-        every = [DeclaredObjective(a, each) for a in config.applications for each in a.objectives]
-        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[DeclaredObjective]] = defaultdict(list)
-        for each in every:
-            by_metric[each.application.id, each.config.metric].append(each)
-        self._declared, self._by_metric = {each.id: each for each in every}, by_metric
+        self._declared = {
+            f"{application.id} {each.metric} P{each.percentile}": (application, each)
+            for application in config.applications
+            for each in application.objectives
+        }
+        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[ObjectiveId]] = defaultdict(list)
+        for key, (application, each) in self._declared.items():
+            by_metric[application.id, each.metric].append(key)
+        self._by_metric = by_metric
         self._seen.declare(
-            {each.id: _objective(each.config, weights.get(each.application.tenant, 1.0)) for each in every}
+            {key: _objective(each, weights.get(a.tenant, 1.0)) for key, (a, each) in self._declared.items()}
         )
         self._seen.demand.keep(a.id for a in config.applications)
         self._boost = config.scheduling.boost
@@ -123,14 +114,14 @@ class Objectives:
         observe(MetricName.RUN_COMPLETION, run.application.id, run.took, run.last_activity)
 
     def _observe(self, metric: MetricName, application: ApplicationId, value: Seconds, now: Seconds) -> None:
-        for each in self._by_metric.get((application, metric), ()):
-            self._seen.observe(each.id, value, now + self._epoch)
+        for key in self._by_metric.get((application, metric), ()):
+            self._seen.observe(key, value, now + self._epoch)
 
     def _late(self, metric: MetricName, application: ApplicationId, age: Seconds, now: Seconds) -> None:
         """Count a miss where a value that will never come was late already."""
-        for each in self._by_metric.get((application, metric), ()):
-            if age > each.config.bound_seconds:
-                self._seen.observe(each.id, age, now + self._epoch)
+        for key in self._by_metric.get((application, metric), ()):
+            if age > self._seen.watched[key].objective.bound:
+                self._seen.observe(key, age, now + self._epoch)
 
     # Decisions.
 
@@ -162,35 +153,34 @@ class Objectives:
                 ages[request.application, MetricName.TIME_TO_FIRST_TOKEN].append(request.age(now))
         for run in runs:
             ages[run.application.id, MetricName.RUN_COMPLETION].append(now - run.opened)
-        for each in self._declared.values():
-            if each.config.metric.since_arrival:
-                self._seen.still_open(each.id, ages[each.application.id, each.config.metric], now + self._epoch)
+        for (application, metric), keys in self._by_metric.items():
+            for key in keys if metric.since_arrival else ():
+                self._seen.still_open(key, ages[application, metric], now + self._epoch)
 
     # What is reported.
 
     def counts(self, now: Seconds) -> Iterator[ObjectiveCounts]:
         """What this pod counted of each objective. The counts of several pods add up."""
-        for each in self._declared.values():
-            parts = counted(self._seen.watched[each.id], now + self._epoch)
-            unattainable, opposed = self._given_up(each.id)
+        for key, (application, objective) in self._declared.items():
+            parts = counted(self._seen.watched[key], now + self._epoch)
+            unattainable, opposed = self._given_up(key)
             yield ObjectiveCounts(
-                namespace=each.application.namespace,
-                name=each.application.name,
-                objective=each.config,
+                namespace=application.namespace,
+                name=application.name,
+                objective=objective,
                 counted=tuple(PartCounts(total=part.total, missed=part.missed) for part in parts),
                 values=tuple(parts[0].values.state()),
                 unattainable=unattainable,
                 opposed=opposed,
             )
 
-    def attained(self, now: Seconds) -> Iterator[tuple[DeclaredObjective, Attainment]]:
+    def attained(self, now: Seconds) -> Iterator[tuple[ApplicationConfig, ObjectiveConfig, Attainment]]:
         """How each objective stands in this pod alone, without the value at the percentile."""
-        for each in self._declared.values():
-            watched = self._seen.watched[each.id]
-            parts = counted(watched, now + self._epoch, values=False)
-            unattainable, opposed = self._given_up(each.id)
-            found = attainment(watched.objective.percentile, parts, unattainable=unattainable, opposed=opposed)
-            yield each, found
+        for key, (application, objective) in self._declared.items():
+            parts = counted(self._seen.watched[key], now + self._epoch, values=False)
+            unattainable, opposed = self._given_up(key)
+            share = objective.percentile / 100
+            yield application, objective, attainment(share, parts, unattainable=unattainable, opposed=opposed)
 
     def _given_up(self, key: ObjectiveId) -> tuple[bool, bool]:
         """Whether no gamma meets the objective, and whether that is because another one asks for the opposite."""
