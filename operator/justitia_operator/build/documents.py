@@ -15,7 +15,6 @@ from justitia_api.config import (
     BoostConfig,
     KeyEntry,
     KeyTable,
-    ObjectiveConfig,
     PoolConfig,
     QueueConfig,
     RunConfig,
@@ -26,7 +25,6 @@ from justitia_api.config import (
 )
 from justitia_api.engine import Adapter
 from justitia_api.pool import BoostSpec, SchedulingSpec, ServingPool
-from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
 from justitia_operator.world.admissions import AdmittedApplication, TenantKeys
 from justitia_operator.world.objects import Json
@@ -143,18 +141,8 @@ def _application(admission: AdmittedApplication, written: PoolConfig | None) -> 
             maximum_age_seconds=run.maximum_age_seconds,
             maximum_cost=run.maximum_cost,
         ),
-        objectives=tuple(objective_config(each) for each in application.spec.slo),
+        objectives=application.spec.slo,
         learning=admission.learning,
-    )
-
-
-def objective_config(objective: ServiceLevelObjective) -> ObjectiveConfig:
-    """The objective in the units of the configuration. Pods send it back with what they counted."""
-    return ObjectiveConfig(
-        metric=objective.metric,
-        percentile=objective.percentile,
-        bound_seconds=objective.bound_milliseconds / 1000,
-        window_seconds=objective.window_seconds,
     )
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import BoostMode
+from justitia_api.config import BoostMode, ServiceLevelObjective
 from justitia_api.pool import ServingPool
-from justitia_api.slo import ObservedObjective, ServiceLevelObjective
+from justitia_api.slo import ObservedObjective
 from justitia_operator.world.verdicts import Verdict
 from justitia_scheduling.objectives.attainment import Attainment
-from justitia_scheduling.objectives.tally import objective_name
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.policies import PolicyName
 
@@ -33,7 +32,7 @@ class Observed:
 
     @property
     def name(self) -> str:
-        return objective_name(self.objective.metric, self.objective.percentile)
+        return self.objective.name
 
     @property
     def state(self) -> ObjectiveState | None:

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType
+from justitia_api.config import ServiceLevelObjective
 from justitia_api.pool import ServingPool
-from justitia_api.slo import ServiceLevelObjective, SLOStatus
+from justitia_api.slo import SLOStatus
 from justitia_api.status import ObjectiveCounts
-from justitia_operator.build.documents import objective_config
 from justitia_operator.slo.attained import Observed, as_recorded, slo_verdict
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import Json
@@ -96,13 +96,13 @@ def _told(
     reports: Iterable[Reporting], application: LLMApplication, objective: ServiceLevelObjective
 ) -> list[ObjectiveCounts]:
     """Counts of the objective exactly as it is declared. A pod may be a configuration behind, or of another release."""
-    here, declared = (application.metadata.namespace, application.metadata.name), objective_config(objective)
+    here = (application.metadata.namespace, application.metadata.name)
     return [
         told
         for _, report in reports
         if report is not None
         for told in report.objectives.get(here, ())
-        if told.objective == declared and adds_up(told)
+        if told.objective == objective and adds_up(told)
     ]
 
 

@@ -12,14 +12,6 @@ from typing import Protocol
 from justitia_scheduling.objectives.attainment import PARTS, Attainment, attainment
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.sketch import Sketch
-from justitia_vocabulary.objectives import MetricName
-
-_METRICS = {
-    MetricName.TIME_TO_FIRST_TOKEN: "time to first token",
-    MetricName.TIME_PER_OUTPUT_TOKEN: "time per output token",
-    MetricName.REQUEST_COMPLETION: "request completion",
-    MetricName.RUN_COMPLETION: "run completion",
-}
 
 
 class Part(Protocol):
@@ -63,8 +55,3 @@ def tally(percentile: float, told: Iterable[Counts]) -> Attainment:
 def adds_up(told: Counts) -> bool:
     """Whether it was counted over the same parts of the window: another release's need not be."""
     return len(told.counted) == len(PARTS)
-
-
-def objective_name(metric: MetricName, percent: int) -> str:
-    """For people: `P90 of time to first token`."""
-    return f"P{percent} of {_METRICS[metric]}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from justitia_api.config import ApplicationConfig, ObjectiveConfig
+from justitia_api.config import ApplicationConfig, ServiceLevelObjective
 from justitia_api.status import BoostStatus
 from justitia_scheduling.objectives.attainment import Attainment
 from justitia_sidecar.metrics import SidecarMetrics
@@ -10,7 +10,7 @@ from justitia_sidecar.metrics import SidecarMetrics
 
 def set_objective_gauges(
     m: SidecarMetrics,
-    objectives: Iterable[tuple[ApplicationConfig, ObjectiveConfig, Attainment]],
+    objectives: Iterable[tuple[ApplicationConfig, ServiceLevelObjective, Attainment]],
     boost: BoostStatus | None,
 ) -> None:
     """Bring the gauges up to date. `boost` is None where the engine reports no gamma."""

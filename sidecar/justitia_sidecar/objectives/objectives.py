@@ -1,7 +1,7 @@
 """The objectives of a pool's applications: counts their values, and moves gamma by them where the pool asks for that.
 
-An objective comes as ObjectiveConfig and is watched as Objective (`justitia_scheduling.objectives`). What this pod
-counted of it leaves as ObjectiveCounts, which the operator adds up over pods (`tally.py`).
+An objective comes as its application declares it, and is watched as Objective (`justitia_scheduling.objectives`).
+What this pod counted of it leaves as ObjectiveCounts, which the operator adds up over pods (`tally.py`).
 
 A value is counted at the moment when its request, or its run, arrived. An open request is a miss once it is older than
 the bound, and is not counted before. So is a request that ended without a value, because its client went away, the
@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
+from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, PoolConfig, ServiceLevelObjective
 from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
@@ -45,7 +45,7 @@ class Objectives:
         self._decision: GammaDecision | None = None
         self._looked: Seconds | None = None
         self._saved: Mapping[str, Any] | None = None
-        self._declared: Mapping[ObjectiveId, tuple[ApplicationConfig, ObjectiveConfig]] = {}
+        self._declared: Mapping[ObjectiveId, tuple[ApplicationConfig, ServiceLevelObjective]] = {}
         self._by_metric: Mapping[tuple[ApplicationId, MetricName], list[ObjectiveId]] = {}
 
     def configure(self, config: PoolConfig) -> None:
@@ -174,7 +174,7 @@ class Objectives:
                 opposed=opposed,
             )
 
-    def attained(self, now: Seconds) -> Iterator[tuple[ApplicationConfig, ObjectiveConfig, Attainment]]:
+    def attained(self, now: Seconds) -> Iterator[tuple[ApplicationConfig, ServiceLevelObjective, Attainment]]:
         """How each objective stands in this pod alone, without the value at the percentile."""
         for key, (application, objective) in self._declared.items():
             parts = counted(self._seen.watched[key], now + self._epoch, values=False)
@@ -234,5 +234,6 @@ class Objectives:
         self._seen = seen
 
 
-def _objective(config: ObjectiveConfig, weight: float) -> Objective:
-    return Objective(config.metric, config.percentile / 100, config.bound_seconds, config.window_seconds, weight)
+def _objective(declared: ServiceLevelObjective, weight: float) -> Objective:
+    share, bound = declared.percentile / 100, declared.bound_milliseconds / 1000
+    return Objective(declared.metric, share, bound, declared.window_seconds, weight)

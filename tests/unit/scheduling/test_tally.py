@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.objectives.attainment import PARTS
 from justitia_scheduling.objectives.sketch import Sketch
-from justitia_scheduling.objectives.tally import adds_up, objective_name, tally
-from justitia_vocabulary.objectives import MetricName
+from justitia_scheduling.objectives.tally import adds_up, tally
 
 P90, BOUND = 0.9, 0.8
 Values = Iterable[tuple[float, float]]
@@ -108,8 +107,3 @@ def test_counts_of_other_parts_of_the_window_do_not_add_up() -> None:
     assert (adds_up(told), adds_up(strange)) == (True, False)
     with pytest.raises(ValueError, match="shorter"):
         tally(P90, [strange])
-
-
-@pytest.mark.parametrize("metric", MetricName)
-def test_every_metric_has_words(metric: MetricName) -> None:
-    assert objective_name(metric, 99).startswith("P99 of ")
