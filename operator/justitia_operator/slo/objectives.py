@@ -5,7 +5,7 @@ minutes at most: the record and the words of the condition stay meanwhile. They 
 as long while no pod reports the objectives as they are declared.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -58,13 +58,15 @@ def standing_of(
     if before is not None and unasked:
         return before
     told = [_told(reports, application, objective) for objective in application.spec.slo]
-    observed = [
-        Observed(objective, tally(objective.percentile / 100, counts))
+    observed = {
+        objective: tally(objective.percentile / 100, counts)
         for objective, counts in zip(application.spec.slo, told, strict=True)
-    ]
+    }
     replicas = _replicas(reports, observed)
     record = SLOStatus(
-        observed_time=now.replace(microsecond=0), objectives=tuple(map(as_recorded, observed)), replicas=replicas
+        observed_time=now.replace(microsecond=0),
+        objectives=tuple(as_recorded(objective, seen) for objective, seen in observed.items()),
+        replicas=replicas,
     )
     after = Standing(record, slo_verdict(observed, replicas, application, pool))
     return before if before is not None and _stands(before, after, silent=not any(told)) else after
@@ -106,9 +108,9 @@ def _told(
     ]
 
 
-def _replicas(reports: Iterable[Reporting], observed: Sequence[Observed]) -> int | None:
+def _replicas(reports: Iterable[Reporting], observed: Observed) -> int | None:
     """How many engines should replace those that serve. None if nothing is Unattainable, or no pod knows."""
-    if all(each.state is not ObjectiveState.UNATTAINABLE for each in observed):
+    if not any(seen.unattainable for seen in observed.values()):
         return None
     boosts = [report.boost for pod, report in reports if report is not None and not pod.leaving]
     named = [None if boost is None else boost.replicas for boost in boosts]
