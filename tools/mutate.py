@@ -231,7 +231,9 @@ def summary(found: Mapping[Module, Mapping[str, Verdict]], path: Path) -> str:
     counts = Counter(each for by_name in found.values() for each in by_name.values())
     if not counts:
         return "mutate: nothing was tried yet"
-    left = [f"{counts[each]} {each}" for each in (Verdict.SURVIVED, Verdict.NO_TESTS, Verdict.UNCHECKED) if counts[each]]
+    left = [
+        f"{counts[each]} {each}" for each in (Verdict.SURVIVED, Verdict.NO_TESTS, Verdict.UNCHECKED) if counts[each]
+    ]
     of_all = f"of {counts.total()} mutants {score(counts)} were noticed, {counts[Verdict.WORDING]} of wording left out"
     return f"mutate: {of_all}; {', '.join(left) or 'none survived'}: see {path.relative_to(ROOT)}"
 

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from justitia_api.config import Document
+from justitia_api.config import Document, ServiceLevelObjective
 from justitia_api.learning import PredictorSpec, PredictorStatus
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.resource import (
@@ -19,7 +19,7 @@ from justitia_api.resource import (
     reason_column,
     rules,
 )
-from justitia_api.slo import MOST_OBJECTIVES, OBJECTIVE_RULES, OBJECTIVES, ServiceLevelObjective, SLOStatus
+from justitia_api.slo import MOST_OBJECTIVES, OBJECTIVE_RULES, OBJECTIVES, SLOStatus
 
 
 class RunSpec(Document):

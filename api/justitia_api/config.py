@@ -38,6 +38,7 @@ ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choos
 GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
 BURST_ONLY = "burstSeconds is for policy TieredJustitia with cost model EngineTime only: remove it, or choose these"
 GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
+WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a shorter window too few requests are known"
 GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
 
 
@@ -134,13 +135,44 @@ class LearningConfig(Document):
     )
 
 
-class ObjectiveConfig(Document):
-    """An objective: at least `percentile` per cent of the values in the window are within the bound."""
+class ServiceLevelObjective(Document):
+    """The percentage of the values in a window that must be within a bound."""
 
-    metric: MetricName
-    percentile: int = Field(ge=1, le=99)
-    bound_seconds: float = Field(gt=0, allow_inf_nan=False)
-    window_seconds: float = Field(gt=0, allow_inf_nan=False)
+    metric: Annotated[
+        MetricName,
+        Field(
+            description="What is measured. TimeToFirstToken: from a request's arrival to its first token, of streamed "
+            "requests. TimePerOutputToken: from its first token to its last, for each token after the first, of "
+            "streamed requests. RequestCompletion: from a request's arrival to its last token. RunCompletion: from the "
+            "arrival of a run's first request to the last token of its last one."
+        ),
+    ]
+    percentile: Annotated[
+        int, Field(ge=1, le=99, description="Percentage of the values that must be within the bound.")
+    ]
+    bound_milliseconds: Annotated[
+        int, Field(ge=1, le=86_400_000, description="Largest value that is within the objective, in milliseconds.")
+    ]
+    window_seconds: Annotated[
+        int,
+        Field(
+            ge=60,
+            le=2_592_000,
+            description="Length of the window, which ends now, in seconds. Alerts look at parts of it: a twelfth and a "
+            "sixtieth, a half and a twelfth.",
+        ),
+    ] = 3600
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> "ServiceLevelObjective":
+        if self.window_seconds * 100 < self.bound_milliseconds:
+            raise ValueError(WINDOW_TOO_SHORT)
+        return self
+
+    @property
+    def name(self) -> str:
+        """For people: `P90 of time to first token`."""
+        return f"P{self.percentile} of {self.metric.name.replace('_', ' ').lower()}"
 
 
 class ApplicationConfig(Document):
@@ -148,7 +180,7 @@ class ApplicationConfig(Document):
     name: str
     tenant: str
     run: RunConfig = RunConfig()
-    objectives: tuple[ObjectiveConfig, ...] = ()
+    objectives: tuple[ServiceLevelObjective, ...] = ()
     learning: LearningConfig | None = Field(default=None, description="None: nothing is learned from its runs")
 
     @property

@@ -1,53 +1,17 @@
-"""The latency that an application asks of its pool, and whether it gets it."""
+"""Whether an application gets the latency that it asks of its pool."""
 
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Field
 
-from justitia_api.config import Document
+from justitia_api.config import WINDOW_TOO_SHORT, Document
 from justitia_api.resource import map_by, rules
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 
 MOST_OBJECTIVES = 8
-WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a shorter window too few requests are known"
 
 OBJECTIVE_RULES = rules(("self.windowSeconds * 100 >= self.boundMilliseconds", WINDOW_TOO_SHORT))
 OBJECTIVES = map_by("metric", "percentile")
-
-
-class ServiceLevelObjective(Document):
-    """The percentage of the values in a window that must be within a bound."""
-
-    metric: Annotated[
-        MetricName,
-        Field(
-            description="What is measured. TimeToFirstToken: from a request's arrival to its first token, of streamed "
-            "requests. TimePerOutputToken: from its first token to its last, for each token after the first, of "
-            "streamed requests. RequestCompletion: from a request's arrival to its last token. RunCompletion: from the "
-            "arrival of a run's first request to the last token of its last one."
-        ),
-    ]
-    percentile: Annotated[
-        int, Field(ge=1, le=99, description="Percentage of the values that must be within the bound.")
-    ]
-    bound_milliseconds: Annotated[
-        int, Field(ge=1, le=86_400_000, description="Largest value that is within the objective, in milliseconds.")
-    ]
-    window_seconds: Annotated[
-        int,
-        Field(
-            ge=60,
-            le=2_592_000,
-            description="Length of the window, which ends now, in seconds. Alerts look at parts of it: a twelfth and a "
-            "sixtieth, a half and a twelfth.",
-        ),
-    ] = 3600
-
-    @model_validator(mode="after")
-    def _long_enough(self) -> "ServiceLevelObjective":
-        if self.window_seconds * 100 < self.bound_milliseconds:
-            raise ValueError(WINDOW_TOO_SHORT)
-        return self
 
 
 class ObservedObjective(Document):

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from justitia_api.conditions import Condition
-from justitia_api.config import BoostMode, Digest, Document, ObjectiveConfig
+from justitia_api.config import BoostMode, Digest, Document, ServiceLevelObjective
 from justitia_vocabulary.policies import CostModelName, PolicyName
 from justitia_vocabulary.waiting import WaitingReason
 
@@ -127,7 +127,7 @@ class ObjectiveCounts(Document):
 
     namespace: str
     name: str
-    objective: ObjectiveConfig
+    objective: ServiceLevelObjective
     counted: tuple[PartCounts, ...] = Field(
         description="Counts over the parts of the window (`attainment.PARTS`), the whole window first"
     )

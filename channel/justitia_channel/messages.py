@@ -1,8 +1,8 @@
 """What the sidecar and the plug-in inside the engine tell each other. Version 1.
 
 To the engine: `Hello`, `Configure`, `Ticket` (before the request that it is for), `RunEnded`, `AskQueue`. From it:
-`Hello`, `Arrived`, `Admitted`, `Closed`, `Snapshot`, `Queue`. Each side sends `Hello` first; another version ends the
-connection. Fields that a reader does not know are passed over, and missing ones have their defaults, so that two
+`Hello`, `Arrived`, `Admitted`, `Closed`, `PlugInSnapshot`, `Queue`. Each side sends `Hello` first; another version ends
+the connection. Fields that a reader does not know are passed over, and missing ones have their defaults, so that two
 releases understand each other.
 
 A request's key is the id that the sidecar gives to the engine's server, 32 hexadecimal digits; the engine makes one or
@@ -26,7 +26,7 @@ Positive = Annotated[float, Meta(gt=0)]
 
 
 class _Message(Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag=str.lower):
-    """A message has the tag of its class."""
+    """A message has the tag of its class, unless it names another: what an earlier release says and expects stays."""
 
 
 class About(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -116,7 +116,7 @@ class Closed(_Message, frozen=True):
     read: Tokens = 0
 
 
-class Snapshot(_Message, frozen=True):
+class PlugInSnapshot(_Message, frozen=True, tag="snapshot"):
     """The plug-in's state and counters, about once a second. Counters count from the engine's start, those of a policy
     from its own. Service is in `unit`, the cost model's; times are in seconds; `longest...` are those since the last
     snapshot. `generation` is that of the configuration in effect, -1 before the first. `dismissed`: the policy has
@@ -177,4 +177,4 @@ class Queue(_Message, frozen=True):
     requests: list[WaitingRequest]
 
 
-Message = Hello | Configure | Ticket | RunEnded | AskQueue | Arrived | Admitted | Closed | Snapshot | Queue
+Message = Hello | Configure | Ticket | RunEnded | AskQueue | Arrived | Admitted | Closed | PlugInSnapshot | Queue

@@ -22,7 +22,7 @@ import numpy as np
 
 from justitia_cli.calibrate_engine import LiveEngine, Timeline, all_of
 from justitia_simulator.calibration import ArrivalSample, CalibrationError, DecodeSample, PrefillSample
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 SHORT_PROMPT = 16
@@ -162,7 +162,7 @@ def _mixed(limits: Limits) -> tuple[WorkloadRun, ...]:
             ApplicationId("mixed"),
             0.0,
             tuple(
-                Stage((WorkloadRequest(drawn.choice(prompts), drawn.randint(*MIXED_OUTPUT)),))
+                WorkloadStage((WorkloadRequest(drawn.choice(prompts), drawn.randint(*MIXED_OUTPUT)),))
                 for _ in range(MIXED_REQUESTS)
             ),
         )

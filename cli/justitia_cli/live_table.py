@@ -4,7 +4,7 @@ from rich.table import Table
 
 from justitia_api.status import ObjectiveCounts, PoolStatus
 from justitia_cli.printing import plain_table
-from justitia_scheduling.objectives.tally import objective_name, tally
+from justitia_scheduling.objectives.tally import tally
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 
 
@@ -45,18 +45,17 @@ def objectives_table(status: PoolStatus) -> Table:
 
 def _objective_row(told: ObjectiveCounts) -> tuple[str, ...]:
     declared = told.objective
-    found = tally(declared.percentile / 100, [told])
-    seen, state = found.attainment, found.state
+    seen = tally(declared.percentile / 100, [told])
     figures = ("-", "-", "-")
     if seen.count:
         figures = (f"{seen.share:.1%}", f"{seen.budget:.0%}", f"{seen.fast_burn:.1f}")
     return (
         f"{told.namespace}/{told.name}",
-        objective_name(declared.metric, declared.percentile),
-        _duration(declared.bound_seconds),
+        declared.name,
+        _duration(declared.bound_milliseconds / 1000),
         _duration(seen.value),
         *figures,
-        "" if state is None else state.value,
+        "" if seen.state is None else seen.state.value,
     )
 
 

@@ -17,7 +17,17 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from justitia_channel.messages import Admitted, Arrived, AskQueue, Closed, Configure, Hello, RunEnded, Snapshot, Ticket
+from justitia_channel.messages import (
+    Admitted,
+    Arrived,
+    AskQueue,
+    Closed,
+    Configure,
+    Hello,
+    PlugInSnapshot,
+    RunEnded,
+    Ticket,
+)
 from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName, knobs_of
 from justitia_engine.link import Link
@@ -151,11 +161,11 @@ class Desk:
 
     # What people ask.
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> PlugInSnapshot:
         longest_decision, self._longest_decision = self._longest_decision, 0.0
         link = self._link
         return replace(
-            self._guarded(lambda host: host.snapshot()) or Snapshot(),
+            self._guarded(lambda host: host.snapshot()) or PlugInSnapshot(),
             generation=self._generation,
             dismissed=self.host is None,
             failures=self.failures,

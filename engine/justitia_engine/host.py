@@ -11,10 +11,10 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Snapshot, Ticket
+from justitia_channel.messages import Admitted, Arrived, Closed, Configure, PlugInSnapshot, Ticket
 from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.core.model import Request, Run, Step
-from justitia_scheduling.core.opened import Status
+from justitia_scheduling.core.opened import RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.takeover import carry_over
@@ -282,7 +282,7 @@ class EngineHost:
     def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
         """To the policy the moved sequence is a new request, whose prompt is all the tokens of the first one."""
         before = self.policy.requests[sequence]
-        if before.status is Status.RUNNING:
+        if before.status is RequestState.RUNNING:
             self._tell_of(sequence, self._new(sequence), now)
         self._known[sequence].produced += before.produced
         self._known[sequence].read += before.prefilled
@@ -291,7 +291,7 @@ class EngineHost:
         self._enter(sequence, ticket, before.request.prompt_tokens + before.produced, before.arrival)
         moved = self.policy.requests[sequence]
         moved.begun, moved.cached = before.begun, before.cached
-        if before.status is Status.RUNNING:
+        if before.status is RequestState.RUNNING:
             self.policy.admission_resumed(sequence, now)
 
     def _wait(self, key: str, more: int) -> None:
@@ -340,11 +340,11 @@ class EngineHost:
     def name(self, sequence: RequestId) -> SequenceName:
         return self._known[sequence].name
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> PlugInSnapshot:
         """The host's and the policy's part of one."""
         policy, counters = self.policy, self.counters
         longest_lag, counters.longest_lag = counters.longest_lag, 0.0
-        return Snapshot(
+        return PlugInSnapshot(
             waiting=self.waiting,
             running=len(policy.running),
             open_runs=len(policy.runs),

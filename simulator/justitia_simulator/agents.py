@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 Z95 = 1.6449
@@ -207,7 +207,7 @@ def agent_run(application: str, name: str, tenant: str, arrival: Seconds, rng: r
     """A run of a class of :data:`CLASSES`, its name in its prefixes."""
     agent = CLASSES[application]
     stages = tuple(
-        Stage(calls, round(rng.expovariate(1 / agent.tool_seconds), 3) if index and agent.tool_seconds else 0.0)
+        WorkloadStage(calls, round(rng.expovariate(1 / agent.tool_seconds), 3) if index and agent.tool_seconds else 0.0)
         for index, calls in enumerate(agent.draw(Caller(rng, name)))
     )
     return WorkloadRun(RunId(name), TenantId(tenant), ApplicationId(application), arrival, stages)

@@ -26,7 +26,7 @@ class _Prefix:
 
 
 @dataclass(slots=True, eq=False)
-class Holding:
+class HeldBlocks:
     """What one request holds. Its first `shareable` blocks are the prefix's; `cached` tokens were there before it.
 
     Its blocks have `room` for so many tokens.
@@ -73,19 +73,19 @@ class BlockPool:
         needed -= min(needed, shareable, prefix.blocks)
         return needed <= self.free - (0 if prefix.holders else min(shareable, prefix.blocks))
 
-    def hold(self, prefix_id: str | None, shareable: int) -> Holding:
+    def hold(self, prefix_id: str | None, shareable: int) -> HeldBlocks:
         """Begin to hold: nothing yet but the part of the prefix that is there."""
         if prefix_id is None or not shareable:
-            return Holding(None, 0, 0)
+            return HeldBlocks(None, 0, 0)
         prefix = self._prefixes.setdefault(prefix_id, _Prefix(prefix_id))
         if not prefix.holders:
             self._kept.pop(prefix_id, None)
             self._idle -= prefix.blocks
             self._trim(prefix, shareable)
         prefix.holders[shareable] += 1
-        return Holding(prefix, shareable, min(shareable, prefix.blocks) * self.block_size)
+        return HeldBlocks(prefix, shareable, min(shareable, prefix.blocks) * self.block_size)
 
-    def grow(self, holding: Holding, tokens: Tokens) -> bool:
+    def grow(self, holding: HeldBlocks, tokens: Tokens) -> bool:
         """Hold that many tokens, no fewer than before. False, and nothing changes, if there are not enough blocks."""
         if tokens <= holding.room:
             return True
@@ -115,7 +115,7 @@ class BlockPool:
 
         return bisect_right(range(1, limit + 1), self.free, key=needed)
 
-    def release(self, holding: Holding, computed: Tokens) -> None:
+    def release(self, holding: HeldBlocks, computed: Tokens) -> None:
         """Hold nothing any more. If nobody else holds the prefix, only its `computed` tokens can be found again."""
         self._unused += holding.own
         holding.own = 0

@@ -31,7 +31,7 @@ from statistics import fmean, median
 import numpy as np
 from numpy.typing import NDArray
 
-from justitia_simulator.occupancy import Admission
+from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.profiles import EngineProfile, Front
 from justitia_simulator.timing import LinearTiming
 from justitia_vocabulary.units import Seconds, Tokens
@@ -278,7 +278,7 @@ def build_profile(
         timing,
         kv_tokens,
         block_size=block_size,
-        admission=Admission.RESERVE,
+        admission=AdmissionRule.RESERVE,
         token_budget=token_budget,
         max_requests=max_requests,
         per_request=fit.per_request,

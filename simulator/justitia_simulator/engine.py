@@ -20,7 +20,7 @@ from typing import Protocol
 
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.policy import Policy
-from justitia_simulator.prediction import MEAN, TRUE, Prediction, Told
+from justitia_simulator.prediction import MEAN, TRUE, PredictionSource, Told
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, RunResult, ServiceSample, run_result
 from justitia_simulator.replica import Inference, Replica
@@ -84,7 +84,7 @@ class Engine:
         *,
         label: str,
         kv_tokens: Tokens | None = None,
-        prediction: Prediction = MEAN,
+        prediction: PredictionSource = MEAN,
         sample_every: Seconds = 1.0,
         sticky: bool = False,
         watcher: Watcher | None = None,

@@ -25,7 +25,7 @@ from importlib.resources import files
 from typing import Any
 
 from justitia_simulator.arrivals import even_arrivals, poisson_arrivals
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 PHASE: Seconds = 60.0
@@ -149,13 +149,13 @@ def single_requests(arrivals: Sequence[tuple[Seconds, str, WorkloadRequest]], ap
     """A run for each (arrival, tenant, request), in order of arrival."""
     ordered = sorted(arrivals, key=lambda a: a[:2])
     return [
-        WorkloadRun(RunId(f"r{i}"), TenantId(tenant), ApplicationId(application), moment, (Stage((request,)),))
+        WorkloadRun(RunId(f"r{i}"), TenantId(tenant), ApplicationId(application), moment, (WorkloadStage((request,)),))
         for i, (moment, tenant, request) in enumerate(ordered)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RequestKind:
     """A kind of request: the packaged distribution of its lengths, cut to these maxima."""
 
     lengths: str
@@ -167,12 +167,12 @@ class Kind:
         return WorkloadRequest(min(prompt, self.maximum_prompt), min(output, self.maximum_output))
 
 
-REASONING = Kind("reasoning")
-LIGHT_REASONING = Kind("reasoning", 4096, 4096)
+REASONING = RequestKind("reasoning")
+LIGHT_REASONING = RequestKind("reasoning", 4096, 4096)
 """No output above 4,096 tokens: without the heavy tail, as the reasoning set of the paper (figure 1a) is."""
-CONVERSATION = Kind("conversation")
-CODE = Kind("code")
-SHAREGPT = Kind("sharegpt")
+CONVERSATION = RequestKind("conversation")
+CODE = RequestKind("code")
+SHAREGPT = RequestKind("sharegpt")
 
 Arrivals = Callable[[float, int, random.Random], list[Seconds]]
 """Draws so many moments at this rate, in 1/s."""
@@ -185,8 +185,8 @@ def reasoning_mix(
     seed: int,
     rho: float,
     service_seconds: Callable[[WorkloadRequest], Seconds],
-    reasoning: Kind = REASONING,
-    other: Kind = CONVERSATION,
+    reasoning: RequestKind = REASONING,
+    other: RequestKind = CONVERSATION,
     arrivals: Arrivals = poisson_arrivals,
 ) -> list[WorkloadRun]:
     """`count` requests of one tenant, this share of them reasoning, at utilisation `rho`.
@@ -206,7 +206,7 @@ def reasoning_mix(
             TenantId("t0"),
             ApplicationId("reasoning" if i in reasons else other.lengths),
             round(moments[i], 6),
-            (Stage((request,)),),
+            (WorkloadStage((request,)),),
         )
         for i, request in enumerate(requests)
     ]

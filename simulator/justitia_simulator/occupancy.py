@@ -12,7 +12,7 @@ Demand = Iterable[tuple[Tokens, Tokens]]
 """(held, remaining) of each request."""
 
 
-class Admission(Enum):
+class AdmissionRule(Enum):
     """The rule by which a request may join the batch. The first two know its true length, so they never preempt."""
 
     RESERVE = "reserve"

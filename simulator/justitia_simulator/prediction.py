@@ -45,7 +45,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
+class PredictionSource:
     """A named way of predicting. `tell` sees the whole workload, because some depend on the other runs."""
 
     name: str
@@ -66,15 +66,15 @@ def _nothing(run: WorkloadRun) -> Told:
     return Told(NO_KNOWLEDGE_COST, outputs, NO_KNOWLEDGE_PROMPT, NO_KNOWLEDGE_OUTPUTS)
 
 
-TRUE = Prediction("true", _each(_truth))
-MEAN = Prediction("mean", _each(lambda run: Told(run.predicted_cost, [None] * len(run.requests))))
-NONE = Prediction("none", _each(_nothing))
+TRUE = PredictionSource("true", _each(_truth))
+MEAN = PredictionSource("mean", _each(lambda run: Told(run.predicted_cost, [None] * len(run.requests))))
+NONE = PredictionSource("none", _each(_nothing))
 
 PREDICTIONS = {p.name: p for p in (TRUE, MEAN, NONE)}
 FORMS = (*PREDICTIONS, "noisy:FACTOR", "liars:SHARE:DIVISOR")
 
 
-def noisy(factor: float, seed: int) -> Prediction:
+def noisy(factor: float, seed: int) -> PredictionSource:
     """The truth, off by up to `factor`. Raises ValueError if that is below 1 or not finite."""
     if not 1 <= factor < math.inf:
         raise ValueError(f"prediction noisy:{factor:g}: the factor must be finite and at least 1")
@@ -86,10 +86,10 @@ def noisy(factor: float, seed: int) -> Prediction:
         outputs = [r.output_tokens * math.exp(rng.uniform(-spread, spread)) for r in run.requests]
         return replace(whole, outputs=outputs)
 
-    return Prediction(f"noisy:{factor:g}", _each(told))
+    return PredictionSource(f"noisy:{factor:g}", _each(told))
 
 
-def liars(share: float, divisor: float) -> Prediction:
+def liars(share: float, divisor: float) -> PredictionSource:
     """The largest runs understate their cost. Raises ValueError for a share beyond [0, 1] or a divisor below 1."""
     if not 0 <= share <= 1:
         raise ValueError(f"prediction liars:{share:g}:{divisor:g}: the share must be from 0 to 1")
@@ -101,10 +101,10 @@ def liars(share: float, divisor: float) -> Prediction:
         lying = {run.id for run in largest}
         return {run: told.scaled(1 / divisor) if run in lying else told for run, told in TRUE.tell(workload).items()}
 
-    return Prediction(f"liars:{share:g}:{divisor:g}", tell)
+    return PredictionSource(f"liars:{share:g}:{divisor:g}", tell)
 
 
-def find_prediction(name: str, seed: int = 1) -> Prediction:
+def find_prediction(name: str, seed: int = 1) -> PredictionSource:
     """The prediction of that name. Raises ValueError that says what is wrong with it."""
     match name.split(":"):
         case [plain] if plain in PREDICTIONS:

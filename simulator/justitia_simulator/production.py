@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 
 from justitia_simulator.traces import TraceError, load_trace
-from justitia_simulator.workload import MAXIMUM_TOKENS, Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import MAXIMUM_TOKENS, WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId, Tokens
 
 BLOCK: Tokens = 512
@@ -39,7 +39,7 @@ def trace_workload(path: Path, tenants: Mapping[str, float], *, seed: int) -> li
         requests = [(t.time, WorkloadRequest(t.prompt_tokens, t.output_tokens)) for t in load_trace(path)]
     owners = rng.choices(list(tenants), list(tenants.values()), k=len(requests))
     return [
-        WorkloadRun(RunId(f"r{i}"), TenantId(owner), ApplicationId("trace"), arrival, (Stage((request,)),))
+        WorkloadRun(RunId(f"r{i}"), TenantId(owner), ApplicationId("trace"), arrival, (WorkloadStage((request,)),))
         for i, (owner, (arrival, request)) in enumerate(zip(owners, requests, strict=True))
     ]
 

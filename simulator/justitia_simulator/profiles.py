@@ -23,7 +23,7 @@ import msgspec
 
 from justitia_scheduling.core.cost import StepTime
 from justitia_simulator.files import write_bytes
-from justitia_simulator.occupancy import Admission
+from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.timing import Coefficients, LayerTiming, SeparateTiming, Time, Timing
 from justitia_vocabulary.units import Tokens
 
@@ -73,7 +73,7 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timing: Timing
     kv_tokens: Count
     block_size: Count = 1
-    admission: Admission = Admission.RESERVE
+    admission: AdmissionRule = AdmissionRule.RESERVE
     token_budget: Count | None = None
     max_requests: Count | None = None
     preemption: Preemption = Preemption.RECOMPUTE
@@ -86,11 +86,11 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     validated: bool = False
 
     def __post_init__(self) -> None:
-        if self.admission is Admission.PEAK and (self.block_size > 1 or self.token_budget is not None):
+        if self.admission is AdmissionRule.PEAK and (self.block_size > 1 or self.token_budget is not None):
             raise ValueError("admission 'peak' needs block_size 1 and no token_budget: it counts on steps in unison")
         if self.token_budget is not None and self.decode_steps_per_admission > 1:
             raise ValueError("decode_steps_per_admission must be 1 with a token_budget: every step may admit")
-        if self.front is not None and (self.token_budget is None or self.admission is not Admission.RESERVE):
+        if self.front is not None and (self.token_budget is None or self.admission is not AdmissionRule.RESERVE):
             raise ValueError(
                 "a front needs a token_budget and admission 'reserve': it sees tokens, not steps or blocks"
             )
@@ -120,7 +120,7 @@ def _vllm(name: str, timing: Timing, kv_tokens: Tokens, swap_per_token: float = 
         timing,
         kv_tokens,
         block_size=16,
-        admission=Admission.OPTIMISTIC,
+        admission=AdmissionRule.OPTIMISTIC,
         token_budget=2048,
         max_requests=256,
         swap_per_token=swap_per_token,
@@ -131,10 +131,10 @@ PROFILES = {
     p.name: p
     for p in (
         EngineProfile(
-            "a10g-llama2-7b", _A10G, 10_000, admission=Admission.PEAK, decode_steps_per_admission=10, validated=True
+            "a10g-llama2-7b", _A10G, 10_000, admission=AdmissionRule.PEAK, decode_steps_per_admission=10, validated=True
         ),
         EngineProfile(
-            "a10g-llama2-7b-vllm", _A10G, 7_344, block_size=16, admission=Admission.OPTIMISTIC, max_requests=256
+            "a10g-llama2-7b-vllm", _A10G, 7_344, block_size=16, admission=AdmissionRule.OPTIMISTIC, max_requests=256
         ),
         _vllm("a100-40g-llama2-7b", LayerTiming(_A100_LAYERS, 3.8e-7, 7.5e-3), 41_008, swap_per_token=0.04e-3),
         _vllm("a100-80g-llama2-7b", LayerTiming(_A100_LAYERS, 3.0e-7, 7.5e-3), 109_696),
@@ -146,7 +146,7 @@ PROFILES = {
 def in_chunks(profile: EngineProfile, token_budget: Tokens) -> EngineProfile:
     """The same engine mixing prompts with decoding. It looks at its queue before every step then; where it admitted by
     the peak, which counts on steps in unison, it reserves."""
-    admission = Admission.RESERVE if profile.admission is Admission.PEAK else profile.admission
+    admission = AdmissionRule.RESERVE if profile.admission is AdmissionRule.PEAK else profile.admission
     return msgspec.structs.replace(
         profile, token_budget=token_budget, admission=admission, decode_steps_per_admission=1, validated=False
     )

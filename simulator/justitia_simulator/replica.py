@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import Policy
-from justitia_simulator.blocks import BlockPool, Holding
-from justitia_simulator.occupancy import Admission, peak_tokens, reserved_tokens
+from justitia_simulator.blocks import BlockPool, HeldBlocks
+from justitia_simulator.occupancy import AdmissionRule, peak_tokens, reserved_tokens
 from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.workload import WorkloadRequest
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
@@ -63,7 +63,7 @@ class Inference:
     target: Tokens = 0
     processed: Tokens = 0
     preemptions: int = 0
-    holding: Holding = field(init=False)
+    holding: HeldBlocks = field(init=False)
 
 
 @dataclass(slots=True)
@@ -294,7 +294,7 @@ class Replica:
 
     def _admit(self, plan: _Plan, now: Seconds) -> None:
         seats = self.profile.max_requests
-        optimistic = self.profile.admission is Admission.OPTIMISTIC
+        optimistic = self.profile.admission is AdmissionRule.OPTIMISTIC
         gave_way: set[RequestId] = set()
         while plan.left and (head := self.policy.head()) is not None:
             request = self.waiting[head]
@@ -310,7 +310,7 @@ class Replica:
 
     def _fits(self, request: Inference) -> bool:
         work = request.work
-        if self.profile.admission is Admission.OPTIMISTIC:
+        if self.profile.admission is AdmissionRule.OPTIMISTIC:
             tokens = work.prompt_tokens + request.produced + 1
             return self.pool.fits(work.prefix, request.shareable, tokens)
         size = self.pool.block_size
@@ -323,7 +323,7 @@ class Replica:
             demands.append((own, remaining + -(own + remaining) % size))
             if r.work.prefix is not None:
                 prefixes[r.work.prefix] = max(prefixes.get(r.work.prefix, 0), r.shareable)
-        need = peak_tokens if self.profile.admission is Admission.PEAK else reserved_tokens
+        need = peak_tokens if self.profile.admission is AdmissionRule.PEAK else reserved_tokens
         return need(demands) + sum(prefixes.values()) * size <= self.pool.total * size
 
     def _start(self, request: Inference, now: Seconds) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
-from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
 from justitia_scheduling.policies.boost import Boosted
 from justitia_simulator.replica import Inference
 from justitia_simulator.workload import WorkloadRun
@@ -34,7 +34,7 @@ class Look:
 
     now: Seconds
     gamma: float
-    decision: Decision
+    decision: GammaDecision
 
 
 class SloControl:
@@ -47,12 +47,12 @@ class SloControl:
         policies: Sequence[Boosted],
         objectives: Mapping[ObjectiveId, Declared],
         changes: Sequence[tuple[ObjectiveId, Declared]] = (),
-        controller: Controller | None = None,
+        controller: GammaController | None = None,
     ) -> None:
         self._policies = policies
         self._declared = dict(objectives)
         self._changes = sorted(changes, key=lambda change: change[1].since)
-        self._controller = controller or Controller()
+        self._controller = controller or GammaController()
         self.seen = Observations({key: d.objective for key, d in self._declared.items()})
         self._open: dict[RequestId, Inference] = {}
         self.looks: list[Look] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId, Tokens
 
 
@@ -102,38 +102,38 @@ class Source:
         return [round((t - times[0]) / span * window, 3) for t in times]
 
 
-Shape = Callable[[Source], tuple[Stage, ...]]
+Shape = Callable[[Source], tuple[WorkloadStage, ...]]
 
 
-def map_reduce_summary(source: Source) -> tuple[Stage, ...]:
+def map_reduce_summary(source: Source) -> tuple[WorkloadStage, ...]:
     """Three to eight parts summarised in parallel, then their summaries merged."""
     parts = source.take(source.rng.randint(3, 8))
-    return Stage(tuple(parts)), Stage((source.after(parts),))
+    return WorkloadStage(tuple(parts)), WorkloadStage((source.after(parts),))
 
 
-def self_consistency(source: Source) -> tuple[Stage, ...]:
+def self_consistency(source: Source) -> tuple[WorkloadStage, ...]:
     """Three to six parallel samples of one prompt."""
     samples = source.take(source.rng.randint(3, 6))
-    return (Stage(tuple(WorkloadRequest(samples[0].prompt_tokens, s.output_tokens) for s in samples)),)
+    return (WorkloadStage(tuple(WorkloadRequest(samples[0].prompt_tokens, s.output_tokens) for s in samples)),)
 
 
-def code_checking(source: Source) -> tuple[Stage, ...]:
+def code_checking(source: Source) -> tuple[WorkloadStage, ...]:
     """One request that writes, then three that check what it wrote, after a short tool run."""
     [written] = source.take()
     prompt = source.scale.cut_prompt(written.prompt_tokens + written.output_tokens)
     checks = tuple(WorkloadRequest(prompt, r.output_tokens) for r in source.take(3))
-    return Stage((written,)), Stage(checks, delay=0.4)
+    return WorkloadStage((written,)), WorkloadStage(checks, delay=0.4)
 
 
-def fact_verification(source: Source) -> tuple[Stage, ...]:
+def fact_verification(source: Source) -> tuple[WorkloadStage, ...]:
     """Two to four requests one after the other, each after a look-up."""
     requests = source.take(source.rng.randint(2, 4))
-    return tuple(Stage((r,), delay=0.8 if i else 0.0) for i, r in enumerate(requests))
+    return tuple(WorkloadStage((r,), delay=0.8 if i else 0.0) for i, r in enumerate(requests))
 
 
-def chat(source: Source) -> tuple[Stage, ...]:
+def chat(source: Source) -> tuple[WorkloadStage, ...]:
     """A single request."""
-    return (Stage(tuple(source.take())),)
+    return (WorkloadStage(tuple(source.take())),)
 
 
 SHAPES: dict[str, Shape] = {
@@ -146,7 +146,7 @@ SHAPES: dict[str, Shape] = {
 
 
 @dataclass(frozen=True, slots=True)
-class TenantLoad:
+class TenantTraffic:
     """What one tenant sends: runs of its applications in turn until they come to `work`, over `window` seconds.
 
     `work` is in weighted tokens (prompt + 2 * output). `applications` are names of :data:`SHAPES`.
@@ -158,15 +158,15 @@ class TenantLoad:
     window: Seconds
     scale: Scale = Scale()
 
-    def asking(self, work: float, window: Seconds) -> "TenantLoad":
+    def asking(self, work: float, window: Seconds) -> "TenantTraffic":
         """The same kind of load in another amount."""
         return replace(self, work=work, window=window)
 
 
-def tenant_runs(trace: Sequence[TraceRequest], load: TenantLoad, *, seed: int) -> list[WorkloadRun]:
+def tenant_runs(trace: Sequence[TraceRequest], load: TenantTraffic, *, seed: int) -> list[WorkloadRun]:
     """The tenant's runs in order of arrival."""
     source = Source(trace, load.scale, random.Random(f"{seed}/{load.tenant}"))
-    built: list[tuple[str, tuple[Stage, ...]]] = []
+    built: list[tuple[str, tuple[WorkloadStage, ...]]] = []
     work = 0.0
     while work < load.work:
         application = load.applications[len(built) % len(load.applications)]
@@ -198,9 +198,9 @@ def demo_workload(
     Work is in weighted tokens (prompt + 2 * output) and comes in whole runs, so a tenant exceeds it by part of a run.
     """
     loads = (
-        TenantLoad("research", ("map-reduce-summary", "self-consistency"), research_work, flood_seconds, scale),
-        TenantLoad("batch", ("code-checking", "fact-verification"), batch_work, flood_seconds, scale),
-        TenantLoad("support", ("chat",), support_work, support_seconds, scale),
+        TenantTraffic("research", ("map-reduce-summary", "self-consistency"), research_work, flood_seconds, scale),
+        TenantTraffic("batch", ("code-checking", "fact-verification"), batch_work, flood_seconds, scale),
+        TenantTraffic("support", ("chat",), support_work, support_seconds, scale),
     )
     runs = [run for load in loads for run in tenant_runs(trace, load, seed=seed)]
     return sorted(runs, key=lambda run: run.arrival)

@@ -50,7 +50,7 @@ class WorkloadRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class WorkloadStage:
     """Requests of a run that become ready together, `delay` seconds after the stage before has finished."""
 
     requests: tuple[WorkloadRequest, ...]
@@ -65,7 +65,7 @@ class WorkloadRun:
     tenant: TenantId
     application: ApplicationId
     arrival: Seconds
-    stages: tuple[Stage, ...]
+    stages: tuple[WorkloadStage, ...]
     predicted_cost: KVTokenTime | None = None
 
     @property
@@ -191,6 +191,6 @@ def _build_run(name: str, entries: Sequence[tuple[int, _Line, WorkloadRequest]])
         TenantId(first.tenant),
         ApplicationId(first.application),
         first.arrival,
-        tuple(Stage(tuple(stages[i][2]), stages[i][1]) for i in range(len(stages))),
+        tuple(WorkloadStage(tuple(stages[i][2]), stages[i][1]) for i in range(len(stages))),
         first.predicted_cost,
     )

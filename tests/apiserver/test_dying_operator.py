@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 
 from cluster.control_plane import ControlPlane
+from justitia_operator.runtime.cache import ObjectCache
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
 from justitia_operator.runtime.kube import Kube, connect
 from justitia_operator.runtime.metrics import Metrics
 from justitia_operator.runtime.queue import KeyedQueue
-from justitia_operator.runtime.store import Store
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Ref
 from support.kubectl import CHILDREN, OWN, Kubectl, eventually
@@ -79,11 +79,11 @@ async def operator(last: int | None = None) -> AsyncIterator[tuple[Controller, L
     async with connect() as kube, aiohttp.ClientSession() as session:
         mortal = MortalKube(kube, last)
         queue = LookedAtQueue(asyncio.get_running_loop().call_later)
-        store = Store(Installation(SYSTEM, "justitia:test", ROOT))
+        cache = ObjectCache(Installation(SYSTEM, "justitia:test", ROOT))
         controller = Controller(
             mortal,
             Control(session, ROOT, lambda: datetime.now(UTC)),
-            store,
+            cache,
             queue,
             clock=lambda: datetime.now(UTC),
             key_namespace=SYSTEM,

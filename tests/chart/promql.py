@@ -7,7 +7,7 @@ import promql_parser
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from justitia_channel.messages import VERSION, Hello, Snapshot
+from justitia_channel.messages import VERSION, Hello, PlugInSnapshot
 from justitia_channel.wire import encode
 from justitia_operator.runtime.metrics import Metrics as OperatorMetrics
 from justitia_scheduling.core.report import PolicyReport
@@ -32,7 +32,7 @@ def exposed() -> Labels:
     channel = EngineChannel()
     sidecar.registry.register(engine_metrics.EngineMetrics(channel))
     report = PolicyReport(gamma=1.0, virtual_time=1.0)
-    snapshot = Snapshot(generation=1, kv_token_time={TenantId("tenant"): 1.0}, policy=report)
+    snapshot = PlugInSnapshot(generation=1, kv_token_time={TenantId("tenant"): 1.0}, policy=report)
     channel.joined(SilentConnection())
     for message in (Hello(VERSION, "engine"), snapshot):
         channel.receive(encode(message))

@@ -21,7 +21,7 @@ from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, find_profile
 from justitia_simulator.records import FINISHED, PolicyResults
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage, write_workload
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 from support.serving import BLOCK, KEYS, KV_TOKENS, RunningSidecar, Vllm
 
@@ -62,7 +62,7 @@ def calibrated(vllm: Vllm, tmp_path_factory: pytest.TempPathFactory) -> Calibrat
 
 
 def in_sequence(name: str, requests: int, *, prompt: int, output: int) -> list[WorkloadRun]:
-    stages = tuple(Stage((WorkloadRequest(prompt, output),)) for _ in range(requests))
+    stages = tuple(WorkloadStage((WorkloadRequest(prompt, output),)) for _ in range(requests))
     return [WorkloadRun(RunId(name), TenantId("gold"), ApplicationId("demo/chat"), 0.0, stages)]
 
 

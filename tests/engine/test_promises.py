@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import httpx2 as httpx
 import pytest
 
-from justitia_channel.messages import RunEnded, Snapshot
+from justitia_channel.messages import PlugInSnapshot, RunEnded
 from justitia_cli.tiny_model import make_tiny_model
 from justitia_scheduling.core.model import kv_token_time
 from justitia_vocabulary.units import RunId
@@ -74,8 +74,8 @@ def shares_of_service(engine: PluggedEngine, policy: str, weights: dict[str, flo
     def made(client: int) -> Call:
         return Call(tenants[client % len(tenants)], [rng.randrange(10, 200) for _ in range(120)], 4)
 
-    def snapshots() -> list[Snapshot]:
-        found = [message for message in engine.peer.heard[begun:] if isinstance(message, Snapshot)]
+    def snapshots() -> list[PlugInSnapshot]:
+        found = [message for message in engine.peer.heard[begun:] if isinstance(message, PlugInSnapshot)]
         return [s for s in found if s.generation == engine.generation and set(weights) <= s.service.keys()]
 
     def delivered() -> dict[str, float]:

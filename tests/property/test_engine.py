@@ -18,12 +18,12 @@ from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies import boost
 from justitia_simulator import replica
 from justitia_simulator.engine import Engine
-from justitia_simulator.occupancy import Admission
+from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.prediction import TRUE
 from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.timing import Coefficients, LinearTiming, SeparateTiming
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import RequestId
 
 CAPACITY = 120
@@ -31,12 +31,14 @@ CAPACITY = 120
 TICK = 2**-10
 WHOLE = SeparateTiming(Coefficients(100 * TICK, 10 * TICK, TICK), Coefficients(300 * TICK, 10 * TICK), 50 * TICK)
 MIXED = LinearTiming(100 * TICK, 10 * TICK, 20 * TICK, TICK)
-OPTIMISTIC, SWAP = Admission.OPTIMISTIC, Preemption.SWAP
+OPTIMISTIC, SWAP = AdmissionRule.OPTIMISTIC, Preemption.SWAP
 PROFILES = {
     p.name: p
     for p in (
         EngineProfile("whole prompts, reserving", WHOLE, CAPACITY, max_requests=4, prefix_cache=True),
-        EngineProfile("whole prompts, peak", WHOLE, CAPACITY, admission=Admission.PEAK, decode_steps_per_admission=10),
+        EngineProfile(
+            "whole prompts, peak", WHOLE, CAPACITY, admission=AdmissionRule.PEAK, decode_steps_per_admission=10
+        ),
         EngineProfile("whole prompts, optimistic", WHOLE, CAPACITY, 4, OPTIMISTIC),
         EngineProfile("whole prompts, swapping", WHOLE, CAPACITY, 4, OPTIMISTIC, None, 5, SWAP, 10 * TICK),
         EngineProfile("mixed, reserving", MIXED, CAPACITY, 4, token_budget=16),
@@ -49,7 +51,9 @@ PROFILES = {
 REQUEST = st.builds(
     WorkloadRequest, st.integers(1, 60), st.integers(1, 60), st.sampled_from([None, "a", "b"]), st.integers(0, 40)
 )
-STAGE = st.builds(Stage, st.lists(REQUEST, min_size=1, max_size=3).map(tuple), st.sampled_from([0.0, 700 * TICK]))
+STAGE = st.builds(
+    WorkloadStage, st.lists(REQUEST, min_size=1, max_size=3).map(tuple), st.sampled_from([0.0, 700 * TICK])
+)
 ARRIVAL = st.integers(0, 20_000).map(lambda ticks: ticks * TICK)
 RUN = st.tuples(st.lists(STAGE, min_size=1, max_size=3), st.sampled_from("tuv"), ARRIVAL)
 
@@ -188,7 +192,7 @@ def test_everything_is_served_once_in_the_space_there_is(
     [("whole prompts, reserving", 8, False), ("whole prompts, optimistic", 30, True), ("mixed, swapping", 30, True)],
 )
 def test_the_witness_sees_an_engine_that_holds_more_than_it_may(profile: str, outputs: int, preempts: bool) -> None:
-    runs = [WorkloadRun(f"r{i}", "t", "a", 0.0, (Stage((WorkloadRequest(50, outputs),)),)) for i in range(2)]  # type: ignore[arg-type]
+    runs = [WorkloadRun(f"r{i}", "t", "a", 0.0, (WorkloadStage((WorkloadRequest(50, outputs),)),)) for i in range(2)]  # type: ignore[arg-type]
     for allowed, sound in ((CAPACITY, True), (55, False)):
         _, witness, _ = serve(runs, PROFILES[profile], build_policy("fcfs", KVTokenTimeCost()), allowed)
         assert (witness.faults == []) is sound

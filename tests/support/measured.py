@@ -11,9 +11,9 @@ from statistics import fmean
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.fairness import Served
-from justitia_simulator.prediction import MEAN, Prediction
+from justitia_simulator.prediction import MEAN, PredictionSource
 from justitia_simulator.profiles import find_profile
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import TenantId
 
 DATA = Path(__file__).parents[1] / "data/vtc-a10g"
@@ -41,11 +41,13 @@ def simulated(
     requests: list[Served],
     policy: Policy,
     weights: Mapping[TenantId, float] | None = None,
-    prediction: Prediction = MEAN,
+    prediction: PredictionSource = MEAN,
 ) -> list[Served]:
     """The same requests, served by the simulator's A10G."""
     runs = [
-        WorkloadRun(f"r{i}", r.client, "a", r.arrival, (Stage((WorkloadRequest(r.prompt_tokens, r.output_tokens),)),))
+        WorkloadRun(
+            f"r{i}", r.client, "a", r.arrival, (WorkloadStage((WorkloadRequest(r.prompt_tokens, r.output_tokens),)),)
+        )
         for i, r in enumerate(requests)
     ]
     engine = Engine(policy, find_profile("a10g-llama2-7b"), label="", prediction=prediction)

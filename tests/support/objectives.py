@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from justitia_api.config import BoostMode, ObjectiveConfig
+from justitia_api.config import BoostMode, ServiceLevelObjective
 from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts, PoolStatus
 from justitia_operator.world.objects import Json
 from justitia_scheduling.objectives.attainment import PARTS
@@ -18,14 +18,9 @@ COMPLETION: Json = {"metric": "RequestCompletion", "percentile": 99, "boundMilli
 LONG: Json = FIRST_TOKEN | {"windowSeconds": 7200}
 
 
-def declared(objective: Json) -> ObjectiveConfig:
+def declared(objective: Json) -> ServiceLevelObjective:
     """An objective as pods are configured with it."""
-    return ObjectiveConfig(
-        metric=objective["metric"],
-        percentile=objective["percentile"],
-        bound_seconds=objective["boundMilliseconds"] / 1000,
-        window_seconds=objective.get("windowSeconds", 3600),
-    )
+    return ServiceLevelObjective.model_validate(objective)
 
 
 def told(objective: Json, values: Values, **more: Any) -> ObjectiveCounts:

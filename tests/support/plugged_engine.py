@@ -21,8 +21,8 @@ from justitia_channel.messages import (
     Configure,
     Hello,
     Message,
+    PlugInSnapshot,
     Queue,
-    Snapshot,
     Ticket,
 )
 from justitia_channel.wire import Lines, decode, encode
@@ -87,8 +87,8 @@ class TestPeer:
     def admitted(self) -> list[Admitted]:
         return [message for message in self.heard if isinstance(message, Admitted)]
 
-    def state(self) -> Snapshot:
-        return next(m for m in reversed(self.heard) if isinstance(m, Snapshot))
+    def state(self) -> PlugInSnapshot:
+        return next(m for m in reversed(self.heard) if isinstance(m, PlugInSnapshot))
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -176,11 +176,11 @@ class PluggedEngine:
         answer: Queue = eventually("an answer", lambda: self._first(Queue, seen))
         return answer
 
-    def state(self) -> Snapshot:
+    def state(self) -> PlugInSnapshot:
         """The next snapshot that was made after all that has happened so far."""
         self.queue()
         seen = len(self.peer.heard)
-        snapshot: Snapshot = eventually("a snapshot", lambda: self._first(Snapshot, seen))
+        snapshot: PlugInSnapshot = eventually("a snapshot", lambda: self._first(PlugInSnapshot, seen))
         return snapshot
 
     def _first(self, kind: type[Message], seen: int) -> Message | None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
-from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
+from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
 from justitia_vocabulary.objectives import MetricName
 
 SPREAD = 0.5
@@ -33,7 +33,7 @@ def normal_quantile(p: float) -> float:
 class Plant:
     """`steps` of (moment, gamma in effect, decision)."""
 
-    controller: Controller
+    controller: GammaController
     objectives: Mapping[ObjectiveId, tuple[Objective, Median]]
     rate: float = 10.0
     engine_time: float = 0.05
@@ -41,7 +41,7 @@ class Plant:
     estimate: Callable[[float], float] = lambda now: 0.1
     seed: int = 1
     now: float = 0.0
-    steps: list[tuple[float, float, Decision]] = field(default_factory=list)
+    steps: list[tuple[float, float, GammaDecision]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.source = random.Random(self.seed)

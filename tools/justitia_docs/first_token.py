@@ -40,7 +40,7 @@ text.title { font-size: 21px; font-weight: 600 }
 
 
 @dataclass(frozen=True)
-class Way:
+class Curve:
     """An order of service, and how the picture names it."""
 
     policy: str
@@ -48,7 +48,7 @@ class Way:
     name: str
 
 
-WAYS = (Way("fcfs", "fcfs", "First come, first served"), Way("tiered-justitia", "justitia", "Default policy"))
+CURVES = (Curve("fcfs", "fcfs", "First come, first served"), Curve("tiered-justitia", "justitia", "Default policy"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def waits(requests: Sequence[RequestResult]) -> list[Wait]:
     ]
 
 
-def draw(series: Sequence[tuple[Way, Sequence[Wait]]]) -> str:
+def draw(series: Sequence[tuple[Curve, Sequence[Wait]]]) -> str:
     """The picture as SVG. It brings its own background, so it can be read on a light page and on a dark one."""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="title">',
@@ -93,17 +93,17 @@ def draw(series: Sequence[tuple[Way, Sequence[Wait]]]) -> str:
         _text(_x(FLOOD_SECONDS / 2), _y(LONGEST_SHOWN) + 24, "the two others send", "faint", "middle"),
         *_axes(),
     ]
-    for way, seen in series:
+    for curve, seen in series:
         parts += [
-            f'<circle class="{way.mark}" cx="{_x(wait.arrival):.1f}" cy="{_y(wait.first_token):.1f}" r="4.5"/>'
+            f'<circle class="{curve.mark}" cx="{_x(wait.arrival):.1f}" cy="{_y(wait.first_token):.1f}" r="4.5"/>'
             for wait in seen
         ]
-    for row, (way, seen) in enumerate(series):
+    for row, (curve, seen) in enumerate(series):
         middle = median(wait.first_token for wait in seen)
-        label = f"{way.name}: median {_figure(middle)} s, worst {_figure(max(w.first_token for w in seen))} s"
+        label = f"{curve.name}: median {_figure(middle)} s, worst {_figure(max(w.first_token for w in seen))} s"
         y = _y(LONGEST_SHOWN) + 24 + 28 * row
-        parts.append(f'<circle class="{way.mark}" cx="{_x(74)}" cy="{y - 6}" r="6"/>')
-        parts.append(_text(_x(74) + 14, y, label, way.mark))
+        parts.append(f'<circle class="{curve.mark}" cx="{_x(74)}" cy="{y - 6}" r="6"/>')
+        parts.append(_text(_x(74) + 14, y, label, curve.mark))
     return "\n".join([*parts, "</svg>\n"])
 
 
@@ -141,7 +141,7 @@ def _figure(seconds: Seconds) -> str:
 
 def main(arguments: list[str]) -> int:
     (target,) = arguments
-    Path(target).write_text(draw([(way, simulate(way.policy)) for way in WAYS]))
+    Path(target).write_text(draw([(curve, simulate(curve.policy)) for curve in CURVES]))
     return 0
 
 

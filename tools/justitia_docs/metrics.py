@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_docs.documented import documented
 from justitia_docs.markdown import cell, code, prose, table
 from justitia_operator.runtime.metrics import Fault
@@ -77,7 +77,9 @@ class _Connected(EngineChannel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = Snapshot(kv_token_time={TenantId("tenant"): 0.0}, policy=PolicyReport(gamma=0.0, virtual_time=0.0))
+        self.state = PlugInSnapshot(
+            kv_token_time={TenantId("tenant"): 0.0}, policy=PolicyReport(gamma=0.0, virtual_time=0.0)
+        )
 
 
 def _reported() -> Iterable[Metric]:

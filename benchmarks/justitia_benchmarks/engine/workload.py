@@ -17,7 +17,7 @@ from justitia_benchmarks.experiments.agent_runs import full_iteration
 from justitia_benchmarks.experiments.tiered.serving import PROFILE
 from justitia_simulator.arrivals import scaled_to_load
 from justitia_simulator.suite import agent_suite
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, Seconds, Tokens
 
 SIZE = 0.1
@@ -50,7 +50,7 @@ def applications(runs: Sequence[WorkloadRun]) -> Mapping[str, str]:
 def small(run: WorkloadRun, speed: float) -> WorkloadRun:
     """Each tenant has applications of its own. `speed`: how long a recorded second takes here."""
     application = ApplicationId(f"{NAMESPACE}/{run.application.lower()}-{run.tenant}")
-    stages = tuple(Stage(tuple(map(_cut, stage.requests)), stage.delay * speed) for stage in run.stages)
+    stages = tuple(WorkloadStage(tuple(map(_cut, stage.requests)), stage.delay * speed) for stage in run.stages)
     return replace(run, application=application, stages=stages)
 
 

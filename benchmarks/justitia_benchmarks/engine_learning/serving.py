@@ -20,7 +20,7 @@ from justitia_cli.replay import Target, replay
 from justitia_cli.runtime import EngineRuntime
 from justitia_predictor.sample import MOST_SAMPLES, Sample
 from justitia_predictor.store import Store
-from justitia_simulator.prediction import TRUE, Prediction, Told
+from justitia_simulator.prediction import TRUE, PredictionSource, Told
 from justitia_simulator.records import PolicyResults
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds
 
@@ -60,7 +60,7 @@ class LearningBench:
             found[name], _ = kept.samples(application.learning.name, MOST_SAMPLES)
         return found
 
-    def complete(self, runs: Sequence[TellingRun], prediction: Prediction) -> dict[str, Any]:
+    def complete(self, runs: Sequence[TellingRun], prediction: PredictionSource) -> dict[str, Any]:
         """Figures of the runs, each told what `prediction` says of it, and what that was."""
         plain = [each.run for each in runs]
         told = prediction.tell(plain)

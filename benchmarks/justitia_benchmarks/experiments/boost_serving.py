@@ -21,7 +21,14 @@ from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.uniboost import QUANTUM, UniBoost
 from justitia_simulator.arrivals import conversation_arrivals
 from justitia_simulator.engine import Engine
-from justitia_simulator.mixes import CONVERSATION, LIGHT_REASONING, REASONING, Kind, reasoning_mix, starvation_mix
+from justitia_simulator.mixes import (
+    CONVERSATION,
+    LIGHT_REASONING,
+    REASONING,
+    RequestKind,
+    reasoning_mix,
+    starvation_mix,
+)
 from justitia_simulator.prediction import TRUE
 from justitia_simulator.profiles import EngineProfile, Preemption, find_profile
 from justitia_simulator.records import PolicyResults, RequestResult
@@ -57,7 +64,7 @@ def mix(name: str, count: int, seed: int, profile: EngineProfile) -> list[Worklo
         return starvation_mix(count, seed=seed, rho=1.0, service_seconds=_one_second)
     weight, share = name.split("-")
     longest = SHORTER[profile.name]
-    lengths = LIGHT_REASONING if weight == "light" else Kind(REASONING.lengths, longest, longest)
+    lengths = LIGHT_REASONING if weight == "light" else RequestKind(REASONING.lengths, longest, longest)
     return reasoning_mix(
         count, int(share) / 100, seed=seed, rho=1.0, service_seconds=_one_second, reasoning=lengths, other=CONVERSATION
     )

@@ -11,7 +11,7 @@ from justitia_scheduling.baselines.rpm import RPM
 from justitia_scheduling.baselines.vtc_predicted import OracleVTC
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.policy import Policy
-from justitia_simulator.prediction import MEAN, Prediction, Told
+from justitia_simulator.prediction import MEAN, PredictionSource, Told
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.units import RunId, Seconds, TenantId
 
@@ -23,7 +23,7 @@ class Contender:
     """A policy and what it is told."""
 
     policy: Policy
-    prediction: Prediction = MEAN
+    prediction: PredictionSource = MEAN
 
 
 class ToldVTC(OracleVTC):
@@ -46,7 +46,7 @@ def contender(name: str, cost_model: CostModel, seed: int) -> Contender:
     return Contender(build_policy(name.removesuffix("-weighted"), cost_model))
 
 
-def lengths_within(error: float, seed: int) -> Prediction:
+def lengths_within(error: float, seed: int) -> PredictionSource:
     """Every output's length, off by a part that is drawn evenly from [-error, error]."""
 
     def tell(workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
@@ -56,7 +56,7 @@ def lengths_within(error: float, seed: int) -> Prediction:
             for run in workload
         }
 
-    return Prediction(f"within:{error}", tell)
+    return PredictionSource(f"within:{error}", tell)
 
 
 def accepted(runs: Sequence[WorkloadRun], policy: str) -> list[WorkloadRun]:

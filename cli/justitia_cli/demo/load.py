@@ -13,15 +13,15 @@ more requests; arrivals and pauses of tools shrink with it, so that the picture 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from justitia_simulator.traces import Scale, TenantLoad, TraceRequest, tenant_runs
+from justitia_simulator.traces import Scale, TenantTraffic, TraceRequest, tenant_runs
 from justitia_simulator.workload import WorkloadRun
 
 AGENT_LENGTHS = Scale(prompt=0.1, output=0.08, maximum_prompt=400, maximum_output=30)
 QUESTION_LENGTHS = Scale(prompt=1.0, output=0.1, minimum_prompt=1200, maximum_prompt=1700, maximum_output=24)
 
-RESEARCH = TenantLoad("research", ("map-reduce-summary", "self-consistency"), 0.0, 0.0, AGENT_LENGTHS)
-BATCH = TenantLoad("batch", ("code-checking", "fact-verification"), 0.0, 0.0, AGENT_LENGTHS)
-SUPPORT = TenantLoad("support", ("chat",), 0.0, 0.0, QUESTION_LENGTHS)
+RESEARCH = TenantTraffic("research", ("map-reduce-summary", "self-consistency"), 0.0, 0.0, AGENT_LENGTHS)
+BATCH = TenantTraffic("batch", ("code-checking", "fact-verification"), 0.0, 0.0, AGENT_LENGTHS)
+SUPPORT = TenantTraffic("support", ("chat",), 0.0, 0.0, QUESTION_LENGTHS)
 
 FLOOD_SECONDS = 66.0
 """How long the flood should last."""

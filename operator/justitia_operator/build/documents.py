@@ -15,7 +15,6 @@ from justitia_api.config import (
     BoostConfig,
     KeyEntry,
     KeyTable,
-    ObjectiveConfig,
     PoolConfig,
     QueueConfig,
     RunConfig,
@@ -26,9 +25,8 @@ from justitia_api.config import (
 )
 from justitia_api.engine import Adapter
 from justitia_api.pool import BoostSpec, SchedulingSpec, ServingPool
-from justitia_api.slo import ServiceLevelObjective
 from justitia_api.tenant import Tenant
-from justitia_operator.world.admissions import Admission, TenantKeys
+from justitia_operator.world.admissions import AdmittedApplication, TenantKeys
 from justitia_operator.world.objects import Json
 
 CONFIG_FILE = "pool.json"
@@ -37,7 +35,7 @@ KEYS_FILE = "keys.json"
 
 def build_pool_config(
     pool: ServingPool,
-    admitted: Iterable[Admission],
+    admitted: Iterable[AdmittedApplication],
     keys: Mapping[str, TenantKeys],
     written: PoolConfig | None,
     last_generation: int,
@@ -126,7 +124,7 @@ def _tenant(tenant: Tenant, weight: str, groups: Mapping[str, str]) -> TenantCon
     )
 
 
-def _application(admission: Admission, written: PoolConfig | None) -> ApplicationConfig | None:
+def _application(admission: AdmittedApplication, written: PoolConfig | None) -> ApplicationConfig | None:
     """The application's entry. For a paused application it is the entry that was written, if any."""
     application = admission.application
     if application.spec.paused:
@@ -143,18 +141,8 @@ def _application(admission: Admission, written: PoolConfig | None) -> Applicatio
             maximum_age_seconds=run.maximum_age_seconds,
             maximum_cost=run.maximum_cost,
         ),
-        objectives=tuple(objective_config(each) for each in application.spec.slo),
+        objectives=application.spec.slo,
         learning=admission.learning,
-    )
-
-
-def objective_config(objective: ServiceLevelObjective) -> ObjectiveConfig:
-    """The objective in the units of the configuration. Pods send it back with what they counted."""
-    return ObjectiveConfig(
-        metric=objective.metric,
-        percentile=objective.percentile,
-        bound_seconds=objective.bound_milliseconds / 1000,
-        window_seconds=objective.window_seconds,
     )
 
 

@@ -5,7 +5,7 @@ from enum import Enum
 from justitia_operator.world.objects import MANAGED_BY_LABEL, Json, labels_of, ref_of
 
 
-class Standing(Enum):
+class Adoption(Enum):
     """Who an object belongs to."""
 
     OURS = "Ours"
@@ -15,19 +15,19 @@ class Standing(Enum):
     FOREIGN = "Foreign"
 
 
-def standing_of(found: Json, wanted: Json) -> Standing:
+def adoption_of(found: Json, wanted: Json) -> Adoption:
     """Compares an existing object with the wanted one of the same name, which has a controller."""
     owner, wanted_owner = controller_of(found), controller_of(wanted)
     labels = labels_of(wanted)
     if owner is not None and wanted_owner is not None and owner["uid"] == wanted_owner["uid"]:
-        return Standing.OURS
+        return Adoption.OURS
     if found["metadata"].get("deletionTimestamp"):
-        return Standing.GOING
+        return Adoption.GOING
     if owner is not None:
         same_name = wanted_owner is not None and all(owner.get(k) == wanted_owner[k] for k in ("kind", "name"))
-        return Standing.GOING if same_name else Standing.FOREIGN
+        return Adoption.GOING if same_name else Adoption.FOREIGN
     labelled = MANAGED_BY_LABEL in labels and labels.items() <= labels_of(found).items()
-    return Standing.OURS if labelled else Standing.FOREIGN
+    return Adoption.OURS if labelled else Adoption.FOREIGN
 
 
 def foreign_message(wanted: Json) -> str:

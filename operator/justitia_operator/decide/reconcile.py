@@ -35,10 +35,10 @@ from justitia_operator.decide.resolve import (
 from justitia_operator.decide.serving import application_ready, fairness_verdict, tenant_ready
 from justitia_operator.decide.sidecar_image import installation_of
 from justitia_operator.decide.status import accepted, not_installed, plan_status, resolved, verdict_of
-from justitia_operator.learning.predictors import plan_prediction
+from justitia_operator.learning.predictors import plan_predictor
 from justitia_operator.slo.gamma import gamma_range
 from justitia_operator.slo.objectives import standing_of
-from justitia_operator.world.admissions import Admission
+from justitia_operator.world.admissions import AdmittedApplication
 from justitia_operator.world.catalog import Catalog
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import (
@@ -105,7 +105,7 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
     found = [admit(world, application) for application in applications_of(world, ref_of(obj))]
     for each in found:
         match each:
-            case Admission(application=application, pool=pool, weight=weight):
+            case AdmittedApplication(application=application, pool=pool, weight=weight):
                 if pool.spec.scheduling.policy not in WITHOUT_WEIGHTS:
                     weights[f"{application.pool_namespace}/{application.pool_name}"] = weight
             case Refused(reason=Reason.UNKNOWN_TIER) as refused if refused not in problems:
@@ -114,7 +114,7 @@ def reconcile_tenant(world: Snapshot, obj: Json, now: datetime) -> Plan:
     if problems:
         refs = replace(verdict_of(problems[0]), message="; ".join(problem.message for problem in problems))
     ready = tenant_ready(world, len(keys.values), found)
-    served = sum(isinstance(each, Admission) for each in found)
+    served = sum(isinstance(each, AdmittedApplication) for each in found)
     listed = [{"pool": name, "weight": weight} for name, weight in sorted(weights.items())]
     fields = {"applications": served, "weights": listed[:LONGEST_LIST]}
     return plan_status(obj, (accepted(paused=False), refs, ready), fields, now)
@@ -141,16 +141,16 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
     fields |= {"endpoint": endpoint_of(application), "pool": _pool_as_seen_from_here(application)}
     plan, refusal = _plan_own_pool(world, application, obj)
     ready = application_ready(world, application, found.pool)
-    prediction = plan_prediction(world, application, found.pool, obj, now)
+    predictor = plan_predictor(world, application, found.pool, obj, now)
     standing = standing_of(world, application, found.pool, obj, now)
-    fields["predictor"] = prediction.record
+    fields["predictor"] = predictor.record
     verdicts = [refusal or accepted_, refs, ready]
-    if prediction.verdict is not None:
-        verdicts.append(prediction.verdict)
+    if predictor.verdict is not None:
+        verdicts.append(predictor.verdict)
     if standing is not None:
         fields["slo"] = standing.written
         verdicts.append(standing.verdict)
-    return plan + prediction.plan + plan_status(obj, verdicts, fields, now)
+    return plan + predictor.plan + plan_status(obj, verdicts, fields, now)
 
 
 def endpoint_of(application: LLMApplication) -> str:

@@ -20,7 +20,7 @@ from justitia_api.resource import ObjectMeta, Resource
 from justitia_api.tenant import ApiKey, Tenant
 from justitia_operator.decide.inline_pools import inline_pool_refusal
 from justitia_operator.learning.learned import learning_config, name_in_store, recorded
-from justitia_operator.world.admissions import Admission, TenantKeys
+from justitia_operator.world.admissions import AdmittedApplication, TenantKeys
 from justitia_operator.world.names import application_ref, pool_ref
 from justitia_operator.world.objects import Json, Kind, Ref, is_controlled_by, labels_of
 from justitia_operator.world.snapshot import Snapshot
@@ -47,7 +47,7 @@ def typed(world: Snapshot, type_: type[R], ref: Ref) -> R | Refused | None:
     return world.objects.read(ref, lambda obj: parse(type_, obj))
 
 
-def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
+def admit(world: Snapshot, application: LLMApplication) -> AdmittedApplication | Refused:
     """Admits the application to its pool, or refuses it."""
     namespace, tenant_name = application.metadata.namespace, application.spec.tenant_ref.name
     tenant = typed(world, Tenant, Ref(Kind.TENANT, "", tenant_name))
@@ -67,7 +67,7 @@ def admit(world: Snapshot, application: LLMApplication) -> Admission | Refused:
     if isinstance(weight, Refused):
         return weight
     record = recorded(world.get(application_ref(application)))
-    return Admission(application, tenant, pool, weight, learning_config(application, pool, record))
+    return AdmittedApplication(application, tenant, pool, weight, learning_config(application, pool, record))
 
 
 def allows(world: Snapshot, selection: NamespaceSelection, namespace: str) -> bool:
@@ -171,10 +171,10 @@ def applications_of(world: Snapshot, ref: Ref) -> Iterator[LLMApplication]:
             yield application
 
 
-def admissions(world: Snapshot, pool: ServingPool) -> tuple[Admission, ...]:
+def admissions(world: Snapshot, pool: ServingPool) -> tuple[AdmittedApplication, ...]:
     """Applications that are admitted to the pool, by name."""
     candidates = applications_of(world, pool_ref(pool))
-    return tuple(found for a in candidates if isinstance(found := admit(world, a), Admission))
+    return tuple(found for a in candidates if isinstance(found := admit(world, a), AdmittedApplication))
 
 
 def permitted(world: Snapshot, pool: ServingPool) -> Set[tuple[str, str, str]]:

@@ -12,7 +12,7 @@ from justitia_api.pool import ServingPool
 from justitia_operator.build.documents import read_pool_config
 from justitia_operator.decide.engines import Engines, observe_engines
 from justitia_operator.decide.resolve import tenant_keys
-from justitia_operator.world.admissions import Admission
+from justitia_operator.world.admissions import AdmittedApplication
 from justitia_operator.world.names import child_ref, pool_ref
 from justitia_operator.world.objects import Kind, Ref
 from justitia_operator.world.snapshot import Snapshot
@@ -62,7 +62,7 @@ def application_ready(world: Snapshot, application: LLMApplication, pool: Servin
     return Verdict(ConditionType.READY, True, Reason.SERVING, "requests are served at status.endpoint")
 
 
-def tenant_ready(world: Snapshot, keys: int, found: Iterable[Admission | Refused]) -> Verdict:
+def tenant_ready(world: Snapshot, keys: int, found: Iterable[AdmittedApplication | Refused]) -> Verdict:
     """The condition Ready of a tenant with so many usable keys. `found` is the result for each of its applications."""
     if not keys:
         message = "no API key is usable: see the condition ResolvedRefs"
@@ -85,7 +85,7 @@ def tenant_ready(world: Snapshot, keys: int, found: Iterable[Admission | Refused
     return Verdict(ConditionType.READY, False, reason, f"{message}{more}")
 
 
-def _obstacle(pools: Pools, found: Admission | Refused) -> tuple[Reason, str] | None:
+def _obstacle(pools: Pools, found: AdmittedApplication | Refused) -> tuple[Reason, str] | None:
     if isinstance(found, Refused):
         return found.reason, found.message
     obstacle = pools.obstacle(found.application, found.pool)

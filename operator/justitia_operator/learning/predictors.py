@@ -20,7 +20,7 @@ _WARNINGS = {Reason.TRAINING_FAILED, Reason.ROLLED_BACK}
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictorPlan:
     """Writes, record and condition for a predictor. Empty for an application without one."""
 
     plan: Plan = field(default_factory=Plan)
@@ -28,22 +28,22 @@ class Prediction:
     verdict: Verdict | None = None
 
 
-def plan_prediction(
+def plan_predictor(
     world: Snapshot, application: LLMApplication, pool: ServingPool, obj: Json, now: datetime
-) -> Prediction:
+) -> PredictorPlan:
     """Plans the next step. `now` is truncated to whole seconds, as in statuses."""
     policy = application.spec.predictor
     if policy is None:
-        return Prediction()
+        return PredictorPlan()
     before = recorded(obj)
     if pool.spec.learning is None:
         message = f"ServingPool {pool.metadata.name} has no learning.store: set it, or remove the predictor"
-        return Prediction(
+        return PredictorPlan(
             Plan(), _written(before), Verdict(ConditionType.PREDICTOR_READY, False, Reason.NO_STORE, message)
         )
     seen = _learned(world, application, pool, before)
     if application.spec.paused:
-        return Prediction(Plan(), _written(before), predictor_verdict(policy, before, seen, training=False))
+        return PredictorPlan(Plan(), _written(before), predictor_verdict(policy, before, seen, training=False))
     outcome = outcome_of(world, application)
     ended = outcome if isinstance(outcome, Outcome) else None
     after = step(policy, before, seen, ended, now.replace(microsecond=0))
@@ -56,7 +56,7 @@ def plan_prediction(
         plan, refused = Plan(), None
     training = outcome is Unfinished.RUNNING or bool(plan.applies)
     verdict = refused or predictor_verdict(policy, after, seen, training=training)
-    return Prediction(plan + _told(obj, before, after), _written(after), verdict)
+    return PredictorPlan(plan + _told(obj, before, after), _written(after), verdict)
 
 
 def _begin(world: Snapshot, job: Json) -> tuple[Plan, Verdict | None]:

@@ -31,7 +31,7 @@ RUNNING_MEAN = "running-mean"
 
 
 @dataclass(frozen=True)
-class Model:
+class ObservedVersion:
     """A version as the pods see it. `unusable` says that no pod will ever load it, `problem` why none has. The errors
     are those of all pods.
     """
@@ -47,8 +47,8 @@ class Learned:
     """What all pods report of an application. `samples` is None until one pod has looked into the store."""
 
     samples: int | None
-    version: Model
-    candidate: Model
+    version: ObservedVersion
+    candidate: ObservedVersion
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def learned(reports: Iterable[LearningStatus], status: PredictorStatus) -> Learn
     )
 
 
-def _model(told: Iterable[ModelStatus | None], version: str | None) -> Model:
+def _model(told: Iterable[ModelStatus | None], version: str | None) -> ObservedVersion:
     models = [m for m in told if m is not None and m.version == version]
     loaded = any(m.loaded for m in models)
-    return Model(
+    return ObservedVersion(
         unusable=not loaded and any(m.unusable for m in models),
         problem=None if loaded else next((m.problem for m in models if m.problem), None),
         since_start=added(m.since_start for m in models),
@@ -132,7 +132,9 @@ def _trained(policy: PredictorSpec, before: PredictorStatus, outcome: Outcome, n
     return after.model_copy(update={"candidate": outcome.version, "last_decision": decision})
 
 
-def _rolled_back(policy: PredictorSpec, before: PredictorStatus, model: Model, now: datetime) -> PredictorStatus | None:
+def _rolled_back(
+    policy: PredictorSpec, before: PredictorStatus, model: ObservedVersion, now: datetime
+) -> PredictorStatus | None:
     if before.version is None:
         return None
     runs, least = model.recent.runs, min(policy.rollout.minimum_runs, DRIFT_RUNS)
@@ -155,7 +157,9 @@ def _rolled_back(policy: PredictorSpec, before: PredictorStatus, model: Model, n
     )
 
 
-def _judged(policy: PredictorSpec, before: PredictorStatus, model: Model, now: datetime) -> PredictorStatus | None:
+def _judged(
+    policy: PredictorSpec, before: PredictorStatus, model: ObservedVersion, now: datetime
+) -> PredictorStatus | None:
     if before.candidate is None:
         return None
     sums, confidence, least = model.since_start, policy.rollout.confidence_percent / 100, policy.rollout.minimum_runs

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 import structlog
 
+from justitia_operator.runtime.cache import ObjectCache
 from justitia_operator.runtime.clock import SystemClock
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
@@ -24,7 +25,6 @@ from justitia_operator.runtime.queue import KeyedQueue
 from justitia_operator.runtime.root import ensure_root
 from justitia_operator.runtime.scope import find_namespaces, until_changed
 from justitia_operator.runtime.settings import Settings
-from justitia_operator.runtime.store import Store
 from justitia_operator.runtime.watch import watch
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import SEEN_KINDS, Kind, Ref
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Progress:
+class Milestones:
     """Milestones: the cluster is known, this operator leads."""
 
     known: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,8 +59,8 @@ async def run(settings: Settings) -> None:
     on.
     """
     _be_cancelled_by_signals()
-    metrics, progress = Metrics(), Progress()
-    async with _health(settings, metrics, progress), connect() as kube, _session_with_pods() as session:
+    metrics, milestones = Metrics(), Milestones()
+    async with _health(settings, metrics, milestones), connect() as kube, _session_with_pods() as session:
         root = await _once_available(lambda: ensure_root(kube, settings.namespace))
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, CLOCK)
@@ -70,7 +70,7 @@ async def run(settings: Settings) -> None:
             return Controller(
                 kube.fenced(lease.seconds_left),
                 Control(session, root, CLOCK.now),
-                Store(_installation(settings, root)),
+                ObjectCache(_installation(settings, root)),
                 KeyedQueue(asyncio.get_running_loop().call_later, lane_of),
                 clock=CLOCK.now,
                 key_namespace=settings.namespace,
@@ -78,7 +78,7 @@ async def run(settings: Settings) -> None:
                 namespaces=namespaces,
             )
 
-        leading, working = _lead(lease, metrics, progress), _serve(kube, settings, controller_of, metrics, progress)
+        leading, working = _lead(lease, metrics, milestones), _serve(kube, settings, controller_of, metrics, milestones)
         try:
             await _all_until_one_ends([leading, working])
         finally:
@@ -93,11 +93,11 @@ def _be_cancelled_by_signals() -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _lead(lease: Lease, metrics: Metrics, progress: Progress) -> None:
+async def _lead(lease: Lease, metrics: Metrics, milestones: Milestones) -> None:
     """Acquires the Lease, and renews it from then on, however long the first listing takes."""
     await lease.acquire()
     metrics.leading.set(1)
-    progress.leading.set()
+    milestones.leading.set()
     log.info("leading")
     await lease.keep()
 
@@ -107,32 +107,32 @@ async def _serve(
     settings: Settings,
     controller_of: Callable[[Sequence[str] | None], Controller],
     metrics: Metrics,
-    progress: Progress,
+    milestones: Milestones,
 ) -> None:
     """Serves the namespaces that may be read, and starts over when these change."""
     while True:
         namespaces = await _once_available(lambda: find_namespaces(kube, settings.watch_namespaces))
         controller = controller_of(namespaces)
-        progress.known.clear()
+        milestones.known.clear()
         await _all_until_one_ends(
             [
                 watch(controller, SEEN_KINDS, namespaces),
                 watch(controller, (Kind.SECRET,), [settings.namespace]),
-                _work(controller, settings, metrics, progress),
+                _work(controller, settings, metrics, milestones),
                 _settle(controller, metrics),
                 until_changed(kube, settings.watch_namespaces, namespaces, CLOCK),
             ]
         )
 
 
-async def _work(controller: Controller, settings: Settings, metrics: Metrics, progress: Progress) -> None:
+async def _work(controller: Controller, settings: Settings, metrics: Metrics, milestones: Milestones) -> None:
     """Works once everything is known and this operator leads. A standby watches too, so that it knows the cluster when
     it takes over.
     """
     await _once_available(controller.relist)
-    progress.known.set()
+    milestones.known.set()
     log.info("watching")
-    await progress.leading.wait()
+    await milestones.leading.wait()
     await controller.begin()
     await _all_until_one_ends(
         [
@@ -161,11 +161,11 @@ def _installation(settings: Settings, root: str) -> Installation:
     )
 
 
-def _health(settings: Settings, metrics: Metrics, progress: Progress) -> AbstractAsyncContextManager[None]:
+def _health(settings: Settings, metrics: Metrics, milestones: Milestones) -> AbstractAsyncContextManager[None]:
     """Serves health checks from the start: an operator that waits for the API server is alive."""
     if settings.http_port is None:
         return nullcontext()
-    return serving(build_health(progress.known.is_set, metrics.registry), settings.http_port)
+    return serving(build_health(milestones.known.is_set, metrics.registry), settings.http_port)
 
 
 def _session_with_pods() -> aiohttp.ClientSession:

@@ -1,4 +1,4 @@
-"""From observation to writes: it keeps the store, decides by the pure reconcile, and carries plans out.
+"""From observation to writes: it keeps the cache, decides by the pure reconcile, and carries plans out.
 
 A failure for one resource stays with it, also if it is a bug of ours: it is counted, logged, shown in the resource's
 condition Reconciled, and retried with growing delays, while all others go on.
@@ -13,7 +13,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from justitia_api.conditions import Reason
-from justitia_operator.decide.adoption import Standing, foreign_message, standing_of
+from justitia_operator.decide.adoption import Adoption, adoption_of, foreign_message
 from justitia_operator.decide.affected import affected
 from justitia_operator.decide.compare import differs, needs_apply
 from justitia_operator.decide.contests import Contests
@@ -23,11 +23,11 @@ from justitia_operator.decide.programming import concerned_by_figures, pods_behi
 from justitia_operator.decide.rechecks import Rechecks
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.decide.status import plan_failure
+from justitia_operator.runtime.cache import ObjectCache, version_of
 from justitia_operator.runtime.control import MOST_KEPT, Control
 from justitia_operator.runtime.kube import Fenced, Kube, Outdated, Rejected, Unavailable
 from justitia_operator.runtime.metrics import Fault, Metrics
 from justitia_operator.runtime.queue import KeyedQueue
-from justitia_operator.runtime.store import Store, version_of
 from justitia_operator.world.catalog import refers_to
 from justitia_operator.world.names import children_name
 from justitia_operator.world.objects import (
@@ -61,7 +61,7 @@ class Controller:
         self,
         kube: Kube,
         control: Control,
-        store: Store,
+        cache: ObjectCache,
         queue: KeyedQueue[Ref],
         *,
         clock: Callable[[], datetime],
@@ -71,7 +71,7 @@ class Controller:
     ) -> None:
         self._kube = kube
         self._control = control
-        self._store = store
+        self._cache = cache
         self._queue = queue
         self._clock = clock
         self._key_namespace = key_namespace
@@ -80,24 +80,24 @@ class Controller:
         self._rechecks = Rechecks()
         self._contests = Contests()
         metrics.queued.set_function(lambda: len(queue))
-        metrics.pods_behind.set_function(lambda: pods_behind(store.snapshot()))
+        metrics.pods_behind.set_function(lambda: pods_behind(cache.snapshot()))
 
     def seen(self, obj: Json) -> None:
-        """Takes an object that exists. If that fails, the store keeps what it knew."""
+        """Takes an object that exists. If that fails, the cache keeps what it knew."""
         ref = ref_of(obj)
         with self._failure_is_its_own(ref):
-            if self._store.knows(obj):
+            if self._cache.knows(obj):
                 return
-            concerned = affected(self._store.snapshot(), ref)
-            if self._store.put(obj):
-                self._enqueue(concerned | affected(self._store.snapshot(), ref))
+            concerned = affected(self._cache.snapshot(), ref)
+            if self._cache.put(obj):
+                self._enqueue(concerned | affected(self._cache.snapshot(), ref))
 
     def gone(self, obj: Json) -> None:
         """Takes a deletion."""
         ref = ref_of(obj)
         with self._failure_is_its_own(ref):
-            concerned = affected(self._store.snapshot(), ref)
-            if self._store.remove(obj):
+            concerned = affected(self._cache.snapshot(), ref)
+            if self._cache.remove(obj):
                 self._enqueue(concerned)
 
     async def relist(self) -> None:
@@ -118,8 +118,8 @@ class Controller:
         """
         await self.relist()
         await self._list_installed()
-        self._store.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
-        self._store.retry_rejections()
+        self._cache.doubt(lambda ref: ref.kind is Kind.SECRET and ref.namespace != self._key_namespace)
+        self._cache.retry_rejections()
         self._enqueue_all()
         log.info("resynchronised")
 
@@ -127,7 +127,7 @@ class Controller:
         """Reconciles one resource after the other, for ever. A failed one comes again, with growing delays."""
         while True:
             ref = await self._queue.get()
-            world = self._store.snapshot()
+            world = self._cache.snapshot()
             generation = (world.get(ref) or {}).get("metadata", {}).get("generation")
             with bound_contextvars(reconciled=str(ref), generation=generation):
                 try:
@@ -151,7 +151,7 @@ class Controller:
         """Writes the failure to the resource's status, if possible. An error of ours may quote a Secret, so only its
         type is shown.
         """
-        obj = self._store.snapshot().get(ref)
+        obj = self._cache.snapshot().get(ref)
         if obj is None:
             return
         why = f"the API server refused a write: {error}"
@@ -174,7 +174,7 @@ class Controller:
         """Asks every pod what is in effect there. This repairs what they did not take, and shows what happens to their
         policies. Pools whose engines start are reconciled again: only time shows their progress.
         """
-        world = self._store.snapshot()
+        world = self._cache.snapshot()
         asked: list[Push] = []
         for obj in world.of(Kind.SERVING_POOL):
             ref = ref_of(obj)
@@ -196,7 +196,7 @@ class Controller:
         with self._failure_is_its_own(push.pod):
             report = await self._control.ask(push, keep=keep)
             self._rechecks.asked(push, report, self._clock())
-            before = self._store.snapshot().reports.get(push.pod)
+            before = self._cache.snapshot().reports.get(push.pod)
             if before is None or before.told != push.generation:
                 return  # It was sent newer documents meanwhile.
             self._heard(push.pod, report)
@@ -218,11 +218,11 @@ class Controller:
             f"{pod.name} ran documents that the operator did not write, as configuration {report.generation}, "
             "and is sent the right ones: find out who reads the pool's Secret"
         )
-        world = self._store.snapshot()
+        world = self._cache.snapshot()
         for pool in refers_to(world.objects[pod]) if pod in world.objects else ():
             if (about := world.get(pool)) is not None:
                 keys = Ref(Kind.SECRET, pool.namespace, children_name(pool.name, Kind.SECRET))
-                self._store.doubt({keys}.__contains__)
+                self._cache.doubt({keys}.__contains__)
                 with suppress(Unavailable):
                     await self._record(Note(about, EventType.WARNING, Reason.OVERRIDDEN, message))
 
@@ -241,9 +241,9 @@ class Controller:
             log.info("configuration sent", object=str(push.pod), generation=report.generation)
 
     def _heard(self, pod: Ref, report: Report) -> None:
-        world = self._store.snapshot()
+        world = self._cache.snapshot()
         before = world.reports.get(pod)
-        if self._store.report(pod, report):
+        if self._cache.report(pod, report):
             measured = None if before is None else concerned_by_figures(world.objects[pod], before, report)
             self._enqueue(affected(world, pod) if measured is None else measured)
 
@@ -267,7 +267,7 @@ class Controller:
     async def _tell(self, plan: Plan) -> None:
         """Writes statuses and Events."""
         for patch in plan.statuses:
-            before = self._store.snapshot().get(patch.ref)
+            before = self._cache.snapshot().get(patch.ref)
             answer = None if before is None else await self._kube.apply_status(patch, before)
             if answer is not None:
                 self._wrote("status", patch.ref)
@@ -287,10 +287,10 @@ class Controller:
         ref, hash_ = ref_of(obj), obj["metadata"]["annotations"][APPLIED_HASH_ANNOTATION]
         try:
             before = await self._present(ref)
-            standing = Standing.OURS if before is None else standing_of(before, obj)
-            if standing is Standing.GOING:
+            adoption = Adoption.OURS if before is None else adoption_of(before, obj)
+            if adoption is Adoption.GOING:
                 raise Unavailable(f"{ref} is being deleted")
-            if standing is Standing.FOREIGN:
+            if adoption is Adoption.FOREIGN:
                 self._refused(ref, Rejection(hash_, foreign_message(obj), reason=Reason.OBJECT_NOT_OURS), asking)
                 return
             added = () if before is None else additions(obj, before)
@@ -304,7 +304,7 @@ class Controller:
             self._refused(ref, Rejection(hash_, str(error)), asking)
             return
         assert answer is not None
-        self._store.accept(ref)
+        self._cache.accept(ref)
         self.seen(answer)
         if before is None or version_of(answer) != version_of(before):
             self._wrote("apply", ref)
@@ -319,21 +319,21 @@ class Controller:
         message = removed_message(obj, found)
         self._fault(ref_of(obj), Fault.OBJECT_OVERRIDDEN)
         log.warning("fields removed", object=str(ref_of(obj)), fields=[each.path for each in found])
-        if (about := self._store.snapshot().get(asking)) is not None:
+        if (about := self._cache.snapshot().get(asking)) is not None:
             with suppress(Unavailable):
                 await self._record(Note(about, EventType.WARNING, Reason.FIELDS_REMOVED, message))
 
     def _refused(self, ref: Ref, rejection: Rejection, asking: Ref) -> None:
-        self._store.reject(ref, rejection)
-        self._enqueue(affected(self._store.snapshot(), ref) | {asking})
+        self._cache.reject(ref, rejection)
+        self._enqueue(affected(self._cache.snapshot(), ref) | {asking})
         self._fault(ref, Fault.REJECTED)
         log.warning("refused", object=str(ref), error=rejection.message)
 
     async def _present(self, ref: Ref) -> Json | None:
-        """Returns the object: from the store if it is watched, otherwise from the API server. None if it does not
+        """Returns the object: from the cache if it is watched, otherwise from the API server. None if it does not
         exist.
         """
-        known = self._store.snapshot().get(ref)
+        known = self._cache.snapshot().get(ref)
         if ref.kind is Kind.SECRET and ref.namespace != self._key_namespace:
             return await self._kube.look(ref)
         if known is None or ref.kind in OPTIONAL_KINDS:
@@ -349,7 +349,7 @@ class Controller:
         listed, version = await self._kube.list(kind, namespace, selector_for(kind))
         for obj in listed:
             self.seen(obj)
-        gone = self._store.missing(
+        gone = self._cache.missing(
             listed, version, lambda ref: ref.kind is kind and (not namespace or ref.namespace == namespace)
         )
         for obj in gone:
@@ -359,7 +359,7 @@ class Controller:
         """Lists objects of the optional kinds. A kind that is being added or removed may not answer: it stays as it was
         until the next time.
         """
-        before = self._store.snapshot().installed
+        before = self._cache.snapshot().installed
         installed: set[Kind] = set()
         for kind in await self._kube.installed(OPTIONAL_KINDS):
             try:
@@ -371,7 +371,7 @@ class Controller:
                 installed |= before & {kind}
             else:
                 installed.add(kind)
-        self._store.set_installed(frozenset(installed))
+        self._cache.set_installed(frozenset(installed))
 
     def _wrote(self, verb: str, ref: Ref) -> None:
         self._metrics.writes.labels(verb, ref.kind).inc()
@@ -381,7 +381,7 @@ class Controller:
 
     def _enqueue_all(self) -> None:
         for kind in OWN_KINDS:
-            self._enqueue(frozenset(self._store.snapshot().objects.of(kind)))
+            self._enqueue(frozenset(self._cache.snapshot().objects.of(kind)))
 
     def _enqueue(self, refs: frozenset[Ref]) -> None:
         for ref in refs:

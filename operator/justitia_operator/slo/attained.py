@@ -3,16 +3,15 @@
 The worst objective decides: the one in the worst state, and of several the one with the least error budget.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
-from justitia_api.config import BoostMode
+from justitia_api.config import BoostMode, ServiceLevelObjective
 from justitia_api.pool import ServingPool
-from justitia_api.slo import ObservedObjective, ServiceLevelObjective
+from justitia_api.slo import ObservedObjective
 from justitia_operator.world.verdicts import Verdict
-from justitia_scheduling.objectives.tally import Tally, objective_name
+from justitia_scheduling.objectives.attainment import Attainment
 from justitia_vocabulary.objectives import MetricName, ObjectiveState
 from justitia_vocabulary.policies import PolicyName
 
@@ -22,31 +21,17 @@ _WORST_FIRST = (ObjectiveState.UNATTAINABLE, ObjectiveState.MISSED, ObjectiveSta
 _HOLDS = {ObjectiveState.MET, ObjectiveState.AT_RISK}
 _WEIGHTED = {PolicyName.VTC, PolicyName.TIERED_JUSTITIA}
 
-
-@dataclass(frozen=True)
-class Observed:
-    """An objective, and what all pods counted of it over its window."""
-
-    objective: ServiceLevelObjective
-    tally: Tally
-
-    @property
-    def name(self) -> str:
-        return objective_name(self.objective.metric, self.objective.percentile)
-
-    @property
-    def state(self) -> ObjectiveState | None:
-        return self.tally.state
+Observed = Mapping[ServiceLevelObjective, Attainment]
+"""An application's objectives, each with what all pods counted of it over its window."""
 
 
-def as_recorded(observed: Observed) -> ObservedObjective:
+def as_recorded(objective: ServiceLevelObjective, seen: Attainment) -> ObservedObjective:
     """The rounded record for status.slo. Without values there are no figures."""
-    objective, seen = observed.objective, observed.tally.attainment
     known = seen.count > 0
     return ObservedObjective(
         metric=objective.metric,
         percentile=objective.percentile,
-        state=observed.state,
+        state=seen.state,
         values=seen.count,
         observed_milliseconds=None if seen.value is None else round(seen.value * 1000),
         attained_percent=f"{100 * seen.share:.1f}" if known else None,
@@ -56,33 +41,33 @@ def as_recorded(observed: Observed) -> ObservedObjective:
     )
 
 
-def slo_verdict(
-    observed: Sequence[Observed], replicas: int | None, application: LLMApplication, pool: ServingPool
-) -> Verdict:
+def slo_verdict(observed: Observed, replicas: int | None, application: LLMApplication, pool: ServingPool) -> Verdict:
     """The condition SLOMet. `replicas` is how many engines would hold what is Unattainable, if known."""
-    known = [(each, state) for each in observed if (state := each.state) is not None]
+    known = [(each, seen, state) for each, seen in observed.items() if (state := seen.state) is not None]
     if not known:
         message = _nothing_observed(observed, application, pool)
         return Verdict(ConditionType.SLO_MET, None, Reason.NOTHING_OBSERVED, message)
-    worst, state = min(known, key=lambda each: (_WORST_FIRST.index(each[1]), each[0].tally.attainment.budget))
-    budget = worst.tally.attainment.budget
+    worst, seen, state = min(known, key=lambda each: (_WORST_FIRST.index(each[2]), each[1].budget))
+    budget = seen.budget
     match state:
         case ObjectiveState.MET:
             said = f"{_percent(100 * budget)} of its error budget is left"
         case ObjectiveState.AT_RISK:
-            said = f"{_percent(100 * budget)} of its error budget is left, {_burns(worst)}. {_advice(pool)}"
+            said = f"{_percent(100 * budget)} of its error budget is left, {_burns(worst, seen)}. {_advice(pool)}"
         case ObjectiveState.MISSED:
             said = f"its error budget is overspent by {_percent(-100 * budget)}. {_advice(pool)}"
         case ObjectiveState.UNATTAINABLE:
             said = f"no allowed gamma meets it. {_way_out(worst, observed, replicas, pool)}"
-    others = [each.name for each in observed if each is not worst and each.state not in _HOLDS | {None}]
+    others = [each.name for each, _, its in known if each is not worst and its not in _HOLDS]
     beside = f". Also not met, see status.slo: {', '.join(others)}" if others else ""
-    return Verdict(ConditionType.SLO_MET, state in _HOLDS, Reason(state.value), f"{_figures(worst)}; {said}{beside}")
+    return Verdict(
+        ConditionType.SLO_MET, state in _HOLDS, Reason(state.value), f"{_figures(worst, seen)}; {said}{beside}"
+    )
 
 
-def _nothing_observed(observed: Sequence[Observed], application: LLMApplication, pool: ServingPool) -> str:
-    window = _span(max(each.objective.window_seconds for each in observed))
-    streamed = "streamed " if all(each.objective.metric in _STREAMED for each in observed) else ""
+def _nothing_observed(observed: Observed, application: LLMApplication, pool: ServingPool) -> str:
+    window = _span(max(each.window_seconds for each in observed))
+    streamed = "streamed " if all(each.metric in _STREAMED for each in observed) else ""
     message = f"no {streamed}request of the application was observed in the last {window}"
     if application.spec.paused:
         return f"{message}: spec.paused is set, so changed objectives are not measured until it is unset"
@@ -91,21 +76,20 @@ def _nothing_observed(observed: Sequence[Observed], application: LLMApplication,
     return message
 
 
-def _figures(observed: Observed) -> str:
-    of, seen = observed.objective, observed.tally.attainment
+def _figures(of: ServiceLevelObjective, seen: Attainment) -> str:
     things = "run" if of.metric is MetricName.RUN_COMPLETION else "request"
     window, bound = _span(of.window_seconds), f"the bound is {of.bound_milliseconds / 1000:,.10g} s"
     if seen.value is None:
-        return f"{observed.name}: {bound}, and no {things} was observed in the last {window}"
+        return f"{of.name}: {bound}, and no {things} was observed in the last {window}"
     return (
-        f"{observed.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
+        f"{of.name} is {_rounded(seen.value, 2)} s over the last {window}, and {bound}: "
         f"{_percent(100 * (1 - seen.share))} of {seen.count:,} {things}{'s' * (seen.count > 1)} missed it, "
         f"{100 - of.percentile} % may"
     )
 
 
-def _burns(observed: Observed) -> str:
-    window, seen = observed.objective.window_seconds, observed.tally.attainment
+def _burns(of: ServiceLevelObjective, seen: Attainment) -> str:
+    window = of.window_seconds
     return (
         f"which burned {seen.fast_burn:.1f} times as fast as it lasts over the last {_span(window / 12)}, "
         f"{seen.slow_burn:.1f} times over the last {_span(window / 2)}"
@@ -126,11 +110,11 @@ def _advice(pool: ServingPool) -> str:
     return f"{_called(pool)} adjusts gamma until the objective is met; add engines if that is too slow"
 
 
-def _way_out(worst: Observed, observed: Sequence[Observed], replicas: int | None, pool: ServingPool) -> str:
+def _way_out(worst: ServiceLevelObjective, observed: Observed, replicas: int | None, pool: ServingPool) -> str:
     field = "replicas" if pool.spec.autoscaling is None else "autoscaling.maximumReplicas"
     engines = f"about {replicas} would meet it ({field} of {_called(pool)})"
-    if worst.tally.opposed:
-        others = [each.name for each in observed if each.tally.opposed and each is not worst]
+    if observed[worst].opposed:
+        others = [each.name for each, seen in observed.items() if seen.opposed and each is not worst]
         opposing = ", ".join(others) or f"an objective of another application in {_called(pool)}"
         way = f"It asks for the opposite of {opposing}: raise boundMilliseconds of one of them"
         return way if replicas is None else f"{way}, or add engines: {engines}"

@@ -5,7 +5,7 @@ minutes at most: the record and the words of the condition stay meanwhile. They 
 as long while no pod reports the objectives as they are declared.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType
+from justitia_api.config import ServiceLevelObjective
 from justitia_api.pool import ServingPool
-from justitia_api.slo import ServiceLevelObjective, SLOStatus
+from justitia_api.slo import SLOStatus
 from justitia_api.status import ObjectiveCounts
-from justitia_operator.build.documents import objective_config
 from justitia_operator.slo.attained import Observed, as_recorded, slo_verdict
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import Json
@@ -58,13 +58,15 @@ def standing_of(
     if before is not None and unasked:
         return before
     told = [_told(reports, application, objective) for objective in application.spec.slo]
-    observed = [
-        Observed(objective, tally(objective.percentile / 100, counts))
+    observed = {
+        objective: tally(objective.percentile / 100, counts)
         for objective, counts in zip(application.spec.slo, told, strict=True)
-    ]
+    }
     replicas = _replicas(reports, observed)
     record = SLOStatus(
-        observed_time=now.replace(microsecond=0), objectives=tuple(map(as_recorded, observed)), replicas=replicas
+        observed_time=now.replace(microsecond=0),
+        objectives=tuple(as_recorded(objective, seen) for objective, seen in observed.items()),
+        replicas=replicas,
     )
     after = Standing(record, slo_verdict(observed, replicas, application, pool))
     return before if before is not None and _stands(before, after, silent=not any(told)) else after
@@ -96,19 +98,19 @@ def _told(
     reports: Iterable[Reporting], application: LLMApplication, objective: ServiceLevelObjective
 ) -> list[ObjectiveCounts]:
     """Counts of the objective exactly as it is declared. A pod may be a configuration behind, or of another release."""
-    here, declared = (application.metadata.namespace, application.metadata.name), objective_config(objective)
+    here = (application.metadata.namespace, application.metadata.name)
     return [
         told
         for _, report in reports
         if report is not None
         for told in report.objectives.get(here, ())
-        if told.objective == declared and adds_up(told)
+        if told.objective == objective and adds_up(told)
     ]
 
 
-def _replicas(reports: Iterable[Reporting], observed: Sequence[Observed]) -> int | None:
+def _replicas(reports: Iterable[Reporting], observed: Observed) -> int | None:
     """How many engines should replace those that serve. None if nothing is Unattainable, or no pod knows."""
-    if all(each.state is not ObjectiveState.UNATTAINABLE for each in observed):
+    if not any(seen.unattainable for seen in observed.values()):
         return None
     boosts = [report.boost for pod, report in reports if report is not None and not pod.leaving]
     named = [None if boost is None else boost.replicas for boost in boosts]

@@ -10,7 +10,7 @@ from justitia_operator.world.verdicts import Refused
 
 
 @dataclass(frozen=True)
-class Admission:
+class AdmittedApplication:
     """An application that is admitted to its pool."""
 
     application: LLMApplication

@@ -9,7 +9,7 @@ KV runs out the last to enter decode is preempted. Prompts are processed in the 
 last admitted. A preempted request is to be prefilled again, and boosted by gamma as it is then.
 """
 
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -19,7 +19,7 @@ class DistBoost(Boosted):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(phi_pre as of when it began to wait, arrival); a running request has no boost, so (moment, arrival)."""
-        if request.status is Status.WAITING:
+        if request.status is RequestState.WAITING:
             return self._queue.key(request.id)
         return (request.arrival, request.sequence)
 

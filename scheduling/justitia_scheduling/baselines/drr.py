@@ -26,7 +26,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lazyheap import LazyHeap
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
@@ -105,7 +105,7 @@ class DRR(Policy):
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         account = self._accounts[request.tenant]
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             self._visit = self._next_visit(account)
             self._settle(account)
         del account.queue[request.id]

@@ -20,7 +20,7 @@ from typing import ClassVar
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -50,7 +50,7 @@ class LTR(Policy):
         Waiting requests that go before all others have (-1, place): first those that lost their KV, then by promotion.
         The predicted output of a waiting request is that of the moment at which it began to wait.
         """
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             return (-1 if self._favoured(request) else 0, self._lengths.predicted(request), request.sequence)
         if (place := self._promoted.get(request.id)) is not None:
             return (-1, place)
@@ -77,7 +77,7 @@ class LTR(Policy):
             del self._since[request.id]
             return
         del self._promoted[request.id]
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             self._favoured_until[request.id] = self._steps + self.quantum
 
     def on_stepped(self, step: Step, now: Seconds) -> None:

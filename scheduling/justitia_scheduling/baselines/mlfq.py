@@ -13,7 +13,7 @@ It starves: among endless short requests one that has received a quantum may nev
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
@@ -44,7 +44,7 @@ class MLFQ(Policy):
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         super().on_left_queue(request, now)
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             self._at_admission[request.id] = request.processed
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:

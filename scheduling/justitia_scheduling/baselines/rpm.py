@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
@@ -45,7 +45,7 @@ class RPM(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(0, entry or arrival), or for a held request (1, minutes until it enters, arrival). O(requests held back)."""
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             return (0, request.sequence)
         if (entry := self._line.get(request.id)) is not None:
             return (0, entry)

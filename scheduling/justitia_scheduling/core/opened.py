@@ -7,7 +7,7 @@ from justitia_scheduling.core.model import Request, Run
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 
 
-class Status(Enum):
+class RequestState(Enum):
     """Where a request is. Finished and aborted requests are forgotten."""
 
     WAITING = "waiting"
@@ -58,7 +58,7 @@ class OpenRequest:
     run: OpenRun
     sequence: int
     arrival: Seconds
-    status: Status = Status.WAITING
+    status: RequestState = RequestState.WAITING
     prefilled: Tokens = 0
     produced: Tokens = 0
     preemptions: int = 0
@@ -80,7 +80,7 @@ class OpenRequest:
     @property
     def waits_again(self) -> bool:
         """Whether it waits since a preemption."""
-        return self.preemptions > 0 and self.status is Status.WAITING
+        return self.preemptions > 0 and self.status is RequestState.WAITING
 
     @property
     def place_in_line(self) -> int:

@@ -37,7 +37,7 @@ from typing import ClassVar
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.model import Request, Run, Step
-from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, Status, UnknownIdError
+from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, RequestState, UnknownIdError
 from justitia_scheduling.core.report import PolicyReport
 from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
@@ -219,12 +219,12 @@ class Policy(ABC):
 
     def admitted(self, request_id: RequestId, now: Seconds, cached_tokens: Tokens = 0) -> None:
         """The request joins the batch. `cached_tokens` of its prompt were in the prefix cache: they cost nothing."""
-        request = self._in(request_id, Status.WAITING)
+        request = self._in(request_id, RequestState.WAITING)
         if not 0 <= cached_tokens <= request.request.prompt_tokens:
             raise ValueError(
                 f"{cached_tokens} cached tokens of {request_id!r}, whose prompt has {request.request.prompt_tokens}"
             )
-        request.status = Status.RUNNING
+        request.status = RequestState.RUNNING
         self.running[request_id] = request
         self.on_left_queue(request, now)
         if not request.begun:
@@ -234,7 +234,7 @@ class Policy(ABC):
 
     def prompt_known(self, request_id: RequestId, prompt_tokens: Tokens, now: Seconds) -> None:
         """A running request's prompt has been counted. The host had announced a lower bound of it."""
-        request = self._in(request_id, Status.RUNNING)
+        request = self._in(request_id, RequestState.RUNNING)
         before = request.request.prompt_tokens
         if prompt_tokens < before:
             raise ValueError(f"prompt of {request_id!r} shrinks from {before} to {prompt_tokens} tokens: charges stand")
@@ -268,15 +268,15 @@ class Policy(ABC):
 
     def preempted(self, request_id: RequestId, now: Seconds) -> None:
         """The engine took the request's KV away; it waits again and will be recomputed."""
-        request = self._in(request_id, Status.RUNNING)
+        request = self._in(request_id, RequestState.RUNNING)
         del self.running[request_id]
-        request.status = Status.WAITING
+        request.status = RequestState.WAITING
         request.preemptions += 1
         request.waits_since = self._next()
         self.on_waiting(request, now)
 
     def finished(self, request_id: RequestId, now: Seconds) -> None:
-        request = self._in(request_id, Status.RUNNING)
+        request = self._in(request_id, RequestState.RUNNING)
         self._forget(request_id, now)
         self.on_closed(request, True, now)
 
@@ -289,7 +289,7 @@ class Policy(ABC):
 
     def withdrawn(self, request_id: RequestId, now: Seconds) -> None:
         """The host takes back a request that has not begun. It may arrive again, and its run was not aborted."""
-        request = self._in(request_id, Status.WAITING)
+        request = self._in(request_id, RequestState.WAITING)
         if request.begun:
             raise EventOrderError(f"request {request_id!r} has begun: it cannot be taken back")
         self._forget(request_id, now)
@@ -335,7 +335,7 @@ class Policy(ABC):
         return self.weights.get(tenant, 1.0)
 
     def waiting(self) -> Iterable[OpenRequest]:
-        return (r for r in self.requests.values() if r.status is Status.WAITING)
+        return (r for r in self.requests.values() if r.status is RequestState.WAITING)
 
     def _next(self) -> int:
         self._sequence += 1
@@ -355,7 +355,7 @@ class Policy(ABC):
     def _forget(self, request_id: RequestId, now: Seconds) -> None:
         request = self.requests.pop(request_id)
         request.run.requests.discard(request_id)
-        if request.status is Status.WAITING:
+        if request.status is RequestState.WAITING:
             self.on_left_queue(request, now)
         else:
             del self.running[request_id]
@@ -364,7 +364,7 @@ class Policy(ABC):
         try:
             return [self.running[p.request] for p in step.progress]
         except KeyError as unknown:
-            self._in(unknown.args[0], Status.RUNNING)
+            self._in(unknown.args[0], RequestState.RUNNING)
             raise
 
     def _run(self, run_id: RunId) -> OpenRun:
@@ -373,7 +373,7 @@ class Policy(ABC):
         except KeyError:
             raise UnknownIdError(f"run {run_id!r} is not open") from None
 
-    def _in(self, request_id: RequestId, status: Status | None = None) -> OpenRequest:
+    def _in(self, request_id: RequestId, status: RequestState | None = None) -> OpenRequest:
         try:
             request = self.requests[request_id]
         except KeyError:

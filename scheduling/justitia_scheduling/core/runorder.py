@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.opened import OpenRequest, OpenRun, Status
+from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.runqueue import RunQueue
 from justitia_vocabulary.units import RequestId, Seconds
@@ -43,7 +43,7 @@ class RunOrder(Policy):
         if request.waits_again:
             return (0, request.waits_since)
         run = request.run
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             return (1, self.run_key(run), request.sequence)
         return (1, self.run_key(run), run.sequence, request.sequence)
 

@@ -49,6 +49,8 @@ class Attainment:
     """Over `count` values; without any, everything is as if nothing were missed.
 
     `value` is the observed percentile in seconds, within 1 %; None without values, or where none were asked for.
+    `unattainable`: it is missed, and no gamma that is allowed meets it; `opposed`: because another objective asks for
+    the opposite.
     """
 
     count: int
@@ -58,10 +60,14 @@ class Attainment:
     fast_burn: float
     slow_burn: float
     alerted: bool
+    unattainable: bool = False
+    opposed: bool = False
 
     @property
     def state(self) -> ObjectiveState | None:
-        """By what was counted alone. None before anything is known."""
+        """None before anything is known."""
+        if self.unattainable:
+            return ObjectiveState.UNATTAINABLE
         if not self.count:
             return None
         if self.budget < 0:
@@ -74,7 +80,9 @@ def counted(watched: Watched, now: Seconds, *, values: bool = True) -> tuple[Coh
     return tuple(watched.last(watched.budget, round(part * SLICES), now, values=values and part == 1) for part in PARTS)
 
 
-def attainment(percentile: float, cohorts: Sequence[Cohort]) -> Attainment:
+def attainment(
+    percentile: float, cohorts: Sequence[Cohort], *, unattainable: bool = False, opposed: bool = False
+) -> Attainment:
     """The attainment by the cohorts that `counted` returns. `percentile` is a share; only the first has values."""
     over = dict(zip(PARTS, cohorts, strict=True))
     allowed = allowed_share(percentile)
@@ -92,4 +100,6 @@ def attainment(percentile: float, cohorts: Sequence[Cohort]) -> Attainment:
         fast_burn=burn(FAST.long),
         slow_burn=burn(SLOW.long),
         alerted=any(min(burn(alert.long), burn(alert.short)) >= alert.burn for alert in (FAST, SLOW)),
+        unattainable=unattainable,
+        opposed=opposed,
     )

@@ -31,7 +31,7 @@ something was pressed. So the two rules do not fight.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -40,7 +40,6 @@ from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.dither import AMPLITUDE, Dither
 from justitia_scheduling.objectives.objective import Direction, Objective
 from justitia_scheduling.objectives.observations import SLICES, ObjectiveId, Observations, Watched
-from justitia_vocabulary.objectives import ObjectiveState
 from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import Seconds
 
@@ -70,16 +69,7 @@ LEAST_LOAD = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """`state` is None before anything is known. `opposed` by another objective is one reason for Unattainable."""
-
-    state: ObjectiveState | None
-    attainment: Attainment
-    opposed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
+class GammaDecision:
     """Bounds of gamma in 1/s. `needed`: how many replicas the load needs so that objectives hold, an estimate; None
     before anything has finished. `replicas`: how many would hold what is Unattainable; None if nothing is, or more
     would not help.
@@ -87,12 +77,12 @@ class Decision:
 
     floor: float
     ceiling: float
-    standings: Mapping[ObjectiveId, Standing]
+    standings: Mapping[ObjectiveId, Attainment]
     needed: float | None
     replicas: int | None
 
 
-class Verdict(Enum):
+class SampleVerdict(Enum):
     """What the values since the last move say."""
 
     PRESSED = "pressed"
@@ -101,14 +91,14 @@ class Verdict(Enum):
     UNSURE = "unsure"
 
 
-OPEN = (Verdict.PRESSED, Verdict.UNSURE)
+OPEN = (SampleVerdict.PRESSED, SampleVerdict.UNSURE)
 """The verdicts on an objective that was missed and is not known to hold again."""
 
 
 class Judgement(NamedTuple):
     """`error`: ln(value / bound) of what is pressed; `burn`: misses by those that are allowed, of the same sample."""
 
-    verdict: Verdict
+    verdict: SampleVerdict
     error: float = 0.0
     burn: float = 0.0
 
@@ -136,7 +126,7 @@ class Memory:
     signs: dict[ObjectiveId, int] = field(default_factory=dict)
 
 
-class Controller:
+class GammaController:
     """The controller of one pool. Gamma stays in [lowest, highest], in 1/s. Raises ValueError as `limit` does."""
 
     def __init__(self, lowest: float = LOWEST_GAMMA, highest: float = HIGHEST_GAMMA) -> None:
@@ -161,7 +151,7 @@ class Controller:
             return point, point
         return self._memory.floor, self._memory.ceiling
 
-    def step(self, now: Seconds, seen: Observations, estimate: float, replicas: int = 1) -> Decision:
+    def step(self, now: Seconds, seen: Observations, estimate: float, replicas: int = 1) -> GammaDecision:
         """Every `PERIOD` s: what all replicas have seen, and equation 9's estimate, in 1/s."""
         m = self._memory
         m.moved = min(m.moved, now)
@@ -171,7 +161,7 @@ class Controller:
         if self._dither is None and (not m.gamma or abs(math.log(gamma / m.gamma)) > DRIFT):
             m.moved, m.gamma = now if m.gamma else m.moved, gamma
         judged = {key: judge(w, now, m.moved) for key, w in seen.watched.items()}
-        pressed = {k: j.error for k, j in judged.items() if j.verdict is Verdict.PRESSED}
+        pressed = {k: j.error for k, j in judged.items() if j.verdict is SampleVerdict.PRESSED}
         m.reference = max(m.reference, estimate) if pressed else estimate
         self._learn_load(now, seen, judged, replicas)
         pulls = {k: e * seen.watched[k].objective.weight for k, e in pressed.items()}
@@ -196,9 +186,9 @@ class Controller:
         demand = seen.demand.rate(now)
         needed = None if demand is None else demand / m.held_load
         more = None
-        if demand is not None and any(s.state is ObjectiveState.UNATTAINABLE for s in standings.values()):
+        if demand is not None and any(s.unattainable for s in standings.values()):
             more = self._more(demand, replicas)
-        return Decision(floor, ceiling, standings, needed if more is None else max(needed or 0.0, more), more)
+        return GammaDecision(floor, ceiling, standings, needed if more is None else max(needed or 0.0, more), more)
 
     def state(self) -> dict[str, Any]:
         """For JSON; `restore` takes it. A measurement of a sign begins again."""
@@ -269,13 +259,13 @@ class Controller:
     ) -> None:
         """Nothing is pressed: a bound that limits equation 9 moves back, if all that might have set it have room."""
         m = self._memory
-        if any(j.verdict is Verdict.UNSURE for j in judged.values()):
+        if any(j.verdict is SampleVerdict.UNSURE for j in judged.values()):
             return
         m.last_sign, m.turns, m.stride = 0, 0, 1.0
         m.signs.clear()
         sign = -1 if estimate > m.ceiling else 1 if estimate < m.floor else 0
         concerned = [j.verdict for k, j in judged.items() if self._sign(k, seen) in (sign, 0)]
-        if not sign or now - m.moved < m.patience or any(v is not Verdict.ROOM for v in concerned):
+        if not sign or now - m.moved < m.patience or any(v is not SampleVerdict.ROOM for v in concerned):
             return
         if sign < 0:
             m.ceiling = min(m.ceiling * math.exp(LEAST), self.highest)
@@ -307,20 +297,20 @@ class Controller:
 
     def _standing(
         self, key: ObjectiveId, watched: Watched, now: Seconds, judged: Judgement, opposing: bool
-    ) -> Standing:
+    ) -> Attainment:
         of = attainment(watched.objective.percentile, counted(watched, now, values=False))
         pinned = self._memory.pinned.get(key)
-        missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not Verdict.ROOM)
+        missed = judged.burn >= 1 or (of.budget < 0 and judged.verdict is not SampleVerdict.ROOM)
         if missed and (opposing or (pinned is not None and now - pinned >= CONFIRM)):
-            return Standing(ObjectiveState.UNATTAINABLE, of, opposing)
-        return Standing(of.state, of)
+            return replace(of, unattainable=True, opposed=opposing)
+        return of
 
     def _learn_load(
         self, now: Seconds, seen: Observations, judged: Mapping[ObjectiveId, Judgement], replicas: int
     ) -> None:
         """The largest load of a replica at which all was held, from the usual to the most."""
         demand = seen.demand.rate(now)
-        held = judged and all(j.verdict in (Verdict.HELD, Verdict.ROOM) for j in judged.values())
+        held = judged and all(j.verdict in (SampleVerdict.HELD, SampleVerdict.ROOM) for j in judged.values())
         if demand is not None and held:
             self._memory.held_load = max(self._memory.held_load, min(demand / replicas, MOST_LOAD))
 
@@ -346,16 +336,16 @@ def judge(watched: Watched, now: Seconds, since: Seconds) -> Judgement:
         slices = min(2 * slices, SLICES)
     whole_ring = watched.known_until(now) - since >= SLICES * ring.width
     if expected < ENOUGH and not whole_ring:
-        return Judgement(Verdict.UNSURE)
+        return Judgement(SampleVerdict.UNSURE)
     if not sample.total:
-        return Judgement(Verdict.ROOM)
+        return Judgement(SampleVerdict.ROOM)
     sample = watched.last(ring, slices, now, since)
     error = math.log(sample.values.quantile(1 - aim) / objective.bound)
     if error > 0 and expected >= ENOUGH:
         return _pressed(objective, sample)
-    return Judgement(Verdict.ROOM if error <= -math.log(ROOM) else Verdict.HELD)
+    return Judgement(SampleVerdict.ROOM if error <= -math.log(ROOM) else SampleVerdict.HELD)
 
 
 def _pressed(objective: Objective, sample: Cohort) -> Judgement:
     error = math.log(sample.values.quantile(1 - KEPT * objective.allowed) / objective.bound)
-    return Judgement(Verdict.PRESSED, max(error, LEAST), sample.missed / sample.total / objective.allowed)
+    return Judgement(SampleVerdict.PRESSED, max(error, LEAST), sample.missed / sample.total / objective.allowed)

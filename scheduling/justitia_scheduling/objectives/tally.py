@@ -7,20 +7,11 @@ one of them is Unattainable.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from justitia_scheduling.objectives.attainment import PARTS, Attainment, attainment
 from justitia_scheduling.objectives.cohorts import Cohort
 from justitia_scheduling.objectives.sketch import Sketch
-from justitia_vocabulary.objectives import MetricName, ObjectiveState
-
-_METRICS = {
-    MetricName.TIME_TO_FIRST_TOKEN: "time to first token",
-    MetricName.TIME_PER_OUTPUT_TOKEN: "time per output token",
-    MetricName.REQUEST_COMPLETION: "request completion",
-    MetricName.RUN_COMPLETION: "run completion",
-}
 
 
 class Part(Protocol):
@@ -49,21 +40,7 @@ class Counts(Protocol):
     def opposed(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """An objective over all replicas. `opposed`: it is Unattainable because another objective asks for the opposite."""
-
-    attainment: Attainment
-    unattainable: bool
-    opposed: bool
-
-    @property
-    def state(self) -> ObjectiveState | None:
-        """None before anything is known."""
-        return ObjectiveState.UNATTAINABLE if self.unattainable else self.attainment.state
-
-
-def tally(percentile: float, told: Iterable[Counts]) -> Tally:
+def tally(percentile: float, told: Iterable[Counts]) -> Attainment:
     """The sum of what adds up. `percentile` is a share."""
     cohorts, unattainable, opposed = [Cohort() for _ in PARTS], False, False
     for each in told:
@@ -72,14 +49,9 @@ def tally(percentile: float, told: Iterable[Counts]) -> Tally:
         cohorts[0].values.merge(Sketch(each.values))
         unattainable |= each.unattainable
         opposed |= each.unattainable and each.opposed
-    return Tally(attainment(percentile, cohorts), unattainable, opposed)
+    return attainment(percentile, cohorts, unattainable=unattainable, opposed=opposed)
 
 
 def adds_up(told: Counts) -> bool:
     """Whether it was counted over the same parts of the window: another release's need not be."""
     return len(told.counted) == len(PARTS)
-
-
-def objective_name(metric: MetricName, percent: int) -> str:
-    """For people: `P90 of time to first token`."""
-    return f"P{percent} of {_METRICS[metric]}"

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -27,7 +27,7 @@ class SJF(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(preempted first, predicted output in tokens, arrival)."""
-        if request.status is Status.WAITING:
+        if request.status is RequestState.WAITING:
             return self._queue.key(request.id)
         return (1, self._expected[request.id], request.sequence)
 

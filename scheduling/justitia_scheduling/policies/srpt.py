@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lengths import OutputLengths
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds
 
@@ -34,7 +34,7 @@ class SRPT(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(remaining tokens, arrival). A waiting request's are those of the moment at which it began to wait."""
-        if request.status is Status.WAITING:
+        if request.status is RequestState.WAITING:
             return self._queue.key(request.id)
         return (self._remaining(request), request.sequence)
 

@@ -28,7 +28,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.opened import OpenRequest, Status
+from justitia_scheduling.core.opened import OpenRequest, RequestState
 from justitia_scheduling.policies.boost import Boosted
 from justitia_vocabulary.policies import HYSTERESIS, Knob
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
@@ -91,7 +91,7 @@ class UniBoost(Boosted):
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         super().on_left_queue(request, now)
-        if request.status is Status.RUNNING:
+        if request.status is RequestState.RUNNING:
             self._priority[request.id].evictable = False
 
     def on_stepped(self, step: Step, now: Seconds) -> None:

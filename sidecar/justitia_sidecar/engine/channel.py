@@ -26,8 +26,8 @@ from justitia_channel.messages import (
     Configure,
     Hello,
     Message,
+    PlugInSnapshot,
     Queue,
-    Snapshot,
     Ticket,
 )
 from justitia_channel.wire import ChannelError, Lines, decode, encode
@@ -36,7 +36,7 @@ from justitia_vocabulary.units import Seconds
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0
 _READ = 2**16
-NO_SNAPSHOT = Snapshot()
+NO_SNAPSHOT = PlugInSnapshot()
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -76,7 +76,7 @@ class EngineChannel:
 
     def __init__(self, hear: Callable[[Arrived | Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
-        self.on_snapshot: Callable[[str, Snapshot], None] = lambda instance, snapshot: None
+        self.on_snapshot: Callable[[str, PlugInSnapshot], None] = lambda instance, snapshot: None
         self.on_hello: Callable[[], None] = lambda: None
         self.instance = uuid.uuid4().hex
         self.peer = ""
@@ -183,7 +183,7 @@ class EngineChannel:
         match message:
             case Arrived() | Admitted() | Closed():
                 self.hear(message)
-            case Snapshot():
+            case PlugInSnapshot():
                 before = self.state
                 self.gaps += (message.failures, message.dropped_out) != (before.failures, before.dropped_out)
                 self.state = message

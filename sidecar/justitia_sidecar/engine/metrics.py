@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_sidecar.engine.channel import EngineChannel
 
 _COUNTERS = {
@@ -59,7 +59,7 @@ class EngineMetrics(Collector):
         self._counted = GrowingTotals()
         channel.on_snapshot = self.observe
 
-    def observe(self, instance: str, snapshot: Snapshot) -> None:
+    def observe(self, instance: str, snapshot: PlugInSnapshot) -> None:
         counts = {(name, ""): float(getattr(snapshot, name)) for name in (*_COUNTERS, *_OTHER_COUNTERS)}
         counts |= {(_TENANT, tenant): served for tenant, served in snapshot.kv_token_time.items()}
         self._counted.observe(instance, counts)
@@ -109,7 +109,7 @@ class EngineMetrics(Collector):
         return self._counted.totals[name, ""]
 
 
-def _gauges(snapshot: Snapshot) -> Iterable[Metric]:
+def _gauges(snapshot: PlugInSnapshot) -> Iterable[Metric]:
     gauge, policy = GaugeMetricFamily, snapshot.policy
     if policy.gamma is not None:
         about = "Gamma of a policy that has it: decay rate of the tail of completion times, in 1/s"

@@ -2,29 +2,30 @@
 
 from collections.abc import Iterable
 
+from justitia_api.config import ApplicationConfig, ServiceLevelObjective
 from justitia_api.status import BoostStatus
-from justitia_scheduling.objectives.tally import Tally
+from justitia_scheduling.objectives.attainment import Attainment
 from justitia_sidecar.metrics import SidecarMetrics
-from justitia_sidecar.objectives.objectives import DeclaredObjective
 
 
 def set_objective_gauges(
-    m: SidecarMetrics, tallies: Iterable[tuple[DeclaredObjective, Tally]], boost: BoostStatus | None
+    m: SidecarMetrics,
+    objectives: Iterable[tuple[ApplicationConfig, ServiceLevelObjective, Attainment]],
+    boost: BoostStatus | None,
 ) -> None:
     """Bring the gauges up to date. `boost` is None where the engine reports no gamma."""
     gauges = (m.slo_attained, m.slo_budget, m.slo_fast_burn, m.slo_slow_burn, m.slo_alert, m.slo_unattainable)
     for gauge in gauges:
         gauge.clear()
-    for declared, tally in tallies:
-        application, attained = declared.application, tally.attainment
-        labels = (application.tenant, application.id, declared.config.metric.value, str(declared.config.percentile))
+    for application, objective, attained in objectives:
+        labels = (application.tenant, application.id, objective.metric.value, str(objective.percentile))
         found = (
             attained.share,
             attained.budget,
             attained.fast_burn,
             attained.slow_burn,
             attained.alerted,
-            tally.unattainable,
+            attained.unattainable,
         )
         for gauge, value in zip(gauges, found, strict=True):
             gauge.labels(*labels).set(value)

@@ -1,7 +1,7 @@
 """The objectives of a pool's applications: counts their values, and moves gamma by them where the pool asks for that.
 
-An objective comes as ObjectiveConfig and is watched as Objective (`justitia_scheduling.objectives`). What this pod
-counted of it leaves as ObjectiveCounts, which the operator adds up over pods (`tally.py`).
+An objective comes as its application declares it, and is watched as Objective (`justitia_scheduling.objectives`).
+What this pod counted of it leaves as ObjectiveCounts, which the operator adds up over pods (`tally.py`).
 
 A value is counted at the moment when its request, or its run, arrived. An open request is a miss once it is older than
 the bound, and is not counted before. So is a request that ended without a value, because its client went away, the
@@ -12,40 +12,26 @@ Moments are seconds since 1970 by a clock that does not jump: the clock of reque
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, ObjectiveConfig, PoolConfig
+from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, PoolConfig, ServiceLevelObjective
 from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.objectives.attainment import attainment, counted
+from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
-from justitia_scheduling.objectives.slo import PERIOD, Controller, Decision
-from justitia_scheduling.objectives.tally import Tally
+from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
-from justitia_vocabulary.objectives import MetricName, ObjectiveState
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
 from justitia_vocabulary.units import ApplicationId, Seconds
 
 _WATCHED = "watched "
 
 log = structlog.get_logger("justitia.sidecar")
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredObjective:
-    """An objective in the pool's configuration, and the application that declares it."""
-
-    application: ApplicationConfig
-    config: ObjectiveConfig
-
-    @property
-    def id(self) -> ObjectiveId:
-        return f"{self.application.id} {self.config.metric} P{self.config.percentile}"
 
 
 class Objectives:
@@ -55,30 +41,34 @@ class Objectives:
         self._epoch = epoch
         self._seen = Observations({})
         self._boost: BoostConfig | None = None
-        self._controller: Controller | None = None
-        self._decision: Decision | None = None
+        self._controller: GammaController | None = None
+        self._decision: GammaDecision | None = None
         self._looked: Seconds | None = None
         self._saved: Mapping[str, Any] | None = None
-        self._declared: dict[ObjectiveId, DeclaredObjective] = {}
-        self._by_metric: Mapping[tuple[ApplicationId, MetricName], list[DeclaredObjective]] = {}
+        self._declared: Mapping[ObjectiveId, tuple[ApplicationConfig, ServiceLevelObjective]] = {}
+        self._by_metric: Mapping[tuple[ApplicationId, MetricName], list[ObjectiveId]] = {}
 
     def configure(self, config: PoolConfig) -> None:
         """Keep what was counted of objectives that stay, and gamma."""
         weights = {tenant.name: tenant.weight for tenant in config.tenants}
-        every = [DeclaredObjective(a, each) for a in config.applications for each in a.objectives]
-        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[DeclaredObjective]] = defaultdict(list)
-        for each in every:
-            by_metric[each.application.id, each.config.metric].append(each)
-        self._declared, self._by_metric = {each.id: each for each in every}, by_metric
+        self._declared = {
+            f"{application.id} {each.metric} P{each.percentile}": (application, each)
+            for application in config.applications
+            for each in application.objectives
+        }
+        by_metric: defaultdict[tuple[ApplicationId, MetricName], list[ObjectiveId]] = defaultdict(list)
+        for key, (application, each) in self._declared.items():
+            by_metric[application.id, each.metric].append(key)
+        self._by_metric = by_metric
         self._seen.declare(
-            {each.id: _objective(each.config, weights.get(each.application.tenant, 1.0)) for each in every}
+            {key: _objective(each, weights.get(a.tenant, 1.0)) for key, (a, each) in self._declared.items()}
         )
         self._seen.demand.keep(a.id for a in config.applications)
         self._boost = config.scheduling.boost
         if self._boost is None or self._boost.mode is not BoostMode.SLO:
             self._controller = self._decision = None
         elif self._controller is None:
-            self._controller = Controller(self._boost.minimum_gamma, self._boost.maximum_gamma)
+            self._controller = GammaController(self._boost.minimum_gamma, self._boost.maximum_gamma)
         else:
             self._controller.limit(self._boost.minimum_gamma, self._boost.maximum_gamma)
         if self._saved is not None:
@@ -124,14 +114,14 @@ class Objectives:
         observe(MetricName.RUN_COMPLETION, run.application.id, run.took, run.last_activity)
 
     def _observe(self, metric: MetricName, application: ApplicationId, value: Seconds, now: Seconds) -> None:
-        for each in self._by_metric.get((application, metric), ()):
-            self._seen.observe(each.id, value, now + self._epoch)
+        for key in self._by_metric.get((application, metric), ()):
+            self._seen.observe(key, value, now + self._epoch)
 
     def _late(self, metric: MetricName, application: ApplicationId, age: Seconds, now: Seconds) -> None:
         """Count a miss where a value that will never come was late already."""
-        for each in self._by_metric.get((application, metric), ()):
-            if age > each.config.bound_seconds:
-                self._seen.observe(each.id, age, now + self._epoch)
+        for key in self._by_metric.get((application, metric), ()):
+            if age > self._seen.watched[key].objective.bound:
+                self._seen.observe(key, age, now + self._epoch)
 
     # Decisions.
 
@@ -163,40 +153,41 @@ class Objectives:
                 ages[request.application, MetricName.TIME_TO_FIRST_TOKEN].append(request.age(now))
         for run in runs:
             ages[run.application.id, MetricName.RUN_COMPLETION].append(now - run.opened)
-        for each in self._declared.values():
-            if each.config.metric.since_arrival:
-                self._seen.still_open(each.id, ages[each.application.id, each.config.metric], now + self._epoch)
+        for (application, metric), keys in self._by_metric.items():
+            for key in keys if metric.since_arrival else ():
+                self._seen.still_open(key, ages[application, metric], now + self._epoch)
 
     # What is reported.
 
     def counts(self, now: Seconds) -> Iterator[ObjectiveCounts]:
         """What this pod counted of each objective. The counts of several pods add up."""
-        for each in self._declared.values():
-            parts = counted(self._seen.watched[each.id], now + self._epoch)
-            unattainable, opposed = self._given_up(each.id)
+        for key, (application, objective) in self._declared.items():
+            parts = counted(self._seen.watched[key], now + self._epoch)
+            unattainable, opposed = self._given_up(key)
             yield ObjectiveCounts(
-                namespace=each.application.namespace,
-                name=each.application.name,
-                objective=each.config,
+                namespace=application.namespace,
+                name=application.name,
+                objective=objective,
                 counted=tuple(PartCounts(total=part.total, missed=part.missed) for part in parts),
                 values=tuple(parts[0].values.state()),
                 unattainable=unattainable,
                 opposed=opposed,
             )
 
-    def tallies(self, now: Seconds) -> Iterator[tuple[DeclaredObjective, Tally]]:
+    def attained(self, now: Seconds) -> Iterator[tuple[ApplicationConfig, ServiceLevelObjective, Attainment]]:
         """How each objective stands in this pod alone, without the value at the percentile."""
-        for each in self._declared.values():
-            watched = self._seen.watched[each.id]
-            parts = counted(watched, now + self._epoch, values=False)
-            yield each, Tally(attainment(watched.objective.percentile, parts), *self._given_up(each.id))
+        for key, (application, objective) in self._declared.items():
+            parts = counted(self._seen.watched[key], now + self._epoch, values=False)
+            unattainable, opposed = self._given_up(key)
+            share = objective.percentile / 100
+            yield application, objective, attainment(share, parts, unattainable=unattainable, opposed=opposed)
 
     def _given_up(self, key: ObjectiveId) -> tuple[bool, bool]:
         """Whether no gamma meets the objective, and whether that is because another one asks for the opposite."""
         decided = None if self._decision is None else self._decision.standings.get(key)
         if decided is None:
             return False, False
-        return decided.state is ObjectiveState.UNATTAINABLE, decided.opposed
+        return decided.unattainable, decided.opposed
 
     def boost(self, engine: PolicyReport) -> BoostStatus | None:
         """Gamma in effect, and what bounds it. None where the engine reports no gamma."""
@@ -243,5 +234,6 @@ class Objectives:
         self._seen = seen
 
 
-def _objective(config: ObjectiveConfig, weight: float) -> Objective:
-    return Objective(config.metric, config.percentile / 100, config.bound_seconds, config.window_seconds, weight)
+def _objective(declared: ServiceLevelObjective, weight: float) -> Objective:
+    share, bound = declared.percentile / 100, declared.bound_milliseconds / 1000
+    return Objective(declared.metric, share, bound, declared.window_seconds, weight)

@@ -111,7 +111,7 @@ class SidecarReport:
         m.engine_hangs.set(self.hangs.hangs)
         objectives = self.parts.objectives
         boost = objectives.boost(self.parts.order.policy_in_engine)
-        set_objective_gauges(m, objectives.tallies(self.parts.clock()), boost)
+        set_objective_gauges(m, objectives.attained(self.parts.clock()), boost)
         m.step_seconds.clear()
         if (t := admission.step_time) is not None:
             m.step_seconds.labels("step").set(t.per_step)

@@ -215,3 +215,17 @@ def test_an_objective_is_over_an_hour_unless_told() -> None:
 def test_the_order_is_kept_in_the_engine_where_nothing_is_said() -> None:
     for scheduling in ({}, {"policy": "UniBoost"}):
         assert ServingPoolSpec.model_validate(POOL | {"scheduling": scheduling}).scheduling.enforcement == "Engine"
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"),
+    [
+        ("TimeToFirstToken", "P99 of time to first token"),
+        ("TimePerOutputToken", "P99 of time per output token"),
+        ("RequestCompletion", "P99 of request completion"),
+        ("RunCompletion", "P99 of run completion"),
+    ],
+)
+def test_an_objective_has_a_name_for_people(metric: str, name: str) -> None:
+    [objective] = LLMApplicationSpec.model_validate(aiming({"metric": metric})).slo
+    assert objective.name == name

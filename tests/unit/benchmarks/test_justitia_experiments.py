@@ -22,7 +22,7 @@ from justitia_benchmarks.experiments.justitia.serving import (
 from justitia_benchmarks.experiments.justitia.starvation import Starvation, elephant_among_mice
 from justitia_scheduling.core.model import Request, Run
 from justitia_simulator.profiles import Preemption, find_profile
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 
 CONTENDED = Cell({"model": REFERENCE, "load": "3x", "runs": 50}, 0)
@@ -119,7 +119,7 @@ def test_a_load_is_what_its_name_says(load: str) -> None:
 
 def test_a_prompt_is_cut_to_what_fits_beside_its_output_and_shares_nothing() -> None:
     requests = (WorkloadRequest(8_000, 400, "p", 100), WorkloadRequest(100, 9_000), WorkloadRequest(300, 50))
-    run = WorkloadRun(RunId("r"), TenantId("t"), ApplicationId("MRS"), 0.0, (Stage(requests),))
+    run = WorkloadRun(RunId("r"), TenantId("t"), ApplicationId("MRS"), 0.0, (WorkloadStage(requests),))
     assert as_served(run).requests == (WorkloadRequest(6_944, 400), WorkloadRequest(1, 7_343), WorkloadRequest(300, 50))
 
 

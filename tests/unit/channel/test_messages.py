@@ -16,9 +16,9 @@ from justitia_channel.messages import (
     Configure,
     Hello,
     Message,
+    PlugInSnapshot,
     Queue,
     RunEnded,
-    Snapshot,
     Ticket,
     WaitingRequest,
 )
@@ -62,7 +62,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Arrived, names),
     st.builds(Admitted, names, counts),
     st.builds(Closed, names, counts, st.booleans(), counts, counts, counts, counts, positive),
-    st.builds(Snapshot, counts, service=tenants, step_time=st.none() | step_times, policy=reports),
+    st.builds(PlugInSnapshot, counts, service=tenants, step_time=st.none() | step_times, policy=reports),
     st.builds(Queue, counts, st.lists(rows, max_size=3)),
 )
 
@@ -91,8 +91,12 @@ def ticket(**changes: Any) -> bytes:
     return json.dumps(whole | changes).encode()
 
 
+def test_a_message_keeps_its_tag_whatever_its_class_is_called() -> None:
+    assert json.loads(encode(PlugInSnapshot()))["kind"] == "snapshot"
+
+
 def test_what_an_earlier_version_does_not_tell_has_its_default() -> None:
-    assert decode(b'{"kind":"snapshot","stepTime":{"per_step":1,"per_token":2,"per_kv_token":3}}') == Snapshot(
+    assert decode(b'{"kind":"snapshot","stepTime":{"per_step":1,"per_token":2,"per_kv_token":3}}') == PlugInSnapshot(
         step_time=StepTime(1.0, 2.0, 3.0)
     )
 
@@ -130,4 +134,4 @@ def test_a_line_longer_than_any_message_ends_the_conversation() -> None:
 
 def test_a_message_that_would_be_too_long_is_not_sent() -> None:
     with pytest.raises(ChannelError, match="too long"):
-        encode(Snapshot(failure="a" * LONGEST_LINE))
+        encode(PlugInSnapshot(failure="a" * LONGEST_LINE))

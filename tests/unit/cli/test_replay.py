@@ -16,14 +16,14 @@ from aiohttp import web
 
 from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, prompt_token_ids, replay
 from justitia_cli.replay_command import until_done_or_interrupted
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage, write_workload
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def run(name: str = "r", *, stages: int = 1, width: int = 1, tenant: str = "t") -> WorkloadRun:
     request = WorkloadRequest(6, 2)
-    return WorkloadRun(name, tenant, "team/app", 0.0, tuple(Stage((request,) * width) for _ in range(stages)))
+    return WorkloadRun(name, tenant, "team/app", 0.0, tuple(WorkloadStage((request,) * width) for _ in range(stages)))
 
 
 class MisbehavingEndpoint:
@@ -176,7 +176,7 @@ async def test_an_interrupt_ends_the_replay_and_keeps_what_finished() -> None:
 
 
 async def test_a_stage_is_due_its_delay_after_the_stage_before_and_time_can_be_stretched() -> None:
-    stages = (Stage((WorkloadRequest(6, 2),)), Stage((WorkloadRequest(6, 2),), delay=0.1))
+    stages = (WorkloadStage((WorkloadRequest(6, 2),)), WorkloadStage((WorkloadRequest(6, 2),), delay=0.1))
     endpoint = MisbehavingEndpoint()
     async with endpoint.serve() as url:
         results = await replay([WorkloadRun("r", "t", "a", 0.05, stages)], target(url, time_scale=2.0))

@@ -14,7 +14,7 @@ from justitia_cli.report import load_folders
 from justitia_simulator.profiles import find_profile, write_profile
 from justitia_simulator.records import PolicyResults, RequestResult, run_result
 from justitia_simulator.results import write_results
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun, write_workload
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage, write_workload
 
 TRACE = Path(__file__).parents[3] / "examples/traces/azure2023-conversation.csv"
 
@@ -122,7 +122,7 @@ def test_a_report_of_runs_that_all_failed_still_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_a_users_mistake_is_one_line_and_leaves_nothing(tmp_path: Path, arguments: list[str], message: str) -> None:
-    write_workload([WorkloadRun("r", "t", "a", 0.0, (Stage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
+    write_workload([WorkloadRun("r", "t", "a", 0.0, (WorkloadStage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
     _, stderr = invoke("simulate", tmp_path / "w.jsonl", "--out", tmp_path / "out", *arguments, code=2)
     assert stderr.startswith(f"justitia: {message}")
     assert stderr.count("\n") == 1
@@ -130,7 +130,7 @@ def test_a_users_mistake_is_one_line_and_leaves_nothing(tmp_path: Path, argument
 
 
 def test_two_engines_serve_what_one_would_in_less_time(tmp_path: Path) -> None:
-    requests = Stage(tuple(WorkloadRequest(500, 200) for _ in range(60)))
+    requests = WorkloadStage(tuple(WorkloadRequest(500, 200) for _ in range(60)))
     write_workload([WorkloadRun("r", "t", "a", 0.0, (requests,))], tmp_path / "w.jsonl")
     jct = {}
     for engines in (1, 2):
@@ -149,7 +149,7 @@ def test_two_engines_serve_what_one_would_in_less_time(tmp_path: Path) -> None:
 def test_sarathi_mixes_prompts_with_decoding_and_others_if_asked(
     tmp_path: Path, arguments: list[str], budgets: dict[str, int]
 ) -> None:
-    write_workload([WorkloadRun("r", "t", "a", 0.0, (Stage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
+    write_workload([WorkloadRun("r", "t", "a", 0.0, (WorkloadStage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
     policies = ["--policy", "fcfs", "--policy", "sarathi"]
     invoke("simulate", tmp_path / "w.jsonl", *policies, *arguments, "--out", tmp_path / "out")
     found = {r.policy: r.conditions["token_budget"] for r in load_folders([tmp_path / "out"])}
@@ -157,7 +157,7 @@ def test_sarathi_mixes_prompts_with_decoding_and_others_if_asked(
 
 
 def test_an_engine_may_be_a_profiles_file_and_a_bad_one_is_named(tmp_path: Path) -> None:
-    write_workload([WorkloadRun("r", "t", "a", 0.0, (Stage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
+    write_workload([WorkloadRun("r", "t", "a", 0.0, (WorkloadStage((WorkloadRequest(10, 2),)),))], tmp_path / "w.jsonl")
     file, out = tmp_path / "mine.json", tmp_path / "out"
     write_profile(replace(find_profile("a100-40g-llama2-7b"), name="mine"), file)
     invoke("simulate", tmp_path / "w.jsonl", "--policy", "fcfs", "--engine", file, "--out", out)

@@ -18,9 +18,9 @@ from justitia_channel.messages import (
     Configure,
     Hello,
     Message,
+    PlugInSnapshot,
     Queue,
     RunEnded,
-    Snapshot,
     Ticket,
 )
 from justitia_channel.wire import Lines, decode, encode
@@ -105,8 +105,8 @@ def test_an_idle_engine_is_configured_shown_and_asked(office: Office) -> None:
     office.desk.between_steps()
     assert type(office.host.policy) is POLICIES[PolicyName.VTC]
     assert office.said(Queue) == [Queue(0, [])]
-    (snapshot,) = office.said(Snapshot)
-    assert isinstance(snapshot, Snapshot)
+    (snapshot,) = office.said(PlugInSnapshot)
+    assert isinstance(snapshot, PlugInSnapshot)
     assert snapshot.generation == 1
 
 
@@ -114,7 +114,7 @@ def test_an_idle_engine_is_shown_about_once_a_second_and_no_more(office: Office,
     for _ in range(100):
         office.desk.between_steps()
         clock.now += SNAPSHOT_EVERY / 20
-    assert len(office.said(Snapshot)) == 5
+    assert len(office.said(PlugInSnapshot)) == 5
 
 
 def test_while_a_step_is_under_way_or_has_just_heard_only_the_engine_hears(office: Office, clock: Clock) -> None:
@@ -322,11 +322,11 @@ def test_an_idle_engine_answers_over_a_real_socket(tmp_path: Path) -> None:
         office.link.close()
 
 
-def in_force(so_far: Callable[[], list[Message]], generation: int) -> Callable[[], Snapshot | None]:
+def in_force(so_far: Callable[[], list[Message]], generation: int) -> Callable[[], PlugInSnapshot | None]:
     """The first snapshot in which that configuration is in force."""
 
-    def found() -> Snapshot | None:
-        snapshots = [message for message in so_far() if isinstance(message, Snapshot)]
+    def found() -> PlugInSnapshot | None:
+        snapshots = [message for message in so_far() if isinstance(message, PlugInSnapshot)]
         return next((s for s in snapshots if s.generation == generation), None)
 
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia_channel.messages import VERSION, About, Admitted, Hello, Message, RunEnded, Snapshot
+from justitia_channel.messages import VERSION, About, Admitted, Hello, Message, PlugInSnapshot, RunEnded
 from justitia_channel.wire import LONGEST_LINE, Lines, decode, encode
 from justitia_engine import link as link_module
 from justitia_engine.link import MOST, Link
@@ -168,7 +168,7 @@ def test_a_peer_that_has_closed_its_ear_is_left(peer: Peer) -> None:
 def test_what_cannot_be_said_is_counted_and_the_rest_is_said(peer: Peer) -> None:
     connection = peer.meet()
     peer.read(connection)
-    peer.link.send(Snapshot(failure="x" * LONGEST_LINE))
+    peer.link.send(PlugInSnapshot(failure="x" * LONGEST_LINE))
     peer.link.send(Admitted("a", 1))
     assert peer.read(connection) == [Admitted("a", 1)]
     assert peer.link.dropped_out == 1

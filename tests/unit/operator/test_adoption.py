@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from justitia_api.conditions import Reason
-from justitia_operator.decide.adoption import Standing, foreign_message, standing_of
+from justitia_operator.decide.adoption import Adoption, adoption_of, foreign_message
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.objects import APPLIED_HASH_ANNOTATION, Json, Kind, Ref, ref_of
 from justitia_operator.world.snapshot import Rejection
@@ -20,17 +20,17 @@ def owner(kind: str = "ServingPool", name: str = "shared", uid: str = "uid-Servi
 
 
 @pytest.mark.parametrize(
-    ("metadata", "standing"),
+    ("metadata", "adoption"),
     [
-        ({"ownerReferences": owner()}, Standing.OURS),
-        ({"ownerReferences": owner(), "deletionTimestamp": "2026-01-01T00:00:00Z"}, Standing.OURS),
-        ({"labels": LABELS}, Standing.OURS),
-        ({}, Standing.FOREIGN),
-        ({"labels": {"app.kubernetes.io/managed-by": "justitia-operator"}}, Standing.FOREIGN),
-        ({"labels": LABELS, "ownerReferences": owner(name="other", uid="other")}, Standing.FOREIGN),
-        ({"labels": LABELS, "ownerReferences": owner(kind="Deployment", uid="other")}, Standing.FOREIGN),
-        ({"ownerReferences": owner(uid="earlier")}, Standing.GOING),
-        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, Standing.GOING),
+        ({"ownerReferences": owner()}, Adoption.OURS),
+        ({"ownerReferences": owner(), "deletionTimestamp": "2026-01-01T00:00:00Z"}, Adoption.OURS),
+        ({"labels": LABELS}, Adoption.OURS),
+        ({}, Adoption.FOREIGN),
+        ({"labels": {"app.kubernetes.io/managed-by": "justitia-operator"}}, Adoption.FOREIGN),
+        ({"labels": LABELS, "ownerReferences": owner(name="other", uid="other")}, Adoption.FOREIGN),
+        ({"labels": LABELS, "ownerReferences": owner(kind="Deployment", uid="other")}, Adoption.FOREIGN),
+        ({"ownerReferences": owner(uid="earlier")}, Adoption.GOING),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, Adoption.GOING),
     ],
     ids=[
         "its pool's",
@@ -44,9 +44,9 @@ def owner(kind: str = "ServingPool", name: str = "shared", uid: str = "uid-Servi
         "somebody's that is going",
     ],
 )
-def test_an_object_under_the_name_of_ours(metadata: Json, standing: Standing) -> None:
+def test_an_object_under_the_name_of_ours(metadata: Json, adoption: Adoption) -> None:
     found = {"kind": "Secret", "metadata": {"name": "justitia-shared", "namespace": "apps", **metadata}}
-    assert standing_of(found, WANTED) is standing
+    assert adoption_of(found, WANTED) is adoption
 
 
 def test_the_message_names_the_object_and_what_to_do() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.runtime import controller as module
+from justitia_operator.runtime.cache import ObjectCache
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
 from justitia_operator.runtime.kube import Kube, Rejected
 from justitia_operator.runtime.metrics import Metrics
 from justitia_operator.runtime.queue import KeyedQueue
-from justitia_operator.runtime.store import Store
 from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
 from support.misbehaving_kube import MisbehavingKube
 from support.owners import set_by
@@ -29,12 +29,12 @@ class Room:
     def __init__(self) -> None:
         self.kube, self.metrics, self.delays = MisbehavingKube(), Metrics(), list[float]()
         self.timers: list[Callable[[], None]] = []
-        self.now, self.store = NOW, Store(INSTALLATION)
+        self.now, self.cache = NOW, ObjectCache(INSTALLATION)
         self.queue: KeyedQueue[Ref] = KeyedQueue(self._call_later)
         self.controller = Controller(
             cast("Kube", self.kube),
             cast("Control", None),
-            self.store,
+            self.cache,
             self.queue,
             clock=lambda: self.now,
             key_namespace=INSTALLATION.namespace,
@@ -152,7 +152,7 @@ class Contest(Room):
 
     def add(self, *path: str) -> None:
         self.version += 1
-        known = self.store.snapshot().objects[DEPLOYMENT]
+        known = self.cache.snapshot().objects[DEPLOYMENT]
         ours = known["metadata"]["managedFields"][0]
         theirs = [set_by("kubectl-set", *path)] if path else []
         metadata = known["metadata"] | {"managedFields": [ours, *theirs], "resourceVersion": str(self.version)}
@@ -190,7 +190,7 @@ async def test_who_puts_it_back_again_and_again_is_not_fought_without_end_and_to
     assert len(room.kube.applied) == 3
     assert room.accepted() == "FieldsAdded"
     room.now += timedelta(hours=1)
-    room.store.retry_rejections()
+    room.cache.retry_rejections()
     room.queue.add(Ref(Kind.SERVING_POOL, "apps", "shared"))
     await room.work()
     assert len(room.kube.applied) == 4, "later it is tried again"
@@ -228,11 +228,11 @@ async def test_a_list_brings_what_a_watch_has_missed() -> None:
     room = Room()
     room.see(tenant(), key(), pool(), application(), application("gone"))
     await room.work()
-    kept = room.store.snapshot().objects
+    kept = room.cache.snapshot().objects
     room.kube.listed = {kind: [kept[ref] for ref in kept.of(kind) if ref.name != "gone"] for kind in Kind}
     room.kube.listed[Kind.LLM_APPLICATION].append(listed_application("new"))
     await room.controller.relist()
-    applications = {ref.name for ref in room.store.snapshot().objects.of(Kind.LLM_APPLICATION)}
+    applications = {ref.name for ref in room.cache.snapshot().objects.of(Kind.LLM_APPLICATION)}
     assert applications == {"chat", "new"}
     assert len(room.queue) > 0
     await room.work()
@@ -243,7 +243,7 @@ async def test_a_list_that_brings_nothing_new_has_nothing_reconciled() -> None:
     room = Room()
     room.see(tenant(), key(), pool(), application())
     await room.work()
-    kept = room.store.snapshot().objects
+    kept = room.cache.snapshot().objects
     room.kube.listed = {kind: [kept[ref] for ref in kept.of(kind)] for kind in Kind}
     await room.controller.relist()
     assert len(room.queue) == 0

@@ -19,8 +19,8 @@ def told_world(*slo: Json, scheduling: Json | None = None) -> Snapshot:
 def test_objectives_come_to_the_pods() -> None:
     (entry,) = config(told_world(FIRST_TOKEN, COMPLETION | {"windowSeconds": 600})).applications
     assert [each.model_dump(mode="json") for each in entry.objectives] == [
-        {"metric": "TimeToFirstToken", "percentile": 90, "bound_seconds": 0.8, "window_seconds": 3600.0},
-        {"metric": "RequestCompletion", "percentile": 99, "bound_seconds": 20.0, "window_seconds": 600.0},
+        {"metric": "TimeToFirstToken", "percentile": 90, "bound_milliseconds": 800, "window_seconds": 3600},
+        {"metric": "RequestCompletion", "percentile": 99, "bound_milliseconds": 20_000, "window_seconds": 600},
     ]
 
 

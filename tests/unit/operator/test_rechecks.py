@@ -10,12 +10,12 @@ import pytest
 
 from justitia_api.conditions import Condition
 from justitia_operator.decide.rechecks import Rechecks
+from justitia_operator.runtime.cache import ObjectCache
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
 from justitia_operator.runtime.kube import Kube
 from justitia_operator.runtime.metrics import Metrics
 from justitia_operator.runtime.queue import KeyedQueue
-from justitia_operator.runtime.store import Store
 from justitia_operator.world.objects import Json, Kind, Push, Ref, StatusPatch
 from justitia_operator.world.reports import Report
 from support.resources import INSTALLATION, NOW, pod, settled, small_world
@@ -135,7 +135,7 @@ async def test_the_conditions_agree_half_a_second_after_a_pod_was_told() -> None
     controller = Controller(
         cast("Kube", cluster),
         cast("Control", TellingPod()),
-        Store(INSTALLATION),
+        ObjectCache(INSTALLATION),
         queue,
         clock=lambda: now[0],
         key_namespace="justitia-system",

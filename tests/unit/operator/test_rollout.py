@@ -14,7 +14,7 @@ from justitia_operator.learning.evidence import errs_less, errs_more
 from justitia_operator.learning.rollout import (
     PATIENCE,
     Learned,
-    Model,
+    ObservedVersion,
     Outcome,
     learned,
     predictor_verdict,
@@ -26,7 +26,7 @@ from support.resources import NOW
 FIRST, SECOND, THIRD = ("a" * 64, "b" * 64, "c" * 64)
 SHADOW = PredictorSpec()
 LEAST = SHADOW.rollout.minimum_runs
-NOTHING = Learned(None, Model(), Model())
+NOTHING = Learned(None, ObservedVersion(), ObservedVersion())
 NOTHING_NEW = PredictorDecision(time=NOW, reason=Reason.TRAINED, message="nothing new")
 TRAINED = Outcome(NOW, 120, FIRST, "linear")
 
@@ -46,8 +46,8 @@ def errors(runs: int, gain: float, seed: int = 0) -> ErrorSums:
 def seen(*, version: ErrorSums | None = None, candidate: ErrorSums | None = None, samples: int = 120) -> Learned:
     return Learned(
         samples,
-        Model(recent=version or ErrorSums()),
-        Model(since_start=candidate or ErrorSums()),
+        ObservedVersion(recent=version or ErrorSums()),
+        ObservedVersion(since_start=candidate or ErrorSums()),
     )
 
 
@@ -146,13 +146,13 @@ def test_the_training_before_a_rollback_is_not_taken_for_a_new_one() -> None:
 
 
 def test_what_cannot_be_loaded_gives_way_but_not_what_is_not_loaded_yet() -> None:
-    away = Learned(10, Model(problem="the store does not answer"), Model())
+    away = Learned(10, ObservedVersion(problem="the store does not answer"), ObservedVersion())
     assert step(SHADOW, IN_EFFECT, away, None, NOW).version == SECOND
     verdict = predictor_verdict(SHADOW, IN_EFFECT, away, training=False)
     assert (verdict.holds, verdict.reason) == (False, Reason.NOT_LOADED)
-    damaged = Learned(10, Model(unusable=True, problem="it is damaged"), Model())
+    damaged = Learned(10, ObservedVersion(unusable=True, problem="it is damaged"), ObservedVersion())
     assert step(SHADOW, IN_EFFECT, damaged, None, NOW).version == FIRST
-    assert step(SHADOW, COMPARED, Learned(10, Model(), damaged.version), None, NOW).candidate is None
+    assert step(SHADOW, COMPARED, Learned(10, ObservedVersion(), damaged.version), None, NOW).candidate is None
 
 
 def test_immediate_takes_effect_at_once() -> None:

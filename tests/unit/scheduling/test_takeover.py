@@ -5,7 +5,7 @@ import pytest
 from justitia_scheduling.baselines.registry import POLICIES, build_policy
 from justitia_scheduling.core.cost import KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.core.model import Progress, Request, Run, Step
-from justitia_scheduling.core.opened import Status
+from justitia_scheduling.core.opened import RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.takeover import carry_over
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
@@ -77,4 +77,4 @@ def test_the_old_policy_is_left_as_it_is() -> None:
     requests = {r.id: replace(r) for r in old.requests.values()}
     carry_over(old, build_policy("fcfs", WeightedTokens()), 5, keep_service=True)
     assert {r.id: r.status for r in old.requests.values()} == {i: r.status for i, r in requests.items()}
-    assert old.requests[RequestId("r1")].status is Status.RUNNING
+    assert old.requests[RequestId("r1")].status is RequestState.RUNNING

@@ -1,7 +1,7 @@
 """Tiered Justitia's decisions, each in numbers that can be checked by hand: keys, the gate, the burst, who gives way.
 
-The cost model is KV token-time, so that a run of one request which reads p tokens and produces d is charged what it costs:
-p d + d (d + 1) / 2. That its bounds hold whatever happens: `tests/property`.
+The cost model is KV token-time, so that a run of one request which reads p tokens and produces d is charged what it
+costs: p d + d (d + 1) / 2. That its bounds hold whatever happens: `tests/property`.
 """
 
 import math

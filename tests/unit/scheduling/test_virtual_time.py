@@ -1,4 +1,4 @@
-"""What the virtual clock keeps of runs. That it is the clock of a fluid server: `tests/property/test_fair_finish.py`."""
+"""What the virtual clock keeps of runs. That it is a fluid server's clock: `tests/property/test_fair_finish.py`."""
 
 import pytest
 

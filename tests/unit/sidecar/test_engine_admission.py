@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
 from justitia_api.wire import Refusal
 from justitia_channel import messages as channel
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_channel.wire import encode
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.report import PolicyReport
@@ -186,7 +186,7 @@ def test_service_and_gate_are_the_engines() -> None:
     admission, engine = room()
     assert (admission.service, admission.gate) == ({}, None)
     report = PolicyReport(burst=2.0, in_engine=5.0)
-    engine.state = Snapshot(service={GOLD: 3.0}, unit="engine seconds", policy=report)
+    engine.state = PlugInSnapshot(service={GOLD: 3.0}, unit="engine seconds", policy=report)
     assert (admission.service, admission.unit) == ({"gold": 3.0}, "engine seconds")
     assert admission.gate is not None
     assert (admission.gate.burst, admission.gate.in_engine) == (2.0, 5.0)
@@ -247,16 +247,16 @@ def test_whether_a_request_waits_is_not_claimed_where_it_cannot_be_known(why: st
         case "connection ended":
             engine.gaps += 1
         case "policy failed":
-            engine.receive(encode(Snapshot(failures=1)))
+            engine.receive(encode(PlugInSnapshot(failures=1)))
         case "messages dropped":
-            engine.receive(encode(Snapshot(dropped_out=3)))
+            engine.receive(encode(PlugInSnapshot(dropped_out=3)))
     assert not admission.waits(ticket)
 
 
 def test_a_first_snapshot_tells_of_no_loss() -> None:
     admission, engine = room()
     ticket = ask(admission, "a")
-    engine.receive(encode(Snapshot()))
+    engine.receive(encode(PlugInSnapshot()))
     assert admission.waits(ticket)
 
 
@@ -342,7 +342,7 @@ def away(admission: Inside, engine: Listening) -> None:
     """The plug-in has disconnected. The step time is as it last reported."""
     engine.there = False
     engine.gaps += 1
-    engine.state = Snapshot(step_time=StepTime(STEP, TOKEN, 0.0))
+    engine.state = PlugInSnapshot(step_time=StepTime(STEP, TOKEN, 0.0))
 
 
 @pytest.mark.parametrize(("after", "read"), [(0.0, 1), (0.02, 21), (0.049, 50), (60.0, 50)])
@@ -374,7 +374,7 @@ def test_what_the_engine_could_say_and_does_not_is_estimated_after_all(why: str)
         case "it is away afterwards":
             engine.there = False
         case "its policy fails":
-            engine.state = Snapshot(dismissed=True)
+            engine.state = PlugInSnapshot(dismissed=True)
         case "it is another":
             engine.peer = "another"
     admission.tick(61.0 if why != "it says nothing" else 70.0)

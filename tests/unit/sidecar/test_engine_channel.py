@@ -17,9 +17,9 @@ from justitia_channel.messages import (
     Configure,
     Hello,
     Message,
+    PlugInSnapshot,
     Queue,
     RunEnded,
-    Snapshot,
     Ticket,
     WaitingRequest,
 )
@@ -71,7 +71,7 @@ async def test_both_ends_hear_each_other_in_order(tmp_path: Path) -> None:
         for message in ends:
             channel.send(message)
         told = [Admitted("a", 0), Closed("a", 0, True, 1, 0, 2, 0, 3.0)] * 200
-        for each in [*told, Snapshot(waiting=3)]:
+        for each in [*told, PlugInSnapshot(waiting=3)]:
             link.send(each)
         await until(lambda: len(link.inbox) >= 502 and channel.state.waiting)
         assert list(link.inbox)[2:] == ends
@@ -103,7 +103,7 @@ async def test_what_another_engine_process_has_said_is_not_this_ones(tmp_path: P
     async with pair(tmp_path / "s") as (channel, link, _):
         told: list[tuple[str, object]] = []
         channel.on_snapshot = lambda instance, state: told.append((instance, state))
-        link.send(Snapshot(generation=7, failures=1, failure="x", dismissed=True))
+        link.send(PlugInSnapshot(generation=7, failures=1, failure="x", dismissed=True))
         await until(lambda: channel.state.generation == 7)
         assert told == [(channel.peer, channel.state)]
         assert (channel.status.generation, channel.status.dismissed, channel.status.vllm) == (7, True, "x")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from justitia_channel.messages import VERSION, Hello, Snapshot
+from justitia_channel.messages import VERSION, Hello, PlugInSnapshot
 from justitia_channel.wire import encode
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.engine.channel import EngineChannel
@@ -15,7 +15,7 @@ from justitia_sidecar.engine.metrics import EngineMetrics, GrowingTotals
 from justitia_vocabulary.units import TenantId
 from support.listening_channel import SilentConnection
 
-STATE = Snapshot(
+STATE = PlugInSnapshot(
     decisions=10,
     decision_seconds=0.5,
     longest_decision=0.2,
@@ -44,7 +44,7 @@ class Exported:
         self.registry = CollectorRegistry()
         self.registry.register(EngineMetrics(self.channel))
 
-    def says(self, instance: str, told: Snapshot) -> None:
+    def says(self, instance: str, told: PlugInSnapshot) -> None:
         for message in (Hello(VERSION, instance), told):
             self.channel.receive(encode(message))
 
@@ -88,7 +88,7 @@ def test_another_engine_process_adds_to_what_was_counted() -> None:
 def test_a_policy_that_follows_one_that_failed_is_counted_from_the_start() -> None:
     exported = Exported()
     exported.says("one", STATE)
-    exported.says("one", Snapshot(decisions=11, failures=2))
+    exported.says("one", PlugInSnapshot(decisions=11, failures=2))
     exported.says("one", replace(STATE, decisions=12, failures=2))
     assert exported.value("justitia_engine_decision_seconds_count") == 12
     assert exported.value("justitia_engine_revisions_total") == 4

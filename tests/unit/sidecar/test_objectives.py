@@ -15,12 +15,12 @@ from justitia_api.config import (
     BoostMode,
     KeyEntry,
     KeyTable,
-    ObjectiveConfig,
     PoolConfig,
     SchedulingConfig,
+    ServiceLevelObjective,
     key_digest,
 )
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.slo import PERIOD, USUAL_LOAD
 from justitia_scheduling.objectives.tally import tally
@@ -47,15 +47,16 @@ APPLICATION = ApplicationId("ns/a")
 ENGINE = PolicyReport(gamma=0.1, gamma_estimate=0.1, prefill_time=0.001, decode_time=0.01)
 
 
-def objective(metric: MetricName, bound: float = 1.0, percentile: int = 90, window: float = 600.0) -> ObjectiveConfig:
-    return ObjectiveConfig(metric=metric, percentile=percentile, bound_seconds=bound, window_seconds=window)
+def objective(metric: MetricName, bound: int = 1000, percentile: int = 90, window: int = 600) -> ServiceLevelObjective:
+    """An objective with its bound in milliseconds."""
+    return ServiceLevelObjective(metric=metric, percentile=percentile, bound_milliseconds=bound, window_seconds=window)
 
 
-def application(*objectives: ObjectiveConfig) -> ApplicationConfig:
+def application(*objectives: ServiceLevelObjective) -> ApplicationConfig:
     return ApplicationConfig(namespace="ns", name="a", tenant="gold", objectives=objectives)
 
 
-def config(*objectives: ObjectiveConfig, generation: int = 1, **boost: Any) -> PoolConfig:
+def config(*objectives: ServiceLevelObjective, generation: int = 1, **boost: Any) -> PoolConfig:
     scheduling = SchedulingConfig(
         policy=PolicyName.UNIBOOST, enforcement="Engine", boost=BoostConfig(**boost) if boost else None
     )
@@ -88,7 +89,7 @@ def test_a_request_gives_each_of_its_values_once() -> None:
     objectives.ended(streamed, 2.5, completed=True, engine=PolicyReport())
     assert seen(objectives) == {FIRST: (1, 0), PACE: (1, 0), REQUEST: (1, 1), RUN: (0, 0)}
     [pace] = [each for each in objectives.counts(100.0) if each.objective.metric is PACE]
-    assert tally(0.9, [pace]).attainment.value == pytest.approx(0.2, rel=0.01)
+    assert tally(0.9, [pace]).value == pytest.approx(0.2, rel=0.01)
 
 
 def test_a_whole_answer_shows_no_first_token_and_no_pace() -> None:
@@ -136,7 +137,7 @@ def test_a_new_bound_is_counted_anew_and_what_is_gone_is_forgotten() -> None:
     objectives.first_token(ticket(), 0.5)
     objectives.configure(config(objective(FIRST), objective(REQUEST)))
     assert seen(objectives) == {FIRST: (1, 0), REQUEST: (0, 0)}
-    objectives.configure(config(objective(FIRST, bound=2.0)))
+    objectives.configure(config(objective(FIRST, bound=2000)))
     assert seen(objectives) == {FIRST: (0, 0)}
     objectives.configure(config())
     objectives.first_token(ticket(), 0.5)
@@ -174,13 +175,13 @@ async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     """A sidecar of a pool whose gamma follows an objective that nothing can meet: a thousandth of a second."""
     async with EngineClient.session() as session:
         clock, channel = Clock(), Listening()
-        channel.state = Snapshot(policy=ENGINE)
+        channel.state = PlugInSnapshot(policy=ENGINE)
         url = EngineClient(engine.url, session)
         sidecar = Sidecar(url, SidecarMetrics(), clock, channel, objectives=Objectives(EPOCH))
         entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
         sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
         sidecar.parts.current.put_config(
-            config(objective(FIRST, 0.001), objective(REQUEST, 1000.0, window=60_000), mode=BoostMode.SLO)
+            config(objective(FIRST, 1), objective(REQUEST, 1_000_000, window=60_000), mode=BoostMode.SLO)
         )
         await engine_answers(sidecar)
         yield sidecar
@@ -254,7 +255,7 @@ async def test_gauges_of_an_objective_that_is_gone_are_gone(sidecar: Sidecar) ->
 async def test_gamma_stays_where_nothing_is_declared_to_follow(sidecar: Sidecar) -> None:
     """The negative control: the same misses in a pool that adapts by itself."""
     assert isinstance(sidecar.parts.order.channel, Listening)
-    sidecar.parts.current.put_config(config(objective(FIRST, 0.001), generation=2, minimum_gamma=0.02, maximum_gamma=2))
+    sidecar.parts.current.put_config(config(objective(FIRST, 1), generation=2, minimum_gamma=0.02, maximum_gamma=2))
     late(sidecar, 60)
     assert sidecar.parts.order.channel.bounds()[1:] == [[0.02, 2.0]]
     assert [o.unattainable for o in sidecar.report.status().objectives] == [False]
@@ -272,10 +273,10 @@ async def test_a_new_configuration_keeps_gamma_inside_its_bounds(sidecar: Sideca
     late(sidecar, 60)
     before = sidecar.parts.order.channel.bounds()[-1]
     assert before is not None
-    sidecar.parts.current.put_config(config(objective(FIRST, 0.001), generation=2, mode=BoostMode.SLO))
+    sidecar.parts.current.put_config(config(objective(FIRST, 1), generation=2, mode=BoostMode.SLO))
     assert sidecar.parts.order.channel.bounds()[-1] == before
     higher = before[1] * 2
-    changed = config(objective(FIRST, 0.001), generation=3, mode=BoostMode.SLO, minimum_gamma=higher)
+    changed = config(objective(FIRST, 1), generation=3, mode=BoostMode.SLO, minimum_gamma=higher)
     sidecar.parts.current.put_config(changed)
     assert sidecar.parts.order.channel.bounds()[-1] == [higher, higher]
 
@@ -304,7 +305,7 @@ async def test_a_restart_goes_on_with_gamma_and_counts(sidecar: Sidecar, tmp_pat
     assert again.bounds == sidecar.parts.objectives.bounds
     now = sidecar.parts.clock()
     assert list(again.counts(now)) == list(sidecar.parts.objectives.counts(now))
-    assert list(again.tallies(now)) == list(sidecar.parts.objectives.tallies(now))
+    assert list(again.attained(now)) == list(sidecar.parts.objectives.attained(now))
     assert json.loads((tmp_path / "o.json").read_bytes())
     assert not (tmp_path / "o.new").exists()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, key_digest
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.step_time import PRIOR
 from justitia_sidecar.engine.channel import EngineChannel
@@ -43,7 +43,7 @@ def shown(sidecar: Sidecar) -> list[float | None]:
 async def test_inside_the_engine_it_is_what_the_engine_tells(client: EngineClient) -> None:
     channel = EngineChannel()
     sidecar = sidecar_of(channel, client)
-    channel.state = Snapshot(step_time=StepTime(0.5, 0.25, 0.125))
+    channel.state = PlugInSnapshot(step_time=StepTime(0.5, 0.25, 0.125))
     assert shown(sidecar) == [0.5, 0.25, 0.125]
 
 

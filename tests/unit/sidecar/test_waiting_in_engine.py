@@ -9,7 +9,7 @@ import pytest
 
 from justitia_api.config import KeyEntry, KeyTable, QueueConfig, key_digest
 from justitia_channel import messages as channel
-from justitia_channel.messages import Snapshot
+from justitia_channel.messages import PlugInSnapshot
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.identity.salt import cache_salt
@@ -112,11 +112,11 @@ async def test_where_the_engine_does_not_say_when_it_begins_nobody_is_refused_fo
 ) -> None:
     sidecar.parts.current.put_config(pool(2, queue=QueueConfig(timeout_seconds=0.05)))
     assert sidecar.parts.order.channel is not None
-    sidecar.parts.order.channel.state = Snapshot(failures=1)
+    sidecar.parts.order.channel.state = PlugInSnapshot(failures=1)
     unseen, waiting = Client(sidecar), Client(sidecar)
     request = asyncio.create_task(unseen.run())
     await engine.silent.wait()
-    sidecar.parts.order.channel.state = Snapshot()
+    sidecar.parts.order.channel.state = PlugInSnapshot()
     sidecar.parts.order.channel.gaps += 1
     assert (await waiting.run()).code == "queue_timeout"
     engine.go_on.set()

@@ -22,7 +22,7 @@ from justitia_simulator.calibration import (
     nonnegative_least_squares,
 )
 from justitia_simulator.engine import Engine
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 BUDGET = 2048
@@ -239,7 +239,7 @@ def test_attention_among_long_prompts_is_not_taken_for_a_cost_of_short_ones() ->
 @pytest.mark.parametrize("tokens", LENGTHS)
 def test_a_lone_prompt_simulated_with_the_profile_takes_what_was_measured(tokens: int) -> None:
     truth = Truth()
-    jct = simulated(truth, [Stage((WorkloadRequest(tokens, 1),))])
+    jct = simulated(truth, [WorkloadStage((WorkloadRequest(tokens, 1),))])
     assert jct == pytest.approx(truth.first_token(tokens))
 
 
@@ -247,13 +247,13 @@ def test_a_lone_prompt_simulated_with_the_profile_takes_what_was_measured(tokens
 def test_prompts_beside_a_batch_simulated_with_the_profile_cost_it_what_was_measured(prompts: int) -> None:
     """A long output, and meanwhile short requests one after the other: what each of them adds to its steps."""
     truth = Truth(per_kv_token=0.0, per_attended=0.0)
-    alone = simulated(truth, [Stage((WorkloadRequest(16, 500),))])
-    beside = [Stage((WorkloadRequest(16, 1),)) for _ in range(prompts)]
-    together = simulated(truth, [Stage((WorkloadRequest(16, 500),))], beside)
+    alone = simulated(truth, [WorkloadStage((WorkloadRequest(16, 500),))])
+    beside = [WorkloadStage((WorkloadRequest(16, 1),)) for _ in range(prompts)]
+    together = simulated(truth, [WorkloadStage((WorkloadRequest(16, 500),))], beside)
     assert together - alone == pytest.approx(prompts * truth.prompt(16))
 
 
-def simulated(truth: Truth, *runs: list[Stage]) -> float:
+def simulated(truth: Truth, *runs: list[WorkloadStage]) -> float:
     """Seconds that the first run takes on the engine as calibrated; the others come half a second later."""
     fit = fit_steps(decoded(truth), prefilled(truth), arrived(truth), BUDGET)
     profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=BUDGET, max_requests=64, unstarted=2)

@@ -18,7 +18,7 @@ from justitia_simulator.prediction import MEAN, find_prediction
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.timing import Coefficients, SeparateTiming
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from support.examples import examples
 
 # A prefill takes 1 s + 10 ms a token, a decode step 100 ms + 10 ms a request + 1 ms a KV token.
@@ -29,7 +29,7 @@ def run(
     name: str, *stages: Sequence[tuple[int, int]], tenant: str = "t", arrival: float = 0.0, delay: float = 0.0
 ) -> WorkloadRun:
     built = tuple(
-        Stage(tuple(WorkloadRequest(p, d) for p, d in stage), delay if index else 0.0)
+        WorkloadStage(tuple(WorkloadRequest(p, d) for p, d in stage), delay if index else 0.0)
         for index, stage in enumerate(stages)
     )
     return WorkloadRun(name, tenant, "app", arrival, built)

@@ -5,10 +5,10 @@ from math import exp, log
 import pytest
 
 from justitia_simulator.prediction import TRUE, find_prediction
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 
 RUNS = [
-    WorkloadRun(f"r{i}", "t", "a", float(i), (Stage((WorkloadRequest(100, 10 + i), WorkloadRequest(50, 20))),))
+    WorkloadRun(f"r{i}", "t", "a", float(i), (WorkloadStage((WorkloadRequest(100, 10 + i), WorkloadRequest(50, 20))),))
     for i in range(400)
 ]
 TRUTH = TRUE.tell(RUNS)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from justitia_simulator.occupancy import Admission
+from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.profiles import PROFILES, ProfileError, find_profile, write_profile
 
 # Median time of all linear layers, rotary embedding, norms and activations of Llama-2-7B, 32 layers, one GPU, in ms by
@@ -75,7 +75,7 @@ TIMING = '{"type": "linear", "per_step": 0.01, "per_prefill_token": 0.001, "per_
 def test_a_file_may_leave_out_what_has_a_default(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(f'{{"name": "mine", "timing": {TIMING}, "kv_tokens": 1000}}')
     profile = find_profile(str(tmp_path / "p.json"))
-    assert (profile.admission, profile.block_size, profile.validated) == (Admission.RESERVE, 1, False)
+    assert (profile.admission, profile.block_size, profile.validated) == (AdmissionRule.RESERVE, 1, False)
     assert profile.timing.step(10, 2, 0) == pytest.approx(0.01 + 10 * 0.001 + 2 * 0.001)
 
 

@@ -8,22 +8,24 @@ from msgspec.structs import replace
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.engine import Engine
-from justitia_simulator.occupancy import Admission
+from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.prediction import TRUE
 from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.records import RequestResult
 from justitia_simulator.timing import LinearTiming
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 # A step takes 100 ms + 10 ms a prompt token + 20 ms a decoding request + 1 ms a KV token that its requests had before.
 CHUNKED = EngineProfile("chunked", LinearTiming(0.1, 0.01, 0.02, 0.001), kv_tokens=100, token_budget=10)
 FRONTED = replace(CHUNKED, front=Front(unstarted=2, latency=0.05))
-TIGHT = replace(CHUNKED, kv_tokens=20, token_budget=100, admission=Admission.OPTIMISTIC)
+TIGHT = replace(CHUNKED, kv_tokens=20, token_budget=100, admission=AdmissionRule.OPTIMISTIC)
 
 
 def run(name: str, *stages: Sequence[WorkloadRequest], arrival: float = 0.0) -> WorkloadRun:
-    return WorkloadRun(RunId(name), TenantId(name), ApplicationId("a"), arrival, tuple(Stage(tuple(s)) for s in stages))
+    return WorkloadRun(
+        RunId(name), TenantId(name), ApplicationId("a"), arrival, tuple(WorkloadStage(tuple(s)) for s in stages)
+    )
 
 
 def one(name: str, prompt: int, output: int, arrival: float = 0.0, prefix: int = 0) -> WorkloadRun:
@@ -144,7 +146,7 @@ def test_no_more_requests_run_than_there_are_seats() -> None:
 
 
 def test_a_long_request_gives_way_to_a_short_one_and_comes_back() -> None:
-    seat = replace(CHUNKED, max_requests=1, admission=Admission.OPTIMISTIC)
+    seat = replace(CHUNKED, max_requests=1, admission=AdmissionRule.OPTIMISTIC)
     of = served([one("a", 10, 20), one("b", 5, 2, arrival=0.1)], seat, "srpt")
     # a's prompt takes .2; b waits for no more than that, then runs alone.
     assert moments(of["b"]) == (0.2, 0.2 + 0.15, 0.35 + 0.12 + 0.006)
@@ -163,7 +165,7 @@ def test_without_optimistic_admission_nothing_gives_way() -> None:
 def test_uniboost_takes_a_seat_back_once_a_request_has_crossed_a_threshold() -> None:
     """Its steps last a millisecond: where they last seconds, gamma makes it serve in order of arrival."""
     fast = LinearTiming(per_step=1e-3, per_prefill_token=0.0, per_decode=0.0, per_kv_token=0.0)
-    seat = replace(CHUNKED, timing=fast, kv_tokens=8000, max_requests=1, admission=Admission.OPTIMISTIC)
+    seat = replace(CHUNKED, timing=fast, kv_tokens=8000, max_requests=1, admission=AdmissionRule.OPTIMISTIC)
     of = served([one("a", 10, 6000), one("b", 5, 2, arrival=0.1)], seat, "uniboost")
     assert of["a"].preemptions == 1
     assert (of["b"].admitted or 0.0) < (of["a"].finished or 0.0)

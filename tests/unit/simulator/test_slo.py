@@ -9,7 +9,7 @@ from justitia_scheduling.core.cost import WeightedTokens
 from justitia_scheduling.objectives.attainment import counted
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId
-from justitia_scheduling.objectives.slo import PERIOD, Controller
+from justitia_scheduling.objectives.slo import PERIOD, GammaController
 from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_simulator.engine import Engine
 from justitia_simulator.mixes import LIGHT_REASONING, reasoning_mix
@@ -114,7 +114,7 @@ def test_an_objective_counts_its_application_only() -> None:
 def test_an_objective_may_change_on_the_way() -> None:
     by = policies()
     changed = Declared(first_tokens(0.05), since=30.0)
-    slo = SloControl(by, {"o": Declared(first_tokens(1000.0))}, [("o", changed)], Controller())
+    slo = SloControl(by, {"o": Declared(first_tokens(1000.0))}, [("o", changed)], GammaController())
     served(slo, by)
-    assert all(look.decision.ceiling == Controller().highest for look in slo.looks if look.now < 30)
-    assert slo.looks[-1].decision.ceiling < Controller().highest
+    assert all(look.decision.ceiling == GammaController().highest for look in slo.looks if look.now < 30)
+    assert slo.looks[-1].decision.ceiling < GammaController().highest

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from justitia_simulator.workload import (
-    Stage,
     WorkloadError,
     WorkloadRequest,
     WorkloadRun,
+    WorkloadStage,
     load_workload,
     parse_workload,
     write_workload,
@@ -39,8 +39,16 @@ def test_the_cost_of_a_run_is_its_kv_token_time() -> None:
 @pytest.mark.parametrize("name", ["w.jsonl", "w.jsonl.gz"])
 def test_a_written_file_reads_back_the_same_with_unknown_fields(tmp_path: Path, name: str) -> None:
     runs = [
-        WorkloadRun("r1", "t", "a", 0.5, (Stage((WorkloadRequest(9, 3, "p", 4, {"class": "EV", "n": [1]}),)),), 120.0),
-        WorkloadRun("r2", "u", "b", 1.5, (Stage((WorkloadRequest(8, 2),) * 2), Stage((WorkloadRequest(7, 1),), 2.0))),
+        WorkloadRun(
+            "r1", "t", "a", 0.5, (WorkloadStage((WorkloadRequest(9, 3, "p", 4, {"class": "EV", "n": [1]}),)),), 120.0
+        ),
+        WorkloadRun(
+            "r2",
+            "u",
+            "b",
+            1.5,
+            (WorkloadStage((WorkloadRequest(8, 2),) * 2), WorkloadStage((WorkloadRequest(7, 1),), 2.0)),
+        ),
     ]
     write_workload(runs, tmp_path / name)
     assert load_workload(tmp_path / name) == runs
@@ -48,7 +56,7 @@ def test_a_written_file_reads_back_the_same_with_unknown_fields(tmp_path: Path, 
 
 
 def test_the_same_runs_give_the_same_compressed_bytes(tmp_path: Path) -> None:
-    run = WorkloadRun("r", "t", "a", 0.0, (Stage((WorkloadRequest(9, 3),)),))
+    run = WorkloadRun("r", "t", "a", 0.0, (WorkloadStage((WorkloadRequest(9, 3),)),))
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
         write_workload([run], tmp_path / name)
     assert (tmp_path / "a.jsonl.gz").read_bytes()[10:] == (tmp_path / "b.jsonl.gz").read_bytes()[10:]

@@ -30,7 +30,7 @@ from justitia_scheduling.core.cost import EngineTime, WeightedTokens
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.arrivals import offered_load, scaled_to_load
 from justitia_simulator.engine import Engine
-from justitia_simulator.prediction import Prediction
+from justitia_simulator.prediction import PredictionSource
 from justitia_simulator.profiles import EngineProfile, Preemption, find_profile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.suite import agent_suite, per_run
@@ -104,7 +104,9 @@ def load_of(workload: list[WorkloadRun], model: str) -> float:
     return offered_load(workload, profile.kv_tokens, full_iteration(workload, profile))
 
 
-def serve(policy: str, workload: list[WorkloadRun], prediction: Prediction, model: str = REFERENCE) -> PolicyResults:
+def serve(
+    policy: str, workload: list[WorkloadRun], prediction: PredictionSource, model: str = REFERENCE
+) -> PolicyResults:
     """Serve the workload under the policy, as the module says."""
     runs = per_run(workload) if policy == "vtc" else workload
     return serve_under([built(policy, model)], policy, runs, prediction, model)
@@ -116,7 +118,7 @@ def built(policy: str, model: str = REFERENCE) -> Policy:
 
 
 def serve_under(
-    policies: list[Policy], label: str, workload: list[WorkloadRun], prediction: Prediction, model: str
+    policies: list[Policy], label: str, workload: list[WorkloadRun], prediction: PredictionSource, model: str
 ) -> PolicyResults:
     """Serve the workload on one engine for each policy."""
     engine = Engine(policies, profile_of(model), label=label, prediction=prediction, sample_every=1e9)

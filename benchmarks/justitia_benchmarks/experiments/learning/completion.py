@@ -21,7 +21,7 @@ from justitia_predictor.models import Network, RunningMean
 from justitia_predictor.sample import Sample
 from justitia_predictor.training import fitted, train
 from justitia_simulator.agents import CLASSES
-from justitia_simulator.prediction import MEAN, TRUE, Prediction, Told
+from justitia_simulator.prediction import MEAN, TRUE, PredictionSource, Told
 from justitia_simulator.records import RunResult
 from justitia_simulator.summary import largest_decile
 from justitia_simulator.workload import WorkloadRun
@@ -79,7 +79,7 @@ def _by_class(runs: Sequence[RunResult]) -> dict[str, Seconds]:
     return {name: fmean(times[name]) for name in CLASSES if name in times}
 
 
-def predictions(workload: Sequence[WorkloadRun], seed: int, degree: float) -> list[Prediction]:
+def predictions(workload: Sequence[WorkloadRun], seed: int, degree: float) -> list[PredictionSource]:
     learned = {c: [r.sample for r in past_runs(c, LEARNED_FROM, degree, PAST + seed)] for c in CLASSES}
     features = {run.id: written(run, f"{seed}/run/{run.id.removeprefix('r')}", degree).features for run in workload}
     return predictions_of(learned_models(learned, seed), features)
@@ -94,16 +94,16 @@ def learned_models(learned: Mapping[str, Sequence[Sample]], seed: int) -> Models
     return of_kinds | {BEST: {a: train(a, samples, seed) for a, samples in learned.items()}}
 
 
-def predictions_of(models: Models, features: Mapping[RunId, Features]) -> list[Prediction]:
+def predictions_of(models: Models, features: Mapping[RunId, Features]) -> list[PredictionSource]:
     """In the order of `ORDER`: with nothing known, what the models say of runs with these features, with all known."""
     return [
-        Prediction("cold start", MEAN.tell),
+        PredictionSource("cold start", MEAN.tell),
         *(_by_models(kind, own, features) for kind, own in models.items()),
         TRUE,
     ]
 
 
-def _by_models(name: str, models: Mapping[str, Artifact], features: Mapping[RunId, Features]) -> Prediction:
+def _by_models(name: str, models: Mapping[str, Artifact], features: Mapping[RunId, Features]) -> PredictionSource:
     """`models` by class."""
 
     def tell(workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
@@ -112,4 +112,4 @@ def _by_models(name: str, models: Mapping[str, Artifact], features: Mapping[RunI
             for run in workload
         }
 
-    return Prediction(name, tell)
+    return PredictionSource(name, tell)

@@ -26,7 +26,7 @@ from justitia_simulator.arrivals import full_engine_seconds
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.shares import share_errors
 from justitia_simulator.summary import ttft
-from justitia_simulator.workload import Stage, WorkloadRequest, WorkloadRun
+from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 
 FLOODERS = {"flooder-1": 1.0, "flooder-2": 2.0}
@@ -94,7 +94,9 @@ def flood(seed: int, seconds: Seconds) -> list[WorkloadRun]:
     moment = rng.expovariate(1 / BETWEEN_CHATS)
     while moment < seconds:
         name = RunId(f"{LIGHT}-{len(runs)}")
-        runs.append(WorkloadRun(name, TenantId(LIGHT), ApplicationId("chat"), round(moment, 3), (Stage((CHAT,)),)))
+        runs.append(
+            WorkloadRun(name, TenantId(LIGHT), ApplicationId("chat"), round(moment, 3), (WorkloadStage((CHAT,)),))
+        )
         moment += rng.expovariate(1 / BETWEEN_CHATS)
     return sorted(runs, key=lambda run: run.arrival)
 

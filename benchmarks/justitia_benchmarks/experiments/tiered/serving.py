@@ -36,8 +36,8 @@ from justitia_scheduling.policies.runcost import RunCosts
 from justitia_scheduling.policies.tiered import BETA, KAPPA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.arrivals import azure_arrivals, conversation_arrivals, full_engine_seconds, scaled_to_load
 from justitia_simulator.engine import Engine
-from justitia_simulator.mixes import CODE, CONVERSATION, Kind, single_requests
-from justitia_simulator.prediction import Prediction, Told, find_prediction
+from justitia_simulator.mixes import CODE, CONVERSATION, RequestKind, single_requests
+from justitia_simulator.prediction import PredictionSource, Told, find_prediction
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.suite import agent_suite
@@ -48,7 +48,7 @@ PROFILE = find_profile("a10g-llama2-7b-vllm")
 DEFAULT = "tiered-justitia"
 LIARS = "liars:0.05:1000"
 THOROUGH_LIARS = f"{LIARS}, outputs too"
-TRACES: Mapping[str, tuple[Kind, Callable[[Seconds, int, random.Random], list[Seconds]]]] = {
+TRACES: Mapping[str, tuple[RequestKind, Callable[[Seconds, int, random.Random], list[Seconds]]]] = {
     "azure-conversation": (CONVERSATION, lambda window, n, rng: azure_arrivals("conversation", n / window, n, rng)),
     "azure-code": (CODE, lambda window, n, rng: azure_arrivals("code", n / window, n, rng)),
     "mooncake": (CONVERSATION, lambda window, n, rng: conversation_arrivals(n, window, rng)),
@@ -98,15 +98,15 @@ def contender(
     return own[name]() if name in own else build_policy(name, charge)
 
 
-def told(name: str, seed: int) -> Prediction:
+def told(name: str, seed: int) -> PredictionSource:
     """The prediction of that name; with `, outputs too`, liars understate what each of their requests will produce."""
     if name != THOROUGH_LIARS:
         return find_prediction(name, seed)
     plain = find_prediction(LIARS)
-    return Prediction(name, lambda workload: _thorough(plain, workload))
+    return PredictionSource(name, lambda workload: _thorough(plain, workload))
 
 
-def _thorough(liars: Prediction, workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
+def _thorough(liars: PredictionSource, workload: Sequence[WorkloadRun]) -> dict[RunId, Told]:
     said, lying = liars.tell(workload), liars_of(workload)
     divisor = float(liars.name.split(":")[2])
     return {
@@ -142,7 +142,7 @@ def trace_shaped(name: str, count: int, seed: int, tenants: Mapping[str, float])
 def serve(
     policy: Policy,
     workload: Sequence[WorkloadRun],
-    prediction: Prediction,
+    prediction: PredictionSource,
     weights: Mapping[str, float],
     *,
     sample_every: Seconds,

@@ -20,7 +20,7 @@ def version_of(obj: Json) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-class Store:
+class ObjectCache:
     """Objects by reference."""
 
     def __init__(self, installation: Installation) -> None:
@@ -41,7 +41,7 @@ class Store:
         return None if found is None else version_of(found)
 
     def knows(self, obj: Json) -> bool:
-        """Whether this version of the object, or a newer one, is stored."""
+        """Whether this version of the object, or a newer one, is known."""
         known = self._objects.get(ref_of(obj))
         return known is not None and version_of(known) >= version_of(obj)
 
