@@ -74,7 +74,7 @@ class VirtualTime:
 
     def advance(self, delivered: KVTokenTime) -> None:
         """The engine delivered that much work."""
-        while delivered > 0 and (run := self._departures.first()) is not None:
+        while (run := self._departures.first()) is not None:
             tag = self._tags[run]
             needed = (tag.finish - self.now) * self._active_weight
             if delivered < needed:

@@ -31,6 +31,26 @@ def test_a_run_that_the_fluid_server_has_finished_already_is_forgotten_when_it_i
         clock.finish(A)
 
 
+def test_a_run_that_is_over_when_the_fluid_server_finishes_it_is_forgotten_at_that_moment() -> None:
+    clock = VirtualTime()
+    clock.arrive(A, 10, 1)
+    clock.advance(10)
+    clock.end(A, 10)
+    with pytest.raises(KeyError):
+        clock.finish(A)
+
+
+def test_runs_that_the_fluid_server_finishes_at_one_moment_leave_it_together() -> None:
+    clock = VirtualTime()
+    for run in (A, B):
+        clock.arrive(run, 10, 1)
+        clock.end(run, 10)
+    clock.advance(20)
+    for run in (A, B):
+        with pytest.raises(KeyError):
+            clock.finish(run)
+
+
 def test_a_run_that_is_open_is_kept_however_much_it_has_been_served() -> None:
     clock = VirtualTime()
     clock.arrive(A, 10, 4)
