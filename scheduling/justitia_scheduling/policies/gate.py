@@ -113,6 +113,7 @@ class TenantGate:
     def _release(self, limit: float) -> None:
         """Open the gate for held tenants that the limit has passed."""
         counter, held = self.counters.by_tenant, self._held
+        first: _First
         while (top := held.top()) is not None and top[0] <= limit:
             seen, first = top
             if seen < counter[first.tenant]:

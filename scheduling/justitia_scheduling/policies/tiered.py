@@ -32,6 +32,7 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 """
 
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
@@ -129,7 +130,7 @@ class TieredJustitia(Policy):
 
     def in_order(self) -> Iterator[RequestId]:
         limit = self.gate.limit(self.burst)
-        ranked = heapq.merge(*(self._ranked(tenant, limit) for tenant in self.counters.waiting), key=lambda r: r[:2])
+        ranked = heapq.merge(*(self._ranked(tenant, limit) for tenant in self.counters.waiting))
         return (request for *_, request in ranked)
 
     def why_waits(self, request: OpenRequest) -> WaitingReason:
@@ -286,7 +287,7 @@ class TieredJustitia(Policy):
             self.gate.put_first(tenant, key, self._slack(run))
 
     def _slack(self, run: OpenRun) -> float:
-        if self.beta == float("inf"):
+        if self.beta == math.inf:
             return self.beta
         cost = self._costs[run.id] * self._charge_per_cost.of(run.run.application)
         return self.beta * cost / self.weight(run.tenant)
