@@ -2,7 +2,6 @@
 would write for ever, and if it is a pod template, engines would restart for ever.
 """
 
-from collections import defaultdict
 from datetime import datetime, timedelta
 
 from justitia_operator.world.objects import Ref
@@ -15,7 +14,7 @@ class Contests:
     """Counts removals. Allows at most :data:`MOST_REMOVALS` from one object in any :data:`WINDOW`."""
 
     def __init__(self) -> None:
-        self._removals: defaultdict[Ref, list[datetime]] = defaultdict(list)
+        self._removals: dict[Ref, list[datetime]] = {}
 
     def may_remove(self, ref: Ref, now: datetime) -> bool:
         return len(self._recent(ref, now)) < MOST_REMOVALS

@@ -136,14 +136,14 @@ def _without_place(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:
         missing = [
             name for name in sorted(engine.resources.limits) if "/" in name and f"Insufficient {name}" in message
         ]
-        if not missing:
+        if missing:
+            advice = "free some, or add nodes that have them"
+            if engine.rollout == "Surge":
+                advice += "; if there are none to spare for a rollout, set engine.rollout to Recreate"
+            what = f"no node has enough free {', '.join(missing)} for pod {pod['metadata']['name']}"
+            yield Obstacle(Reason.INSUFFICIENT_ACCELERATORS, f"{what}: {advice} ({message})")
+        else:
             yield Obstacle(Reason.ENGINE_NOT_PLACED, f"no node for pod {pod['metadata']['name']}: {message}")
-            continue
-        advice = "free some, or add nodes that have them"
-        if engine.rollout == "Surge":
-            advice += "; if there are none to spare for a rollout, set engine.rollout to Recreate"
-        what = f"no node has enough free {', '.join(missing)} for pod {pod['metadata']['name']}"
-        yield Obstacle(Reason.INSUFFICIENT_ACCELERATORS, f"{what}: {advice} ({message})")
 
 
 def _not_starting(pod: Json, pool: ServingPool) -> Iterator[Obstacle]:

@@ -74,5 +74,5 @@ def fields_set(spec: ServingPoolSpec) -> Iterator[str]:
 
 def _changed(document: Document, prefix: str, *, apart: tuple[str, ...]) -> Iterator[str]:
     for name, field in type(document).model_fields.items():
-        if name not in apart and getattr(document, name) != field.get_default(call_default_factory=True):
+        if name not in apart and getattr(document, name) != field.default:
             yield f"{prefix}{field.alias or name}"

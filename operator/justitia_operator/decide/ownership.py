@@ -186,7 +186,7 @@ def _paths(surplus: Json, path: str = "") -> Iterator[str]:
     """The topmost fields of a tree that were added as a whole."""
     for name, inside in surplus.items():
         kind, _, what = name.partition(":")
-        here = f"{path}.{what}".lstrip(".") if kind == "f" else f"{path}[{_shown(kind, what)}]"
+        here = f"{path}.{what}".removeprefix(".") if kind == "f" else f"{path}[{_shown(kind, what)}]"
         if not inside or _SELF in inside:
             yield here
         else:

@@ -28,16 +28,22 @@ def pushes(world: Snapshot, pool: ServingPool, config: PoolConfig, keys: KeyTabl
     """Sends the documents to each pod that has not got this generation yet, and to each that was asked and does not run
     it.
     """
-    documents, digest = b"", ""
+    sent = None
     for pod, report in present_reports(world, pool_ref(pool)):
         if report is None or report.due or report.told != config.generation:
-            if not documents:
-                documents = PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
-                written = json.loads(documents)
-                digest = digest_of(written["configuration"], written["keys"])
+            if sent is None:
+                sent = _written(config, keys)
+            documents, digest = sent
             replaces = None if report is None else report.documents
             uid = pool.metadata.uid
             yield Push(pod.ref, pod.instance, pod.address, uid, config.generation, documents, digest, replaces)
+
+
+def _written(config: PoolConfig, keys: KeyTable) -> tuple[bytes, str]:
+    """The documents as they are sent, and their digest."""
+    documents = PoolDocuments(configuration=config, keys=keys).model_dump_json(by_alias=True).encode()
+    written = json.loads(documents)
+    return documents, digest_of(written["configuration"], written["keys"])
 
 
 def programmed_verdict(reports: Sequence[Reporting], generation: int) -> Verdict:
@@ -81,7 +87,7 @@ def pods_behind(world: Snapshot) -> int:
     """Counts pods, of all pools, that have not reported their pool's latest configuration to be in effect."""
     behind = 0
     for obj in world.of(Kind.SERVING_POOL):
-        latest = (obj.get("status") or {}).get("configurationGeneration", 0)
+        latest = (obj.get("status") or {}).get("configurationGeneration")
         for pod, report in present_reports(world, ref_of(obj)):
             current = report is not None and report.generation == latest and report.in_effect
             behind += not (current or pod.has_ended(report))

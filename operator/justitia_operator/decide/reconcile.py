@@ -138,12 +138,15 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
             reason, message = Reason.REFS_NOT_RESOLVED, "see the condition ResolvedRefs"
         ready = Verdict(ConditionType.READY, False, reason, message)
         return plan_status(obj, (accepted_, refs, ready), fields, now)
-    fields |= {"endpoint": endpoint_of(application), "pool": _pool_as_seen_from_here(application)}
     plan, refusal = _plan_own_pool(world, application, obj)
     ready = application_ready(world, application, found.pool)
     predictor = plan_predictor(world, application, found.pool, obj, now)
     standing = standing_of(world, application, found.pool, obj, now)
-    fields["predictor"] = predictor.record
+    fields = {
+        "endpoint": endpoint_of(application),
+        "pool": _pool_as_seen_from_here(application),
+        "predictor": predictor.record,
+    }
     verdicts = [refusal or accepted_, refs, ready]
     if predictor.verdict is not None:
         verdicts.append(predictor.verdict)

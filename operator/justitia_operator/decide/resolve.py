@@ -116,7 +116,7 @@ def _own_pool(world: Snapshot, application: LLMApplication, spec: ServingPoolSpe
         "apiVersion": application.api_version,
         "kind": "ServingPool",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": spec.model_dump(by_alias=True),
+        "spec": spec,
     }
     return ServingPool.model_validate(document)
 

@@ -86,7 +86,7 @@ def _condition(verdict: Verdict, before: Json | None, generation: int, now: date
         observed_generation=generation,
         last_transition_time=datetime.fromisoformat(stamp),
     )
-    return condition.model_dump(by_alias=True, mode="json") | {"lastTransitionTime": stamp}
+    return condition.model_dump(by_alias=True) | {"lastTransitionTime": stamp}
 
 
 def _is_transition(before: Json | None, after: Json) -> bool:

@@ -216,9 +216,9 @@ def _measured(policy: PredictorSpec, after: PredictorStatus, before: PredictorSt
 
 def _rounded(number: int | None) -> int | None:
     """Rounds down to two digits. Numbers below a hundred stay exact."""
-    if number is None or number < 100:
-        return number
-    unit: int = 10 ** (len(str(number)) - 2)
+    if number is None:
+        return None
+    unit: int = 10 ** max(len(str(number)) - 2, 0)
     return number // unit * unit
 
 
@@ -226,7 +226,7 @@ def training_is_due(policy: PredictorSpec, status: PredictorStatus, now: datetim
     """Whether to train a new version, given that none is being trained or compared."""
     if policy.version is not None or policy.paused or status.candidate is not None:
         return False
-    if (status.samples or 0) < policy.minimum_samples:
+    if status.samples is None or status.samples < policy.minimum_samples:
         return False
     decision = status.last_decision
     if status.trained is None or decision is None or decision.reason == Reason.ROLLED_BACK:
