@@ -118,7 +118,9 @@ def link(path: Path, target: Path) -> None:
 
 
 def prepare(module: Module) -> None:
-    """Make the folder that mutmut works in. The tests of an earlier run go, or a deleted one would stay."""
+    """Make the folder that mutmut works in. The tests of an earlier run go, or a deleted one would stay; so does what
+    mutmut knows of which test reaches which function, or a new function would have none.
+    """
     package = module.source.parts[0]
     (module.folder / "mutants").mkdir(parents=True, exist_ok=True)
     for folder in READ_BY_TESTS:
@@ -126,6 +128,7 @@ def prepare(module: Module) -> None:
     link(module.folder / package, ROOT / module.path.parts[0] / package)
     link(module.folder / "tests", ROOT / "tests")
     shutil.rmtree(module.folder / "mutants" / "tests", ignore_errors=True)
+    (module.folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     sections = {
         "pytest.ini_options": project()["pytest"]["ini_options"],
         "mutmut": {
