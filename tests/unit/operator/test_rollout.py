@@ -251,6 +251,11 @@ def test_figures_are_of_the_versions_that_are_recorded_and_do_not_change_with_ev
     assert promoted.candidate_error_percent is promoted.compared_runs is None
 
 
+@pytest.mark.parametrize(("samples", "shown"), [(0, 0), (7, 7), (79, 79), (100, 100), (109, 100), (98_765, 98_000)])
+def test_a_figure_has_its_first_two_digits(samples: int, shown: int) -> None:
+    assert step(SHADOW, PredictorStatus(), seen(samples=samples), None, NOW).samples == shown
+
+
 def test_errors_are_factors_in_percent() -> None:
     sums = ErrorSums(runs=20, error=20 * math.log(1.5), baseline=20 * math.log(2), squared_difference=20 * 0.5)
     status = step(SHADOW, COMPARED, seen(candidate=sums), None, NOW)
