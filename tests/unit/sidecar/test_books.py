@@ -114,6 +114,19 @@ def test_a_tenants_sequences_wait_run_and_are_gone() -> None:
     assert not desk.books.requests
 
 
+def test_the_sequences_of_all_requests_that_have_begun_run() -> None:
+    desk = Desk()
+    both = [desk.enter("a", sequences=3), desk.enter("b", sequences=2)]
+    desk.release()
+    desk.send(*both)
+    for request in both:
+        desk.books.begin(request)
+    load = desk.books.load[GOLD]
+    assert (load.queued, load.running) == (0, 5)
+    desk.leave(both[0])
+    assert load.running == 2
+
+
 def test_what_is_held_back_again_waits_in_order_of_arrival() -> None:
     desk = Desk()
     first, second = desk.enter("first", arrival=1.0), desk.enter("second", arrival=2.0)
