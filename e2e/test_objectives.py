@@ -36,6 +36,12 @@ def gamma(user: User) -> float | None:
     return float(status["gamma"]["highest"]) if "gamma" in status else None
 
 
+def warnings(user: User) -> set[str]:
+    """The reasons of warnings about the application."""
+    events = json.loads(user("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
+    return {e["reason"] for e in events if e["involvedObject"]["name"] == APPLICATION and e["type"] == "Warning"}
+
+
 def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.OpenAI, record_property: Record) -> None:
     before = {pod["metadata"]["name"]: restarts(pod) for pod in pods(user)}
     follow = {"policy": "UniBoost", "boost": {"mode": "SLO"}}
@@ -69,9 +75,8 @@ def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.O
         eventually(told, FOLLOWED_SECONDS)
     [observed] = user.get("llmapplication", APPLICATION, NAMESPACE)["status"]["slo"]["objectives"]
     assert (observed["state"], observed["attainedPercent"]) == ("Unattainable", "0.0")
-    events = json.loads(user("-n", NAMESPACE, "get", "events", "-o", "json"))["items"]
-    warned = {e["reason"] for e in events if e["involvedObject"]["name"] == APPLICATION and e["type"] == "Warning"}
-    assert "Unattainable" in warned
+    # The status is written before the Event.
+    eventually(lambda: "Unattainable" in warnings(user), CHANGE_SECONDS)
     user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"slo": None}})
     user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": None, "boost": None}}})
     eventually(lambda: gamma(user) is None and slo_met(user) is None, CHANGE_SECONDS)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import openai
 import pytest
+import yaml
 
 from justitia_e2e.example import (
     APPLICATION,
@@ -25,6 +26,10 @@ LEAVE_SECONDS = 10.0
 STREAMS = 8
 """Enough streams that they take longer than that."""
 GONE_SECONDS = 180.0
+DRAIN_SECONDS = 10
+"""The shortest time that a pool may set. Kubernetes looks at a deleted namespace again when half of the time that its
+pods may take to end is over.
+"""
 
 
 def test_a_pool_that_is_deleted_while_it_serves_finishes_what_it_has_begun(user: User, client: openai.OpenAI) -> None:
@@ -41,7 +46,11 @@ def test_a_pool_that_is_deleted_while_it_serves_finishes_what_it_has_begun(user:
 
 
 def test_a_namespace_is_deleted_with_a_pool_that_serves(user: User, manifest: Path) -> None:
-    user("apply", "-f", str(manifest))
+    documents = list(yaml.safe_load_all(manifest.read_text()))
+    for document in documents:
+        if document["kind"] == "ServingPool":
+            document["spec"]["engine"]["drainSeconds"] = DRAIN_SECONDS
+    user("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
     eventually(lambda: serves(user), ENGINE_SECONDS)
     user("delete", "namespace", NAMESPACE, "--wait=false")
     eventually(lambda: not user.exists("namespace", NAMESPACE), GONE_SECONDS)

@@ -6,6 +6,9 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from xdist.remote import Producer
+
+from support.workers import BySharedPrograms
 
 # pytest-asyncio asks for the main thread's loop before each asynchronous test. Unless one was set, Python 3.11 makes
 # a new one, which nobody closes. Saying that there is none keeps it from doing so.
@@ -44,3 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nightly"):
         settings.load_profile("nightly")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> BySharedPrograms:
+    return BySharedPrograms(config, log)

@@ -117,9 +117,11 @@ def test_what_is_logged_of_a_change_names_the_resource_and_its_generation(
     stage.set(pool={"replicas": 2})
     eventually(lambda: replicas(stage) == (2, 2))
     generation = stage.kubectl.get("spool", "shared", stage.namespace)["metadata"]["generation"]
-    lines = [json.loads(line) for line in operator.log().splitlines()]
-    applied = [line for line in lines if line["event"] == "applied" and stage.namespace in line["object"]]
-    assert (applied[-1]["reconciled"], applied[-1]["generation"]) == (
-        f"ServingPool {stage.namespace}/shared",
-        generation,
-    )
+
+    def last_applied() -> tuple[str, int]:
+        lines = [json.loads(line) for line in operator.log().splitlines()]
+        applied = [line for line in lines if line["event"] == "applied" and stage.namespace in line["object"]]
+        return applied[-1]["reconciled"], applied[-1]["generation"]
+
+    # The API server shows the write before it is logged.
+    eventually(lambda: last_applied() == (f"ServingPool {stage.namespace}/shared", generation))

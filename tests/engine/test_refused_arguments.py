@@ -3,58 +3,59 @@
 import json
 import os
 import subprocess
-from typing import Any
+from typing import NamedTuple
+
+import pytest
 
 from justitia_api.engine import EngineSpec
 from justitia_cli.runtime import ensure_engine
 from justitia_operator.build.arguments import REFUSED_FLAGS, REFUSED_VARIABLES, refused_argument
 
-OPTIONS = """
-import json
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-parser = make_arg_parser(FlexibleArgumentParser())
-print(json.dumps([action.option_strings for action in parser._actions]))
-"""
-
-VARIABLES = """
+PROGRAM = """
 import json
 from vllm.config import ParallelConfig
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.envs import environment_variables
-print(json.dumps([ParallelConfig().data_parallel_size, list(environment_variables)]))
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = make_arg_parser(FlexibleArgumentParser())
+options = [action.option_strings for action in parser._actions]
+print(json.dumps([options, list(environment_variables), ParallelConfig().data_parallel_size]))
 """
 
 
-def installed_options() -> list[list[str]]:
-    """The spellings of each argument."""
-    found: list[list[str]] = ask_vllm(OPTIONS)
-    return found
+class Installed(NamedTuple):
+    """What the installed vLLM has: the spellings of each argument, its variables, and how many engine cores
+    VLLM_DP_SIZE=2 makes.
+    """
+
+    options: list[list[str]]
+    variables: list[str]
+    cores: int
 
 
-def ask_vllm(program: str, **environment: str) -> Any:
-    """What it prints last, of JSON."""
+@pytest.fixture(scope="module")
+def installed() -> Installed:
     runtime = ensure_engine(print, "cpu")
     told = subprocess.run(
-        [str(runtime.python), "-c", program],
-        env=os.environ | dict(runtime.environment) | environment,
+        [str(runtime.python), "-c", PROGRAM],
+        env=os.environ | dict(runtime.environment) | {"VLLM_DP_SIZE": "2"},
         capture_output=True,
         text=True,
         check=True,
         timeout=300,
     )
-    return json.loads(told.stdout.splitlines()[-1])
+    return Installed(*json.loads(told.stdout.splitlines()[-1]))
 
 
 def is_refused(argument: str) -> bool:
     return refused_argument(EngineSpec(args=(argument,))) is not None
 
 
-def test_what_is_refused_exists_and_every_spelling_of_it_is_refused() -> None:
-    arguments = installed_options()
-    every = [option for options in arguments for option in options]
+def test_what_is_refused_exists_and_every_spelling_of_it_is_refused(installed: Installed) -> None:
+    every = [option for options in installed.options for option in options]
     assert [flag for flag in REFUSED_FLAGS if flag not in every] == []
     taken = []
-    for options in arguments:
+    for options in installed.options:
         if not REFUSED_FLAGS.keys() & options:
             continue
         for option in (option for option in options if not option.startswith("--no-")):
@@ -66,14 +67,14 @@ def test_what_is_refused_exists_and_every_spelling_of_it_is_refused() -> None:
     assert taken == []
 
 
-def test_what_the_parser_takes_for_something_else_is_the_users() -> None:
+def test_what_the_parser_takes_for_something_else_is_the_users(installed: Installed) -> None:
     users = {"--max-model-len", "-tp", "-pp", "-q", "-cc", "--enable-prefix-caching", "--dtype", "--max-num-seqs"}
-    assert users <= {option for options in installed_options() for option in options}
+    assert users <= {option for options in installed.options for option in options}
     assert [flag for flag in sorted(users) if is_refused(flag)] == []
 
 
-def test_refused_variables_exist_and_are_all_that_divide_an_engine() -> None:
-    cores, every = ask_vllm(VARIABLES, VLLM_DP_SIZE="2")
-    assert cores == 2, "it does what --data-parallel-size does"
+def test_refused_variables_exist_and_are_all_that_divide_an_engine(installed: Installed) -> None:
+    every = installed.variables
+    assert installed.cores == 2, "it does what --data-parallel-size does"
     assert [name for name in REFUSED_VARIABLES if name not in every] == []
     assert [name for name in every if name.startswith("VLLM_DP_") and name not in REFUSED_VARIABLES] == []

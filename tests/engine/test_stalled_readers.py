@@ -17,7 +17,7 @@ HANG_SECONDS = 10
 PROBES = 60
 """That take longer, at one in 0.25 s or in 1 s."""
 READERS = 3
-BODY = {"model": MODEL, "prompt": [7] * 16, "max_tokens": 1800, "ignore_eos": True, "stream": True, "logprobs": 5}
+BODY = {"model": MODEL, "prompt": [7] * 16, "max_tokens": 500, "ignore_eos": True, "stream": True, "logprobs": 20}
 """An answer of some 800 KiB, which sockets' buffers do not take."""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from justitia_benchmarks.experiment import Cell, Experiment, PaperVerdict
-from justitia_benchmarks.experiments.learning import EXPERIMENTS
+from justitia_benchmarks.experiments.learning import EXPERIMENTS, completion
 from justitia_benchmarks.experiments.learning.completion import LearnedCompletion
 from justitia_benchmarks.experiments.learning.errors import PredictionError
 from justitia_benchmarks.experiments.learning.prompts import past_runs
@@ -63,7 +63,8 @@ def test_errors_are_reported(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"relative-1.md", "rank-1.md", "relative-error.png"}
 
 
-def test_completion_times_are_reported(tmp_path: Path) -> None:
+def test_completion_times_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "LEARNED_FROM", 25)
     experiment = LearnedCompletion()
     cells = [Cell({"policy": "tiered-justitia", "degree": 1.0, "runs": 50}, 0)]
     rows = [(cell, experiment.run(cell)) for cell in cells]
