@@ -29,7 +29,7 @@ POD = Ref(Kind.POD, "apps", "justitia-shared-1")
 OURS, THEIRS = b"a-long-enough-token-of-alice", b"a-long-enough-token-of-mallory"
 FAR = 1_000_000
 NOW = datetime.now(UTC)
-"""Of this day: TLS has no clock to be given."""
+"""The time of certificates: no clock can be given to TLS."""
 
 
 @dataclass

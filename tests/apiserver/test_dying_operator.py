@@ -118,7 +118,7 @@ async def _work(controller: Controller, queue: LookedAtQueue) -> None:
 
 @pytest.fixture(scope="module")
 def own_kubectl() -> Iterator[Kubectl]:
-    """Of a control plane where nobody else writes."""
+    """The administrator of a control plane where nobody else writes."""
     with ControlPlane() as plane:
         plane.define_resources()
         plane.kubectl("create", "namespace", SYSTEM)

@@ -18,7 +18,7 @@ def apply_as_gitops(stage: Stage, obj: Json, *more: str) -> str:
 
 
 def replicas(stage: Stage) -> tuple[int, int]:
-    """Of the pool and of its Deployment."""
+    """The replicas of the pool and of its Deployment."""
     pool = stage.kubectl.get("spool", "shared", stage.namespace)
     return pool["spec"]["replicas"], stage.child("deployment")["spec"]["replicas"]
 

@@ -117,7 +117,7 @@ def test_a_storm_of_preemptions_loses_nothing_and_answers_as_stock_vllm_does(
 
 
 def stock_answers(directory: Path, calls: list[Call]) -> list[dict[str, Any]]:
-    """Of vLLM with its own scheduler, which never preempts."""
+    """The answers of vLLM with its own scheduler, which never preempts."""
     model, blocks = (
         make_tiny_model(directory / "model"),
         1 + sum(-(-(len(c.prompt) + c.max_tokens) // BLOCK) for c in calls),

@@ -111,7 +111,7 @@ def flood(requests: int = 60) -> list[Job]:
 
 
 def waits(policy: Policy) -> list[int]:
-    """Of the light tenant's requests, in iterations."""
+    """How long each request of the light tenant waits, in iterations."""
     engine = DisplacingEngine(policy, 512, flood())
     while not engine.done:
         engine.tick()

@@ -54,7 +54,7 @@ def finish(policy: Policy, name: str, produced: int, application: str = "a") -> 
 
 
 def expected_output(policy: SRPT, request: RequestId) -> float:
-    """Of a request that waits and has produced nothing."""
+    """The expected output of a request that waits and has produced nothing."""
     waiting = policy.requests[request]
     return policy.order_key(waiting)["remainingTokens"] - waiting.request.prompt_tokens
 

@@ -155,7 +155,7 @@ def test_without_slack_tenants_are_served_as_by_weighted_vtc(
 def test_without_slack_single_requests_of_one_prediction_are_served_as_by_weighted_vtc(
     jobs: list[Job], weight: list[float]
 ) -> None:
-    """Of applications of their own: none has a record, so that estimates are as predicted."""
+    """Each run is of an application of its own: none has a record, so that estimates are as predicted."""
     policy = BesideVTC(WeightedTokens(), in_order=True)
     for tenant, w in zip(TENANTS, weight, strict=True):
         policy.set_weight(tenant, w, 0)

@@ -36,7 +36,7 @@ def put_thirds(store: Store, application: str) -> None:
 
 
 def refusal_of(call: Call, url: str = "s3://justitia/refused") -> str:
-    """Of a call that is refused, without anything that is nobody's business."""
+    """The message of a call that is refused, without anything that is nobody's business."""
     store = Store(url)
     with pytest.raises(StoreError) as caught:
         call(store)

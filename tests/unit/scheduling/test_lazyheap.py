@@ -125,7 +125,7 @@ class HeapMachine(RuleBasedStateMachine):
 
     @rule()
     def ask_by_grown_keys(self) -> None:
-        """Of what is looked at, the key is put right; of others it stays."""
+        """The key of what is looked at is put right; other keys stay."""
         assert self.heap.first_grown(self.grown) == min(self.grown, key=lambda i: (self.grown[i], i), default=None)
         for item, before in self.put_as.items():
             after = self.heap.key(item)

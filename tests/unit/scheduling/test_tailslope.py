@@ -11,7 +11,7 @@ RATES = [(1.0, 0.8), (2.0, 0.5), (0.05, 0.04)]
 
 
 def percentile(mu: float, lam: float, p: float) -> float:
-    """Of the time in an M/M/1 queue under FCFS, which is exponential with rate mu - lambda."""
+    """The time in an M/M/1 queue under FCFS is exponential with rate mu - lambda."""
     return -math.log(1 - p) / (mu - lam)
 
 
