@@ -115,8 +115,9 @@ def down_command() -> None:
 def _serve(pool: LocalPool, session: Session, files: list[Path], model: LocalModel) -> None:
     progress(f"starting {pool.config.model} ({'a tiny random model' if model.tiny else model.location})")
     pool.start(lambda pids: session.write(pids, ready=False))
-    session.write(pool.pids, ready=True)
+    # In this order: who waits for the pool prints then what was told until then.
     _tell(pool, read_keys(load_manifest(files)))
+    session.write(pool.pids, ready=True)
     seen = _contents(files)
     conditions = ConditionPrinter(pool.status, progress)
     while True:

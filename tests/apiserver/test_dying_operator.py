@@ -159,7 +159,7 @@ def found(stage: Stage) -> dict[str, str]:
 def settle(stage: Stage) -> None:
     """The controllers of Kubernetes have done what the operator's Deployment asks for, and the operator has seen it."""
     stage.pods()
-    eventually(lambda: stage.child("deployment").get("status", {}).get("observedGeneration") == 1)
+    eventually(lambda: stage.child("deployment").get("status", {}).get("replicas") == 1)
     asyncio.run(live())
 
 
