@@ -10,8 +10,8 @@ cannot claim what it did not ask for while it was away:
 and never lowered by it. "Comes back" means that none of its requests was waiting; running ones do not count.
 Without lift (least counter first) a tenant keeps what it did not use.
 
-What rounding takes from a counter is kept beside it and added with the next charge. Otherwise a tenant of a large weight
-would be charged too much or nothing, once its counter is large: it is lifted to those of tenants of small weights.
+What rounding takes from a counter is kept beside it and added with the next charge. Otherwise a tenant of large weight
+would be charged too much or nothing once its counter is large: it is lifted to those of tenants of small weight.
 
 The smallest is found in a lazy heap, where a charge leaves a tenant's place as it is until it comes to the top; a
 refund, which makes the counter fall, puts the tenant there again. So it costs O(log tenants) for each tenant charged
