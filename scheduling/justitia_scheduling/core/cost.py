@@ -34,12 +34,6 @@ class Work(NamedTuple):
     cached: Tokens = 0
 
     @property
-    def useful_fraction(self) -> float:
-        """The part of the tokens processed that had not been processed before."""
-        _, prefilled, produced, recomputed = self.progress
-        return 1.0 - recomputed / (prefilled + produced + recomputed) if recomputed else 1.0
-
-    @property
     def kv_token_time(self) -> int:
         """Increment of the cost: the sum of p + i over this step's output tokens, p without what is shared."""
         n = self.progress.produced
@@ -179,8 +173,10 @@ class ProfiledCost(CostModel):
 class EngineTime(CostModel):
     """Charges engine seconds: observed durations split, or estimated ones where steps are not seen.
 
-    Tokens processed again after a preemption weigh in the split and are charged to nobody. A step makes one token for
-    a request, so n output tokens count as n such steps, each with one more token to read than the one before.
+    A step makes one token for a request, so n output tokens count as n such steps, each with one more token to read
+    than the one before. Tokens processed again after a preemption weigh in the split, and their part of the step in
+    which they are processed is charged to nobody. That step is the first of the n: all that was lost is processed
+    before the next token.
     U uses the longest of the last `RECENT_STEPS` to twice as many steps: an engine that stalled once, or compiled at
     its first request, does not loosen the shares for ever.
     """
@@ -209,22 +205,25 @@ class EngineTime(CostModel):
         n = len(work) if duration is not None else max(running, len(work))
         t = self.step_time
         per_step, per_token, per_kv_token = t.per_step / n, t.per_token, t.per_kv_token
-        parts: list[float] = []
-        longest, recomputed = 1, 0
+        charged: list[float] = []
+        longest, free = 1, 0.0
         for (_, prefilled, produced, again), prompt, before, _ in work:
             steps = produced or 1
             kv_read = steps * (prompt + before) + steps * (steps - 1) // 2
-            parts.append(per_step * steps + per_token * (prefilled + produced + again) + per_kv_token * kv_read)
-            longest, recomputed = max(longest, steps), recomputed + again
-        total = sum(parts)
+            part = per_step * steps + per_token * (prefilled + produced + again) + per_kv_token * kv_read
+            if again:
+                tokens = prefilled + again + min(produced, 1)
+                first_step = per_step + per_token * tokens + per_kv_token * (prompt + before)
+                lost = first_step * (again / tokens)
+                part, free = part - lost, free + lost
+            charged.append(part)
+            longest = max(longest, steps)
         scale = 1.0
-        if duration is not None and total:
+        if duration is not None and (total := sum(charged) + free):
             scale = duration / total
             self._longest_step.observe(duration / longest)
             self._longest_step.count(longest)
-        if not recomputed:
-            return [part * scale for part in parts]
-        return [part * scale * w.useful_fraction for part, w in zip(parts, work, strict=True)]
+        return [part * scale for part in charged]
 
     def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
         t = self.step_time

@@ -10,6 +10,9 @@ cannot claim what it did not ask for while it was away:
 and never lowered by it. "Comes back" means that none of its requests was waiting; running ones do not count.
 Without lift (least counter first) a tenant keeps what it did not use.
 
+What rounding takes from a counter is kept beside it and added with the next charge. Otherwise a tenant of large weight
+would be charged too much or nothing once its counter is large: it is lifted to those of tenants of small weight.
+
 The smallest is found in a lazy heap, where a charge leaves a tenant's place as it is until it comes to the top; a
 refund, which makes the counter fall, puts the tenant there again. So it costs O(log tenants) for each tenant charged
 since, and for each refund.
@@ -28,6 +31,7 @@ class TenantCounters:
         self.changes = 0
         self._lifts = lift
         self._counter: dict[TenantId, float] = {}
+        self._rounded_off: dict[TenantId, float] = {}
         self._seen: dict[TenantId, int] = {}
         self._waiting: dict[TenantId, int] = {}
         self._last_left: TenantId | None = None
@@ -70,7 +74,11 @@ class TenantCounters:
     def charge(self, tenant: TenantId, charge: float, weight: float) -> None:
         """Raise the counter; a negative charge is a refund and lowers it."""
         self.changes += 1
-        counter = self._counter[tenant] = self._counter[tenant] + charge / weight
+        before, growth = self._counter[tenant], charge / weight + self._rounded_off.get(tenant, 0.0)
+        counter = self._counter[tenant] = before + growth
+        # The error of this sum, without any of its own (Knuth, The Art of Computer Programming 2, theorem 4.2.2 B).
+        grown = counter - before
+        self._rounded_off[tenant] = (before - (counter - grown)) + (growth - grown)
         if charge < 0 and tenant in self._waiting:
             self._places.put(tenant, (counter, self._seen[tenant]))
 
@@ -93,9 +101,8 @@ class TenantCounters:
         return sorted(self._waiting, key=self.place)
 
     def _lift(self, tenant: TenantId) -> None:
-        own = self._counter[tenant]
         smallest = self.smallest()
-        if smallest is not None:
-            self._counter[tenant] = max(own, self._counter[smallest])
-        elif self._last_left is not None:
-            self._counter[tenant] = max(own, self._counter[self._last_left])
+        level = self._last_left if smallest is None else smallest
+        if level is not None and self._counter[level] > self._counter[tenant]:
+            self._counter[tenant] = self._counter[level]
+            self._rounded_off.pop(tenant, None)

@@ -174,6 +174,27 @@ def test_progress_of_several_tokens_is_charged_as_as_many_steps_alike(
     assert cost.step([work(p, before, produced=produced)], None, running) == [pytest.approx(single)]
 
 
+@given(
+    p=st.integers(1, 500),
+    before=st.integers(0, 100),
+    again=st.integers(1, 600),
+    produced=st.integers(1, 32),
+    running=st.integers(1, 5),
+)
+def test_what_comes_back_after_a_preemption_is_charged_alike_whether_its_steps_are_told_together_or_apart(
+    p: int, before: int, again: int, produced: int, running: int
+) -> None:
+    cost = EngineTime(STEP)
+    apart = cost.step([work(p, before, recomputed=again)], None, running)[0]
+    apart += sum(cost.step([work(p, before + i)], None, running)[0] for i in range(1, produced))
+    assert cost.step([work(p, before, produced=produced, recomputed=again)], None, running) == [pytest.approx(apart)]
+
+
+def test_sixteen_tokens_after_a_preemption_are_charged_for_their_steps() -> None:
+    plain, again = (EngineTime(STEP).step([work(300, produced=16, recomputed=lost)], None, 1)[0] for lost in (0, 300))
+    assert again > 0.9 * plain
+
+
 def test_a_chunk_of_a_prompt_is_charged_as_one_step() -> None:
     (charge,) = EngineTime(STEP).step([work(prompt=100, prefilled=30, produced=0)], None, 1)
     assert charge == pytest.approx(0.01 + 0.001 * 30 + 0.0001 * 100)

@@ -1,5 +1,9 @@
 """Virtual token counters and their lift."""
 
+import math
+from fractions import Fraction
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,3 +131,29 @@ def test_all_that_wait_in_order_the_first_seen_among_equals() -> None:
     counters.enqueue(TenantId("gone"))
     counters.dequeue(TenantId("gone"))
     assert counters.in_order() == [B, A, C]
+
+
+def test_a_large_weight_beside_a_small_one_is_charged_as_much_as_it_is_served() -> None:
+    """At this counter, a charge by itself would be rounded up by a sixth."""
+    counters = TenantCounters()
+    counters.enqueue(A)
+    counters.charge(A, 0.6, 1e-6)
+    counters.enqueue(B)
+    before = counters[B]
+    for _ in range(100_000):
+        counters.charge(B, 1e-4, 1e6)
+    assert (counters[B] - before) * 1e6 == pytest.approx(10.0, rel=1e-4)
+
+
+@given(charges=st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(-6, 6), st.integers(1, 300)), min_size=2, max_size=8))
+def test_the_sum_of_any_charges_is_exact_to_the_last_digit(charges: list[tuple[float, float, int]]) -> None:
+    """Each comes some times, for a weight of ten to the power that is drawn."""
+    counters, exact = TenantCounters(), Fraction(0)
+    counters.enqueue(A)
+    for charge, exponent, times in charges:
+        for _ in range(times):
+            before = counters[A]
+            counters.charge(A, charge, 10.0**exponent)
+            assert counters[A] >= before
+        exact += times * Fraction(charge / 10.0**exponent)
+    assert abs(Fraction(counters[A]) - exact) <= Fraction(math.ulp(counters[A]))
