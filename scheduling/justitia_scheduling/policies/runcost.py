@@ -9,10 +9,8 @@ with the application's censored mean (`estimate.py` has both). What the run show
 
     known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
 
-p is the part of the request's prompt that has to be read: what the prefix cache has costs nothing, and of an
-application's prompts it is expected to have as large a part as it had of those before (of the pool's while there are
-none). d is the mean output of the application's finished requests (of the pool's while it has none, one token before
-any). Both are measured, not claimed. As soon as `known > theta * E`,
+p is the request's prompt, d the mean output of its application's finished requests (of the pool's while it has none,
+one token before any): d is measured, not claimed. As soon as `known > theta * E`,
 
     E <- max(known, theta * attained)
 
@@ -72,7 +70,6 @@ class RunCosts:
         self._means = CensoredMean()
         self._record = TrackRecord()
         self._outputs = Ratio()
-        self._cached = Ratio()
         self._prompt_per_kv = Ratio()
         self._open: dict[RunId, _Expected] = {}
         self._in_turn: defaultdict[ApplicationId, OrderedDict[RunId, OpenRun]] = defaultdict(OrderedDict)
@@ -101,9 +98,7 @@ class RunCosts:
 
     def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
         """A request of the run has arrived. True if that changed the run's estimate."""
-        application = request.run.run.application
-        p = request.request.prompt_tokens * (1 - self._cached.of(application))
-        d = max(1.0, self._outputs.of(application))
+        p, d = request.request.prompt_tokens, max(1.0, self._outputs.of(request.run.run.application))
         self._requests[request.id] = expected = p * d + d * d / 2 + prompt_work * p
         self._open[request.run.id].unadmitted += expected
         return self._revised(request.run)
@@ -120,9 +115,6 @@ class RunCosts:
     def closed(self, request: OpenRequest, finished: bool) -> None:
         """The request is over."""
         application = request.run.run.application
-        if request.begun:
-            self._cached.add_upper(application, request.cached)
-            self._cached.add_lower(application, request.request.prompt_tokens)
         held = kv_token_time(request.request.prompt_tokens - request.cached, request.produced)
         self._prompt_per_kv.add_upper(application, request.prefilled)
         self._prompt_per_kv.add_lower(application, held)

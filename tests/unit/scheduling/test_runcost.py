@@ -50,26 +50,6 @@ def test_prompts_that_were_not_told_are_in_proportion_to_the_cost_as_in_other_ru
     assert costs[opened(costs, cost=5000, name="s").id] == pytest.approx(5000 + RHO * 5000 * per_cost)
 
 
-def test_what_the_prefix_cache_is_expected_to_have_raises_no_estimate() -> None:
-    """The second run asks for what the first one had: nine tenths of its prompts were cached."""
-    costs = RunCosts(THETA, LEARNED)
-    first = opened(costs)
-    asked = request(first, 4000)
-    costs.asked(asked, RHO)
-    costs.left(asked)
-    asked.begun, asked.cached, asked.prefilled, asked.produced = True, 3600, 400, 10
-    first.attained = kv_token_time(400, 10) + RHO * 400
-    costs.attained(first, first.attained)
-    costs.closed(asked, True)
-    costs.ended(first)
-    second = opened(costs, name="s")
-    assert costs[second.id] == first.attained
-    assert not costs.asked(request(second, 4000, "q2"), RHO)
-    assert not costs.asked(request(second, 4000, "q3"), RHO)
-    assert costs.asked(request(second, 8000, "q4"), RHO)
-    assert costs[second.id] == pytest.approx(4 * (400 * 10 + 50 + RHO * 400), rel=0.01)
-
-
 def test_an_untold_run_takes_its_applications_mean() -> None:
     costs = RunCosts(THETA, LEARNED)
     first = opened(costs)
