@@ -35,7 +35,7 @@ def test_a_user_applies_the_example_and_a_client_gets_a_completion(user: User, c
         complete(client.with_options(api_key="not-a-key-of-any-tenant"))
     (pod,) = pods(user)
     ready = {c["name"]: c["ready"] for c in pod["status"]["containerStatuses"] + pod["status"]["initContainerStatuses"]}
-    assert ready == {"deliver": True, "engine": True, "scheduler": True}
+    assert ready == {"deliver": True, "engine": True, "sidecar": True}
 
 
 def test_a_changed_weight_is_in_effect_in_the_pod_at_once(
@@ -117,7 +117,7 @@ def test_an_operator_that_was_killed_comes_back_and_changes_nothing(
 
 
 def policy_in_effect(user: User) -> bool:
-    return user.condition("servingpool", POOL, NAMESPACE, "PolicyInForce") == ("True", "Configured")
+    return user.condition("servingpool", POOL, NAMESPACE, "PolicyInEffect") == ("True", "Configured")
 
 
 def at_rest(kubectl: Kubectl) -> dict[str, str]:

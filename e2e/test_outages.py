@@ -83,7 +83,7 @@ def test_a_killed_sidecar_comes_back_and_the_engine_goes_on(
         eventually(lambda: not answered(client), CHANGE_SECONDS)
         eventually(lambda: answered(client), CHANGE_SECONDS)
     (pod,) = pods(user)
-    assert restarts(pod) == before | {"scheduler": before["scheduler"] + 1}
+    assert restarts(pod) == before | {"sidecar": before["sidecar"] + 1}
 
 
 def test_a_killed_engine_fails_what_it_had_begun_and_comes_back(

@@ -42,7 +42,7 @@ class ConditionType(StrEnum):
     SLO_MET = "SLOMet"
     """The application's objectives are met. Present only if it declares any."""
 
-    POLICY_IN_FORCE = "PolicyInForce"
+    POLICY_IN_EFFECT = "PolicyInEffect"
     """The plug-in inside the engine orders by the configured policy. Present only if the order is kept inside the
     engine.
     """

@@ -156,7 +156,7 @@ class SchedulingSpec(Document):
         Field(
             description="Where the order is kept. Engine: inside vLLM, by a plug-in that it loads, token for token. In "
             "a vLLM that the plug-in does not support, the order is kept as with Sidecar, and the condition "
-            "PolicyInForce says so. Sidecar: in front of an unchanged vLLM, which has at most two waiting requests."
+            "PolicyInEffect says so. Sidecar: in front of an unchanged vLLM, which has at most two waiting requests."
         ),
     ] = "Engine"
     cost_model: Annotated[

@@ -182,7 +182,7 @@ class PoolStatus(Document):
     open_runs: int
     window_seconds: float = Field(description="Length of the window of the shares below")
     gate: GateStatus | None
-    engine_scheduler: PlugInStatus | None = Field(
+    plug_in: PlugInStatus | None = Field(
         default=None, description="None where the order is kept in front of the engine"
     )
     conditions: tuple[Condition, ...] = Field(

@@ -54,7 +54,7 @@ def saying(**changes: Any) -> Snapshot:
 def test_a_reason_of_another_release_is_told_as_it_is() -> None:
     (known,) = report()["conditions"]
     after = saying(conditions=[known | {"reason": "EngineOnFire", "message": "it burns"}])
-    status, reason, message = condition(after, Kind.SERVING_POOL, "shared", "PolicyInForce")
+    status, reason, message = condition(after, Kind.SERVING_POOL, "shared", "PolicyInEffect")
     assert (status, reason) == ("False", "Other")
     assert "EngineOnFire: it burns" in message
 

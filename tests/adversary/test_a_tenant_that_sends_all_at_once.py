@@ -55,7 +55,7 @@ async def test_another_tenant_passes_a_flood_that_is_on_its_way(tmp_path: Path) 
         scheduler = SchedulersEnd(socket)
         channel = asyncio.create_task(scheduler.serve())
         try:
-            await seen("the scheduler is there", lambda: sidecar.status()["engineScheduler"]["connected"])
+            await seen("the plug-in is there", lambda: sidecar.status()["plugIn"]["connected"])
             flood = [asyncio.create_task(ask(client, sidecar, KEYS["silver"])) for _ in range(FLOOD)]
             await seen("the flood is there", lambda: sidecar.tenant("silver")["queued"] == FLOOD)
             other = asyncio.create_task(ask(client, sidecar, KEYS["gold"]))

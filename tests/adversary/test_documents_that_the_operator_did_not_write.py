@@ -34,7 +34,7 @@ NOW = datetime.now(UTC)
 
 @dataclass
 class Pod:
-    """A scheduler's process, as a kubelet would have begun it."""
+    """A sidecar's process, as a kubelet would have begun it."""
 
     public: str
     admin: str
@@ -137,7 +137,7 @@ async def test_a_revoked_key_is_refused_though_the_pool_is_paused(world: Snapsho
     [(FAR, FAR), (1, 1), (1, FAR), (FAR, 1), (2**62, 2**62)],
     ids=["far ahead", "the same generation", "keys far ahead", "configuration far ahead", "as far as can be"],
 )
-async def test_what_somebody_else_put_in_force_is_replaced_at_the_next_look(
+async def test_what_somebody_else_put_in_effect_is_replaced_at_the_next_look(
     world: Snapshot, scheduler: Pod, configuration: int, table: int
 ) -> None:
     async with aiohttp.ClientSession() as session:

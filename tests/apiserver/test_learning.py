@@ -117,7 +117,7 @@ def test_samples_in_the_store_become_a_candidate_in_the_pods(stage: Stage, tmp_p
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_version_is_put_in_force_by_hand_and_kept(stage: Stage, tmp_path: Path) -> None:
+def test_a_version_is_put_in_effect_by_hand_and_kept(stage: Stage, tmp_path: Path) -> None:
     stage.set(**LEARNING)
     earlier = ["a" * 64, "b" * 64]
     record = {"status": {"predictor": {"version": "c" * 64, "history": earlier}}}

@@ -29,7 +29,9 @@ def programmed(stage: Stage) -> tuple[str, str]:
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_change_is_in_force_in_the_pod_which_is_told_again_when_it_starts_again(stage: Stage, tmp_path: Path) -> None:
+def test_a_change_is_in_effect_in_the_pod_which_is_told_again_when_it_starts_again(
+    stage: Stage, tmp_path: Path
+) -> None:
     assert eventually(lambda: programmed(stage)) == ("False", "NoPods")
     (pod,) = stage.pods()
     files = Files(stage, tmp_path)

@@ -160,10 +160,10 @@ def test_the_service_account_reads_and_changes_no_secret_but_pools(
             await kube.apply(secret("default", "justitia-shared", owner | {"name": "shared"}), None)
             return found
 
-    async def in_force() -> bool:
+    async def in_effect() -> bool:
         async with connect() as kube:
             return await is_refused(kube.look(ref_of(there[0])))
 
     # A policy is a moment after it is made.
-    eventually(lambda: asyncio.run(in_force()))
+    eventually(lambda: asyncio.run(in_effect()))
     assert asyncio.run(allowed()) == []

@@ -224,7 +224,7 @@ class ControlPlane:
 
 
 def await_established(kubectl: Callable[..., object], *what: str) -> None:
-    """Until definitions are in force. `kubectl wait` takes one that has no conditions yet for an error, unless it is
+    """Until definitions are in effect. `kubectl wait` takes one that has no conditions yet for an error, unless it is
     these that it waits for.
     """
     for state in ("jsonpath={.status.conditions}", "condition=Established"):

@@ -1,4 +1,4 @@
-"""`justitia local up` with real vLLM: from the example file to answers, edits in force, and nothing left at the end."""
+"""`justitia local up` with real vLLM: from the example file to answers and edits, and nothing is left at the end."""
 
 import json
 import os
@@ -131,7 +131,7 @@ def test_an_edit_of_the_file_comes_into_force(local: RunningLocal) -> None:
     eventually("the weight is 3", lambda: local.weight("batch") == 3)
 
 
-def test_a_mistake_in_an_edit_leaves_the_old_configuration_in_force(local: RunningLocal) -> None:
+def test_a_mistake_in_an_edit_leaves_the_old_configuration_in_effect(local: RunningLocal) -> None:
     before = local.status()["generation"]
     local.edit("tier: bronze", "tier: platinum")
     eventually("it is told", lambda: "not applied" in local.log.read_text())

@@ -259,9 +259,9 @@ def test_an_idle_engine_takes_a_policy_and_bounds_of_gamma_answers_and_says_so(e
         state = engine.state()
         assert (state.generation, state.policy.gamma) == (engine.generation, bounds[0])
     assert engine.queue(5) == Queue(0, [])
-    put_in_force = [line for line in engine.log.read_text().splitlines() if "policy uniboost is in effect" in line]
-    assert len([line for line in put_in_force if f"by configuration {engine.generation - 1}," in line]) == 1
-    assert not [line for line in put_in_force if f"by configuration {engine.generation}," in line]
+    put_in_effect = [line for line in engine.log.read_text().splitlines() if "policy uniboost is in effect" in line]
+    assert len([line for line in put_in_effect if f"by configuration {engine.generation - 1}," in line]) == 1
+    assert not [line for line in put_in_effect if f"by configuration {engine.generation}," in line]
 
 
 def test_the_policy_changes_while_requests_run_and_wait_and_nothing_is_lost_or_charged_twice(

@@ -84,7 +84,7 @@ class Pool:
 
     def condition(self) -> tuple[str, str]:
         (found,) = self.sidecar.status()["conditions"]
-        assert found["type"] == "PolicyInForce"
+        assert found["type"] == "PolicyInEffect"
         return found["status"], found["reason"]
 
     def orders(self) -> bool:
@@ -164,10 +164,10 @@ def test_what_the_engine_counts_is_exported(pool: Pool) -> None:
     assert 0 < mean < 5
     assert pool.metric("justitia_channel_dropped_messages_total") == 0
     assert pool.metric("justitia_engine_unticketed_sequences_total") == 0
-    assert pool.metric("justitia_engine_scheduler_connected") == 1
+    assert pool.metric("justitia_plugin_connected") == 1
 
 
-def test_a_policy_that_raises_is_told_and_a_change_of_configuration_puts_another_in_force(pool: Pool) -> None:
+def test_a_policy_that_raises_is_told_and_a_change_of_configuration_puts_another_in_effect(pool: Pool) -> None:
     def failed() -> bool:
         pool.ask("gold")
         return pool.condition() == ("False", "PolicyFailed")
@@ -193,7 +193,7 @@ def test_an_engine_that_was_killed_is_missed_and_what_was_counted_does_not_fall(
     before = {name: pool.metric(name) for name in names}
     pool.stop_engine()
     eventually("it is missed", lambda: pool.condition() == ("False", "NotConnected"))
-    assert pool.metric("justitia_engine_scheduler_connected") == 0
+    assert pool.metric("justitia_plugin_connected") == 0
     assert all(pool.metric(name) >= before[name] for name in names)  # it may have told more before it went
     pool.start_engine()
     eventually("it takes requests", lambda: pool.sidecar.status()["engineReady"])

@@ -261,12 +261,12 @@ def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningS
     assert sidecar.status()["kvReservedTokens"] == 0
 
 
-def test_an_invalid_configuration_leaves_the_old_one_in_force(sidecar: RunningSidecar) -> None:
-    in_force = sidecar.status()["generation"]
+def test_an_invalid_configuration_leaves_the_old_one_in_effect(sidecar: RunningSidecar) -> None:
+    in_effect = sidecar.status()["generation"]
     sidecar.write('{"generation": 999, "weight": "nonsense"}')
     line = 'justitia_config_reload_failures_total{document="config"}'
     eventually("the failure is counted", lambda: line in sidecar.metrics())
-    assert sidecar.status()["generation"] == in_force
+    assert sidecar.status()["generation"] == in_effect
     assert post(sidecar, {"model": MODEL, "prompt": IDS, "max_tokens": 2}).status_code == 200
     assert "config.json: namespace: Field required" in sidecar.log.read_text()
 

@@ -52,7 +52,7 @@ def local_sidecar(files: Files, address: str, **more: object) -> Iterator[str]:
 def running(instance: str, address: str) -> Json:
     """The pod's status with its sidecar in this container."""
     container = {
-        "name": "scheduler",
+        "name": "sidecar",
         "image": "justitia:test",
         "imageID": "",
         "ready": True,

@@ -67,7 +67,7 @@ def pod(
     state: str = "running",
 ) -> Json:
     """A pod of the pool `shared`, with its sidecar in this state."""
-    container = {"name": "scheduler", "state": {state: {}}, "started": state == "running", "containerID": instance}
+    container = {"name": "sidecar", "state": {state: {}}, "started": state == "running", "containerID": instance}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

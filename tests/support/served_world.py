@@ -25,7 +25,7 @@ def report() -> Json:
     learned = LearningStatus(namespace="apps", name="chat", samples=200, version=model, candidate=model)
     status = pool_status((told(FIRST_TOKEN, [(0.0, 0.5), (0.1, 2.0)]),), generation=1, boost=boosted())
     found: Json = status.model_copy(update={"learning": (learned,)}).model_dump(by_alias=True, mode="json")
-    condition = {"type": "PolicyInForce", "status": "False", "reason": "PolicyFailed", "message": "it raised"}
+    condition = {"type": "PolicyInEffect", "status": "False", "reason": "PolicyFailed", "message": "it raised"}
     stamp = {"observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"}
     return found | {"conditions": [condition | stamp]}
 

@@ -178,7 +178,7 @@ class Teller:
         self._left: dict[RunId, int] = {}
 
     async def configure(self, policy: str, cost_model: str, weights: Mapping[str, float]) -> None:
-        """A policy that remembers nothing: another one is in force in between."""
+        """A policy that remembers nothing: another one is in effect in between."""
         for name in ("fcfs", policy):
             self._generation += 1
             self.channel.configure(Configure(self._generation, name, cost_model, dict(weights)))

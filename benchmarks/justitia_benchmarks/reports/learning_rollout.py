@@ -1,4 +1,4 @@
-"""Tables and claims of which versions come in force, and which go."""
+"""Tables and claims of which versions take effect, and which go."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ WINDOW = 200
 
 
 def report_rollouts(rows: Sequence[Row], folder: Path) -> list[Claim]:
-    """By class: after how many runs a model came in force, went, or was dropped."""
+    """By class: after how many runs a model took effect, went, or was dropped."""
     applications = list(dict.fromkeys(str(cell.parameters["application"]) for cell, _ in rows))
     table = []
     for application in applications:
@@ -25,10 +25,10 @@ def report_rollouts(rows: Sequence[Row], folder: Path) -> list[Claim]:
         folder / "rollouts.md",
         [
             "class",
-            "a good model comes in force: share, median of runs",
+            "a good model takes effect: share, median of runs",
             "a poisoned one",
-            "one in force that drifts is rolled back",
-            "a good one in force is rolled back",
+            "one in effect that drifts is rolled back",
+            "a good one in effect is rolled back",
         ],
         table,
     )
@@ -36,7 +36,7 @@ def report_rollouts(rows: Sequence[Row], folder: Path) -> list[Claim]:
     soon = [runs is not None and runs <= WINDOW for runs in rolled_back]
     return [
         Claim(
-            "poisoned candidates that come in force",
+            "poisoned candidates that take effect",
             "0 %",
             f"{_share(poisoned):.1%}",
             _verdict(_share(poisoned) == 0),
@@ -50,7 +50,7 @@ def report_rollouts(rows: Sequence[Row], folder: Path) -> list[Claim]:
             "a prompt then means the opposite of what it meant; the running mean is of all runs since the pod began",
         ),
         Claim(
-            "good candidates that come in force",
+            "good candidates that take effect",
             "most",
             f"{_share(promoted):.1%}, the median after {_median(promoted)} runs",
             _verdict(_share(promoted) > 0.5),

@@ -39,7 +39,7 @@ def write_document(size: Size, quiet: Seconds, found: Sequence[Mapping[str, floa
         row("objects written for it", "convergeWrites"),
         row("reconciles for it", "convergeReconciles"),
         row("faults on the way", "convergeFaults"),
-        row("a changed weight is in force in every pod, mean", "meanChange", " s"),
+        row("a changed weight is in effect in every pod, mean", "meanChange", " s"),
         row("the slowest of ten", "slowestChange", " s", at_most=5),
         row("memory at most", "peakMemory", " MiB", MIB, at_most=256),
         row("memory in silence", "quietMemory", " MiB", MIB),

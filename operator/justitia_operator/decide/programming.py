@@ -111,20 +111,20 @@ def _changed(before: Mapping[tuple[str, str], object], after: Mapping[tuple[str,
 
 
 def policy_verdict(reports: Sequence[Reporting]) -> Verdict | None:
-    """The condition PolicyInForce: that of the worst pod. None if no pod has one."""
+    """The condition PolicyInEffect: that of the worst pod. None if no pod has one."""
     told = [(pod, report.policy) for pod, report in reports if report is not None and report.policy]
     if not told:
         return None
     pod, condition = min(told, key=lambda each: ("False", "Unknown", "True").index(each[1].status))
     if condition.status == "True":
         message = "every engine orders requests by its configuration"
-        return Verdict(ConditionType.POLICY_IN_FORCE, True, Reason.CONFIGURED, message)
+        return Verdict(ConditionType.POLICY_IN_EFFECT, True, Reason.CONFIGURED, message)
     try:
         reason, message = Reason(condition.reason), f"{pod.ref.name}: {condition.message}"
     except ValueError:
         # A sidecar of another release.
         reason, message = Reason.OTHER, f"{pod.ref.name}: {condition.reason}: {condition.message}"
-    return Verdict(ConditionType.POLICY_IN_FORCE, False, reason, message)
+    return Verdict(ConditionType.POLICY_IN_EFFECT, False, reason, message)
 
 
 def _some(named: Sequence[str]) -> str:

@@ -92,8 +92,8 @@ def _obstacle(pools: Pools, found: AdmittedApplication | Refused) -> tuple[Reaso
     return None if obstacle is None else (Reason.POOL_NOT_READY, obstacle)
 
 
-def fairness_verdict(pool: ServingPool, engines: Engines, policy_in_force: Verdict | None = None) -> Verdict:
-    """The condition PoolFairness. `policy_in_force` is the condition PolicyInForce, None if no pod has one."""
+def fairness_verdict(pool: ServingPool, engines: Engines, policy_in_effect: Verdict | None = None) -> Verdict:
+    """The condition PoolFairness. `policy_in_effect` is the condition PolicyInEffect, None if no pod has one."""
     policy = pool.spec.scheduling.policy
     several = max(pool.spec.replicas, engines.ready)
     if policy in WITHOUT_WEIGHTS:
@@ -107,7 +107,7 @@ def fairness_verdict(pool: ServingPool, engines: Engines, policy_in_force: Verdi
     if not engines.ready:
         message = "no engine serves the pool: see the condition EnginesAvailable"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NONE_AVAILABLE, message)
-    if policy_in_force is not None and policy_in_force.reason is Reason.POLICY_FAILED:
-        message = "the policy failed, and requests are served in the order of arrival: see the condition PolicyInForce"
+    if policy_in_effect is not None and policy_in_effect.reason is Reason.POLICY_FAILED:
+        message = "the policy failed, and requests are served in the order of arrival: see the condition PolicyInEffect"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED, message)
     return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, "one engine serves the pool")

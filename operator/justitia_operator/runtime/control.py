@@ -119,7 +119,7 @@ def read_report(push: Push, text: bytes) -> Report:
             push.instance, push.generation, None, "its answer is not understood: check the version of its sidecar"
         )
     learning = {(each.namespace, each.name): each for each in status.learning}
-    policy = next((c for c in status.conditions if c.type == ConditionType.POLICY_IN_FORCE), None)
+    policy = next((c for c in status.conditions if c.type == ConditionType.POLICY_IN_EFFECT), None)
     objectives: dict[tuple[str, str], tuple[ObjectiveCounts, ...]] = {}
     for told in status.objectives:
         here = (told.namespace, told.name)

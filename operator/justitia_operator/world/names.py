@@ -8,7 +8,7 @@ _PREFIX = "justitia-"
 _PREFIX_OF_LEADERS = "justitia--"
 """A LeaderWorkerSet makes a Service of its own name, which must not be this pool's or another's."""
 
-SIDECAR_CONTAINER = "scheduler"
+SIDECAR_CONTAINER = "sidecar"
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
 DELIVERY_CONTAINER = "deliver"

@@ -13,7 +13,7 @@ class Report:
     `generation` the one in effect; None if there was no answer, and `problem` says why. `wanted` and `documents` are
     the digests of what was sent and of what the pod runs; an older sidecar sends none. `not_understood` names what the
     sidecar cannot put in effect. `due` asks for the documents to be sent again. `policy` is its condition
-    PolicyInForce. `learning` and `objectives` are by namespace and name of the application; `boost` is its gamma.
+    PolicyInEffect. `learning` and `objectives` are by namespace and name of the application; `boost` is its gamma.
     """
 
     instance: str

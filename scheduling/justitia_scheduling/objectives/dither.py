@@ -33,7 +33,7 @@ class Dither:
         return self.centre * math.exp(-AMPLITUDE if self.phases % 2 else AMPLITUDE)
 
     def record(self, missed: int, total: int) -> None:
-        """What the phase in force has shown; the next one begins."""
+        """What the phase in effect has shown; the next one begins."""
         self.missed[self.phases % 2] += missed
         self.total[self.phases % 2] += total
         self.phases += 1

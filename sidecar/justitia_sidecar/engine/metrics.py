@@ -101,9 +101,7 @@ class EngineMetrics(Collector):
             total("malformed"),
             channel.malformed,
         )
-        yield GaugeMetricFamily(
-            "justitia_engine_scheduler_connected", "1 if the plug-in is connected", channel.connected
-        )
+        yield GaugeMetricFamily("justitia_plugin_connected", "1 if the plug-in is connected", channel.connected)
 
     def _total(self, name: str) -> float:
         return self._counted.totals[name, ""]

@@ -1,4 +1,4 @@
-"""Decides the condition `PolicyInForce`: whether the engine orders by the sidecar's configuration.
+"""Decides the condition `PolicyInEffect`: whether the engine orders by the sidecar's configuration.
 
 It follows from what the plug-in last reported. Readiness does not depend on it, because an engine without its policy
 still serves, in the order of arrival.
@@ -84,10 +84,10 @@ class PolicyCondition:
             self._since = self._clock()
         if before is None or (found.status, found.reason) != (before.status, before.reason):
             write = log.info if found.status != "False" else log.warning
-            write("condition PolicyInForce", status=found.status, reason=found.reason.value, message=found.message)
+            write("condition PolicyInEffect", status=found.status, reason=found.reason.value, message=found.message)
         self._found = found
         return Condition(
-            type=ConditionType.POLICY_IN_FORCE.value,
+            type=ConditionType.POLICY_IN_EFFECT.value,
             status=found.status,
             reason=found.reason.value,
             message=found.message,

@@ -65,7 +65,7 @@ class SidecarReport:
             open_runs=len(books.runs),
             window_seconds=WINDOW,
             gate=admission.gate,
-            engine_scheduler=None if channel is None else channel.status,
+            plug_in=None if channel is None else channel.status,
             conditions=self.conditions(),
             tenants=tuple(tenants),
             learning=learning_status(config, learner.applications, learner.models),

@@ -76,7 +76,7 @@ def test_completion_times_are_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(f"| {name} |" in by_class for name in rows[0][1]["true"]["classes"])  # type: ignore[index, call-overload]
 
 
-def test_rollouts_are_reported_and_a_poisoned_model_does_not_come_in_force(tmp_path: Path) -> None:
+def test_rollouts_are_reported_and_a_poisoned_model_does_not_take_effect(tmp_path: Path) -> None:
     experiment = Rollouts()
     cells = [Cell({"application": "FV", "scenario": scenario}, 0) for scenario in (STEADY, POISONED, DRIFT)]
     rows = [(cell, experiment.run(cell)) for cell in cells]

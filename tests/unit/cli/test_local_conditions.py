@@ -5,7 +5,7 @@ import pytest
 from justitia_cli.local.conditions import ConditionPrinter, in_effect
 
 
-def condition(status: str, reason: str, kind: str = "PolicyInForce") -> dict[str, Any]:
+def condition(status: str, reason: str, kind: str = "PolicyInEffect") -> dict[str, Any]:
     return {"conditions": [{"type": kind, "status": status, "reason": reason, "message": f"because {reason}"}]}
 
 
@@ -34,9 +34,9 @@ def test_a_change_is_told_once_and_what_is_not_known_is_not() -> None:
     for _ in statuses:
         teller.look()
     assert told == [
-        "PolicyInForce is True, Configured: because Configured",
-        "PolicyInForce is False, PolicyFailed: because PolicyFailed",
-        "PolicyInForce is True, Configured: because Configured",
+        "PolicyInEffect is True, Configured: because Configured",
+        "PolicyInEffect is False, PolicyFailed: because PolicyFailed",
+        "PolicyInEffect is True, Configured: because Configured",
     ]
 
 

@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
         "spec": {"poolRef": {"name": "shared", "namespace": "gpu"}},
         "status": {"predictor": {"history": VERSIONS}},
     }
-    container = {"name": "scheduler", "state": {"running": {}}, "started": True, "containerID": "one"}
+    container = {"name": "sidecar", "state": {"running": {}}, "started": True, "containerID": "one"}
     status = {"podIP": "10.0.0.7", "initContainerStatuses": [container]}
     pods = [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "gpu"}, "status": status}

@@ -172,7 +172,7 @@ def test_another_sidecar_ends_the_runs_of_the_one_before_and_the_same_one_does_n
     assert not office.host.policy.runs
 
 
-def test_a_configuration_that_is_not_valid_leaves_the_one_in_force(
+def test_a_configuration_that_is_not_valid_leaves_the_one_in_effect(
     office: Office, caplog: pytest.LogCaptureFixture
 ) -> None:
     office.tell(configuration(), configuration("lifo", generation=2))
@@ -194,7 +194,7 @@ def test_a_knob_of_a_later_release_is_logged_once(office: Office, caplog: pytest
     ]
 
 
-def test_a_policy_is_logged_when_it_is_put_in_force_and_when_it_is_dismissed(
+def test_a_policy_is_logged_when_it_is_put_in_effect_and_when_it_is_dismissed(
     office: Office, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -243,7 +243,7 @@ def step(desk: Desk, produced: dict[RequestId, int]) -> None:
 def test_policies_change_under_the_hands_of_a_working_engine_and_nothing_is_lost_or_charged_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One thread works as the scheduler does, another one puts policy after policy in force between its steps."""
+    """One thread works as the scheduler does, another one puts policy after policy in effect between its steps."""
     monkeypatch.setattr(desk_module, "IDLE_AFTER", 0.0)
     office, over, rng = Office(), threading.Event(), random.Random(1)
     changes = 0
@@ -317,13 +317,13 @@ def test_an_idle_engine_answers_over_a_real_socket(tmp_path: Path) -> None:
                 return heard
 
             eventually("the queue is told", lambda: Queue(0, []) in so_far())
-            told = eventually("a snapshot", in_force(so_far, 7))
+            told = eventually("a snapshot", in_effect(so_far, 7))
             assert told.policy.gamma is not None
         office.link.close()
 
 
-def in_force(so_far: Callable[[], list[Message]], generation: int) -> Callable[[], PlugInSnapshot | None]:
-    """The first snapshot in which that configuration is in force."""
+def in_effect(so_far: Callable[[], list[Message]], generation: int) -> Callable[[], PlugInSnapshot | None]:
+    """The first snapshot in which that configuration is in effect."""
 
     def found() -> PlugInSnapshot | None:
         snapshots = [message for message in so_far() if isinstance(message, PlugInSnapshot)]

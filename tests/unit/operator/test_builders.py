@@ -17,7 +17,7 @@ from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Kind
 from support.resources import PEPPER, ROOT, pool
 
-INSTALLATION = Installation("justitia-system", "scheduler:1", ROOT, "/var/models", "monitoring")
+INSTALLATION = Installation("justitia-system", "sidecar:1", ROOT, "/var/models", "monitoring")
 CREDENTIALS = make_credentials(ROOT, "uid", 0)
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 
@@ -35,11 +35,11 @@ def pod(**spec: Any) -> Json:
 IN_FRONT = {"enforcement": "Sidecar"}
 
 
-def test_the_scheduler_starts_first_and_ends_last() -> None:
-    (scheduler,) = pod(scheduling=IN_FRONT)["initContainers"]
-    assert (scheduler["name"], scheduler["restartPolicy"]) == ("scheduler", "Always")
-    assert scheduler["command"] == ["python", "-m", "justitia_sidecar"]
-    assert {e["name"]: e["value"] for e in scheduler["env"]} == {
+def test_the_sidecar_starts_first_and_ends_last() -> None:
+    (sidecar,) = pod(scheduling=IN_FRONT)["initContainers"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("sidecar", "Always")
+    assert sidecar["command"] == ["python", "-m", "justitia_sidecar"]
+    assert {e["name"]: e["value"] for e in sidecar["env"]} == {
         "JUSTITIA_CONFIG_FILE": "/etc/justitia/config/pool.json",
         "JUSTITIA_KEYS_FILE": "/etc/justitia/keys/keys.json",
         "JUSTITIA_ENGINE_URL": "http://127.0.0.1:8001",
@@ -74,17 +74,17 @@ def test_the_engine_listens_on_loopback_and_takes_priorities() -> None:
 @pytest.mark.parametrize("scheduling", [{}, {"enforcement": "Engine"}], ids=["by default", "by name"])
 def test_vllm_loads_our_scheduler_which_a_first_container_brings(scheduling: dict[str, str]) -> None:
     spec = pod(scheduling=scheduling)
-    deliver, scheduler = spec["initContainers"]
+    deliver, sidecar = spec["initContainers"]
     (engine,) = spec["containers"]
     mount = {"name": "plugin", "mountPath": "/plugin"}
     assert {"name": "plugin", "emptyDir": {}} in spec["volumes"]
-    assert all(mount in container["volumeMounts"] for container in (deliver, scheduler, engine))
+    assert all(mount in container["volumeMounts"] for container in (deliver, sidecar, engine))
     assert deliver["command"] == ["python", "-m", "justitia_sidecar.deliver", "/plugin"]
     assert "restartPolicy" not in deliver
-    assert deliver["image"] == scheduler["image"] != engine["image"]
+    assert deliver["image"] == sidecar["image"] != engine["image"]
     assert "--scheduler-cls=justitia_engine.scheduler.JustitiaScheduler" in engine["args"]
     assert "--scheduling-policy=priority" in engine["args"]
-    values = [{e["name"]: e.get("value") for e in container["env"]} for container in (scheduler, engine)]
+    values = [{e["name"]: e.get("value") for e in container["env"]} for container in (sidecar, engine)]
     assert values[0]["JUSTITIA_ENGINE_SOCKET"] == values[1]["JUSTITIA_SOCKET"] == "/plugin/engine.sock"
     assert values[1]["PYTHONPATH"] == "/plugin"
 
@@ -231,11 +231,11 @@ def test_pods_satisfy_the_restricted_security_level_and_hold_no_credentials() ->
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
-def test_probes_ask_the_scheduler_because_the_engine_cannot_be_reached() -> None:
+def test_probes_ask_the_sidecar_because_the_engine_cannot_be_reached() -> None:
     spec = pod()
-    (*_, scheduler), (engine,) = spec["initContainers"], spec["containers"]
-    assert scheduler["startupProbe"]["httpGet"] == {"path": "/healthz", "port": 8002}
-    assert scheduler["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
+    (*_, sidecar), (engine,) = spec["initContainers"], spec["containers"]
+    assert sidecar["startupProbe"]["httpGet"] == {"path": "/healthz", "port": 8002}
+    assert sidecar["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
     assert engine["startupProbe"]["httpGet"] == {"path": "/readyz", "port": 8002}
 
 

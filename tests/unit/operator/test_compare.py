@@ -6,7 +6,7 @@ import pytest
 
 from justitia_operator.decide.compare import covers, differs
 
-ENGINE, SCHEDULER = {"name": "engine", "image": "vllm:1"}, {"name": "scheduler", "image": "justitia:1"}
+ENGINE, SIDECAR = {"name": "engine", "image": "vllm:1"}, {"name": "sidecar", "image": "justitia:1"}
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ ENGINE, SCHEDULER = {"name": "engine", "image": "vllm:1"}, {"name": "scheduler",
         ({"replicas": 1, "paused": False}, {"replicas": 1}),
         ({"spec": {"a": 1, "b": 2}}, {"spec": {"a": 1}}),
         ([ENGINE | {"imagePullPolicy": "Always"}], [ENGINE]),
-        ([SCHEDULER, {"name": "more"}, ENGINE], [ENGINE, SCHEDULER]),
+        ([SIDECAR, {"name": "more"}, ENGINE], [ENGINE, SIDECAR]),
         ([{"port": 80, "protocol": "TCP"}], [{"port": 80}]),
         (["a", "b"], ["a", "b"]),
         ([], []),
@@ -40,8 +40,8 @@ def test_what_the_cluster_adds_is_no_difference(observed: Any, desired: Any) -> 
         ({"replicas": 2}, {"replicas": 1}),
         ({}, {"replicas": 1}),
         (None, {}),
-        ([ENGINE], [ENGINE, SCHEDULER]),
-        ([ENGINE | {"image": "theirs"}, SCHEDULER], [ENGINE, SCHEDULER]),
+        ([ENGINE], [ENGINE, SIDECAR]),
+        ([ENGINE | {"image": "theirs"}, SIDECAR], [ENGINE, SIDECAR]),
         ({"engine": ENGINE}, [ENGINE]),
         (None, []),
         (["b", "a"], ["a", "b"]),

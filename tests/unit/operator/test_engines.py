@@ -163,7 +163,7 @@ def test_an_application_does_not_count_the_minutes_of_its_pools_engine() -> None
 
 
 def test_a_scheduler_that_was_started_anew_and_waits_for_its_engine_is_not_to_blame() -> None:
-    status: Json = {"name": "scheduler", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 137}}}
+    status: Json = {"name": "sidecar", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 137}}}
     waits = status | {"ready": False, "started": True}
     assert available(pod(initContainerStatuses=[waits]), ready=0)[1] == "NoneAvailable"
     assert available(pod(initContainerStatuses=[status | {"started": False}]), ready=0)[1] == "EngineNotStarting"

@@ -64,7 +64,7 @@ def test_a_group_has_the_scheduler_in_its_leader_and_vllm_in_all_its_pods() -> N
     leader, worker = pods_of(spec)
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 3)
     assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
-    assert [c["name"] for c in leader["initContainers"] + leader["containers"]] == ["deliver", "scheduler", "engine"]
+    assert [c["name"] for c in leader["initContainers"] + leader["containers"]] == ["deliver", "sidecar", "engine"]
     assert [c["name"] for c in worker["containers"]] == ["worker"]
     assert [c["name"] for c in worker["initContainers"]] == ["deliver"]
     at_leader = ["--nnodes=3", "--master-addr=$(LWS_LEADER_ADDRESS)"]
@@ -100,7 +100,7 @@ def test_all_parts_of_an_engine_are_told_the_same_of_how_it_computes() -> None:
     common = {*args, "--scheduling-policy=priority", "--scheduler-cls=justitia_engine.scheduler.JustitiaScheduler"}
     assert common <= set(leader["args"]) & set(worker["args"])
     delivered = [[c["name"] for c in pod["initContainers"]] for pod in pods_of(spec)]
-    assert delivered == [["deliver", "scheduler"], ["deliver"]]
+    assert delivered == [["deliver", "sidecar"], ["deliver"]]
     assert "JUSTITIA_SOCKET" not in {variable["name"] for variable in worker["env"]}
 
 

@@ -148,24 +148,24 @@ def test_many_silent_pods_are_counted_and_some_named() -> None:
 def test_the_worst_of_the_pods_policies_is_the_pools() -> None:
     def policy(status: str, reason: str) -> Condition:
         return Condition.model_validate(
-            {"type": "PolicyInForce", "status": status, "reason": reason, "message": f"it is {status}"}
+            {"type": "PolicyInEffect", "status": status, "reason": reason, "message": f"it is {status}"}
             | {"observedGeneration": 1, "lastTransitionTime": NOW}
         )
 
     good = replace(report(1), policy=policy("True", "Configured"))
     bad = replace(report(1), policy=policy("False", "PolicyFailed"))
     both = serving(pod("justitia-shared-1"), pod("justitia-shared-2"))
-    assert condition(told(both, justitia_shared_1=good, justitia_shared_2=bad), "PolicyInForce") == (
+    assert condition(told(both, justitia_shared_1=good, justitia_shared_2=bad), "PolicyInEffect") == (
         ("False", "PolicyFailed", "justitia-shared-2: it is False")
     )
-    found = condition(told(both, justitia_shared_1=good, justitia_shared_2=good), "PolicyInForce")
+    found = condition(told(both, justitia_shared_1=good, justitia_shared_2=good), "PolicyInEffect")
     assert found is not None
     assert found[:2] == ("True", "Configured")
     before = replace(bad, instance="containerd://before")
-    assert condition(told(both, justitia_shared_1=good, justitia_shared_2=before), "PolicyInForce") == found, (
+    assert condition(told(both, justitia_shared_1=good, justitia_shared_2=before), "PolicyInEffect") == found, (
         "what was said before the scheduler was started again does not count"
     )
-    assert condition(told(both, justitia_shared_1=report(1)), "PolicyInForce") is None
+    assert condition(told(both, justitia_shared_1=report(1)), "PolicyInEffect") is None
 
 
 def learned(samples: int) -> dict[tuple[str, str], LearningStatus]:
@@ -225,17 +225,19 @@ def test_pods_of_a_pool_of_which_nothing_is_recorded_are_behind(generation: int 
 
 
 @pytest.mark.parametrize(("other", "told_of"), [("True", "Unknown"), ("False", "False")])
-def test_a_policy_of_which_a_pod_does_not_know_is_worse_than_one_in_force_and_better_than_none(
+def test_a_policy_of_which_a_pod_does_not_know_is_worse_than_one_in_effect_and_better_than_none(
     other: str, told_of: str
 ) -> None:
     def policy(status: str) -> Report:
-        told = {"type": "PolicyInForce", "status": status, "reason": "Other", "message": f"it is {status}"}
+        told = {"type": "PolicyInEffect", "status": status, "reason": "Other", "message": f"it is {status}"}
         return replace(
             report(1), policy=Condition.model_validate(told | {"observedGeneration": 1, "lastTransitionTime": NOW})
         )
 
     both = serving(pod("justitia-shared-1"), pod("justitia-shared-2"))
-    found = condition(told(both, justitia_shared_1=policy("Unknown"), justitia_shared_2=policy(other)), "PolicyInForce")
+    found = condition(
+        told(both, justitia_shared_1=policy("Unknown"), justitia_shared_2=policy(other)), "PolicyInEffect"
+    )
     assert found is not None
     assert found[0] == "False"
     assert f"it is {told_of}" in found[2]
@@ -251,7 +253,7 @@ def test_where_all_pods_are_named_no_more_are_counted(count: int) -> None:
 
 
 def test_a_pool_whose_policy_failed_in_an_engine_is_not_fair() -> None:
-    failed = {"type": "PolicyInForce", "status": "False", "reason": "PolicyFailed", "message": "it raised"}
+    failed = {"type": "PolicyInEffect", "status": "False", "reason": "PolicyFailed", "message": "it raised"}
     known = replace(
         report(1), policy=Condition.model_validate(failed | {"observedGeneration": 1, "lastTransitionTime": NOW})
     )

@@ -30,7 +30,7 @@ def at(seconds: float) -> datetime:
 
 
 def report(status: str = "False", reason: str = "Outdated", generation: int = 2) -> Report:
-    fields = {"type": "PolicyInForce", "status": status, "reason": reason, "message": "", "observedGeneration": 2}
+    fields = {"type": "PolicyInEffect", "status": status, "reason": reason, "message": "", "observedGeneration": 2}
     policy = Condition.model_validate(fields | {"lastTransitionTime": NOW})
     return Report(PUSH.instance, 2, generation, policy=policy)
 
@@ -111,8 +111,8 @@ class TakingCluster:
 
     async def apply_status(self, patch: StatusPatch, before: Json) -> None:
         found = {c["type"]: c["status"] for c in patch.status["conditions"]}
-        if patch.ref == POOL and "PolicyInForce" in found:
-            self.policy.append(found["PolicyInForce"])
+        if patch.ref == POOL and "PolicyInEffect" in found:
+            self.policy.append(found["PolicyInEffect"])
             self.written.set()
 
     async def record(self, *_: object) -> None:

@@ -143,7 +143,7 @@ def test_a_policy_without_weights_is_not_fair_and_shows_no_weight_in_effect(poli
 
 def test_a_policy_that_failed_gives_nobody_a_share() -> None:
     made = ServingPool.model_validate(pool(scheduling={"policy": "VTC", "enforcement": "Engine"}))
-    failed = Verdict(ConditionType.POLICY_IN_FORCE, False, Reason.POLICY_FAILED, "it raised")
+    failed = Verdict(ConditionType.POLICY_IN_EFFECT, False, Reason.POLICY_FAILED, "it raised")
     found = fairness_verdict(made, Engines(existing=1, ready=1), failed)
     assert (found.type, found.holds, found.reason) == (ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED)
     assert "requests are served in the order of arrival" in found.message

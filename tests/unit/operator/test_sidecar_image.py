@@ -63,7 +63,7 @@ def test_an_image_that_somebody_else_wrote_into_another_container_brings_no_new_
     deployment = child(before, Kind.DEPLOYMENT)
     template = deployment["spec"]["template"]
     first, *others = pod(before)["initContainers"]
-    assert first["name"] != "scheduler"
+    assert first["name"] != "sidecar"
     theirs = template | {"spec": template["spec"] | {"initContainers": [first | {"image": "theirs:1"}, *others]}}
     spoilt = put(before, deployment | {"spec": deployment["spec"] | {"template": theirs}})
     assert images(settled(spoilt)) == {"justitia:test"}

@@ -63,7 +63,7 @@ def test_an_engine_that_turned_ten_times_slower_is_followed() -> None:
     assert duration(fit.step_time, 16, 4000) == pytest.approx(duration(slower, 16, 4000), rel=0.2)
 
 
-def test_without_data_the_prior_is_in_force() -> None:
+def test_without_data_the_prior_is_in_effect() -> None:
     fit = StepTimeFit()
     fit.observe(-1.0, 1, 1, 1)
     fit.observe(1.0, 0, 1, 1)

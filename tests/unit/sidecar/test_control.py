@@ -81,7 +81,7 @@ async def serving(
             await running
 
 
-async def test_what_is_told_is_in_force_and_answered(tmp_path: Path) -> None:
+async def test_what_is_told_is_in_effect_and_answered(tmp_path: Path) -> None:
     write_credentials(tmp_path, NOW)
     async with serving(tmp_path) as (sidecar, control, _):
         report = await control.tell(push(documents(3, weight=7.0), 3))
@@ -113,7 +113,7 @@ async def test_an_older_generation_replaces_the_documents_that_it_names_and_no_o
         assert sidecar.parts.current.configured().config.tenants[0].weight == 3.0
 
 
-async def test_the_digest_tells_what_is_in_force_and_not_how_it_was_written(tmp_path: Path) -> None:
+async def test_the_digest_tells_what_is_in_effect_and_not_how_it_was_written(tmp_path: Path) -> None:
     write_credentials(tmp_path, NOW)
     async with serving(tmp_path) as (_, control, _):
         told = await control.tell(push(documents(1)))
@@ -239,7 +239,7 @@ async def test_documents_of_a_later_release_are_taken_as_far_as_they_are_underst
         assert (await control.tell(push(documents(4)))).not_understood == ""
 
 
-async def test_keys_are_in_force_though_the_configuration_is_not_understood(tmp_path: Path) -> None:
+async def test_keys_are_in_effect_though_the_configuration_is_not_understood(tmp_path: Path) -> None:
     write_credentials(tmp_path, NOW)
     other = b"another-long-token"
     async with serving(tmp_path) as (sidecar, control, credentials):

@@ -97,12 +97,12 @@ def test_a_policy_that_follows_one_that_failed_is_counted_from_the_start() -> No
 
 def test_gauges_are_there_while_the_engine_is() -> None:
     exported = Exported()
-    assert exported.value("justitia_engine_scheduler_connected") == 0
+    assert exported.value("justitia_plugin_connected") == 0
     exported.says("one", STATE)
     assert exported.value("justitia_engine_gamma") is None
     exported.channel.joined(SilentConnection())
     exported.says("one", STATE)
-    assert exported.value("justitia_engine_scheduler_connected") == 1
+    assert exported.value("justitia_plugin_connected") == 1
     assert exported.value("justitia_engine_gamma") == 0.5
     assert exported.value("justitia_engine_virtual_time") == 100
     assert exported.value("justitia_engine_longest_decision_seconds") == 0.2

@@ -58,6 +58,6 @@ def test_the_time_of_transition_is_that_of_the_status() -> None:
     for state in (plug_in(), plug_in(), plug_in(generation=6), plug_in(connected=False), plug_in()):
         now += timedelta(minutes=1)
         seen = condition.observe(state, 7)
-        assert (seen.type, seen.observed_generation) == ("PolicyInForce", 7)
+        assert (seen.type, seen.observed_generation) == ("PolicyInEffect", 7)
         reasons.append((seen.reason, (seen.last_transition_time - start) // timedelta(minutes=1)))
     assert reasons == [("Configured", 1), ("Configured", 1), ("Outdated", 3), ("NotConnected", 3), ("Configured", 5)]

@@ -1,4 +1,4 @@
-"""Which versions come in force, and which go, on live runs that come one after the other."""
+"""Which versions take effect, and which go, on live runs that come one after the other."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,12 +30,12 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 class Rollouts:
     """Each cell is one application under the default rollout, with one pod. A model (ridge) is learned from past runs;
     then live runs come. `steady`: they are like the past ones. `poisoned`: the model was learned from costs that were
-    exchanged among the runs. `drift`: the model is in force, and from then on the cheapest prompts are those of the
+    exchanged among the runs. `drift`: the model is in effect, and from then on the cheapest prompts are those of the
     dearest runs and the other way round.
     """
 
     name = "learning-rollout"
-    title = "Rollouts of predictors: what comes in force, and what is rolled back"
+    title = "Rollouts of predictors: what takes effect, and what is rolled back"
     paper = "justitia"
 
     def cells(self, quick: bool) -> Sequence[Cell]:
