@@ -148,15 +148,17 @@ def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool)
 
 
 def test_what_the_engine_counts_is_exported(pool: Pool) -> None:
+    """Steps are slow, so that no sequence ends before its ticket is heard."""
     before = pool.metric("justitia_tenant_kv_token_time_total")
-    pool.ask("gold", 8, 4)
     expected = before + 4 * 8 + 10
 
     def counted() -> bool:
-        pool.ask("silver", 8, 1)
+        pool.ask("silver", 8, 4)
         return pool.metric("justitia_tenant_kv_token_time_total") >= expected
 
-    eventually("it is counted", counted)
+    with pool.vllm.braked():
+        pool.ask("gold", 8, 4)
+        eventually("it is counted", counted)
     assert pool.metric("justitia_engine_decision_seconds_count") > 0
     assert pool.metric("justitia_engine_virtual_time") > 0
     assert pool.metric("justitia_channel_lag_seconds_count") > 0

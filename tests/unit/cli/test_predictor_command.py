@@ -76,7 +76,7 @@ def test_samples_are_exported_through_one_sidecar_of_the_pool(folder: Path) -> N
     done = predictor(folder, "export", "chat")
     assert (done.returncode, done.stdout) == (0, '{"cost": 1.0}\n')
     (command,) = asked(folder, "exec")
-    where = "exec one --namespace=gpu --container=scheduler"
+    where = "exec one --namespace=gpu --container=sidecar"
     assert command == f"{where} -- python -m justitia_predictor export --application=uid-1"
 
 
