@@ -190,6 +190,11 @@ def test_what_comes_back_after_a_preemption_is_charged_alike_whether_its_steps_a
     assert cost.step([work(p, before, produced=produced, recomputed=again)], None, running) == [pytest.approx(apart)]
 
 
+def test_the_step_that_reads_again_is_charged_for_its_new_token() -> None:
+    (charge,) = EngineTime(STEP).step([work(100, before=20, recomputed=119)], None, 1)
+    assert charge == pytest.approx((0.01 + 0.001 * 120 + 0.0001 * 120) / 120)
+
+
 def test_sixteen_tokens_after_a_preemption_are_charged_for_their_steps() -> None:
     plain, again = (EngineTime(STEP).step([work(300, produced=16, recomputed=lost)], None, 1)[0] for lost in (0, 300))
     assert again > 0.9 * plain
