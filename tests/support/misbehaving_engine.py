@@ -45,6 +45,7 @@ class MisbehavingEngine:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.open = 0
         self.probed = 0
+        self.metrics = METRICS.encode()
         self.closed = asyncio.Event()
         self.silent = asyncio.Event()
         self.go_on = asyncio.Event()
@@ -74,7 +75,9 @@ class MisbehavingEngine:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self.probed += 1
-        return web.Response(text=METRICS)
+        answer = web.Response(body=self.metrics)
+        answer.enable_compression()
+        return answer
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         self.received.append(({k.lower(): v for k, v in request.headers.items()}, await request.read()))

@@ -79,9 +79,7 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         raise EngineError(f"vllm:cache_config_info has no num_gpu_blocks or block_size: {labels}") from None
     if blocks * size <= 0:
         raise EngineError(f"the engine has {blocks} KV blocks of {size} tokens: it is not ready")
-    running, waiting, deferred = (
-        int(sum(float(value) for value in count.findall(text))) for count in (_RUNNING, _WAITING, _DEFERRED)
-    )
+    running, waiting, deferred = (_total(count, text) for count in (_RUNNING, _WAITING, _DEFERRED))
     steps, usage = _STEPS.findall(text), _USAGE.findall(text)
     progress = (*steps, *usage) if steps and usage else None
     return replace(
@@ -93,6 +91,14 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         deferred=deferred,
         progress=progress,
     )
+
+
+def _total(count: re.Pattern[str], text: str) -> int:
+    values = count.findall(text)
+    try:
+        return int(sum(map(float, values)))
+    except (ValueError, OverflowError):
+        raise EngineError(f"the engine counts {values}: these are not numbers of requests") from None
 
 
 def engine_headers(request: RequestId, priority: int, received: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -136,8 +142,10 @@ class EngineClient:
                 found.longest = min((m.max_model_len for m in models if m.max_model_len), default=None)
         except aiohttp.ClientConnectorError as error:
             raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
-        except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise EngineError(f"{self.url} does not answer: {error!r}") from error
+        except (UnicodeDecodeError, msgspec.DecodeError) as error:
+            raise EngineError(f"{self.url} does not answer as vLLM does: {error!r}") from error
         found.ready = True
         return found
 
@@ -165,6 +173,9 @@ class EngineClient:
             raise EngineError(f"{self.url} does not answer: {error!r}") from error
 
     async def _get(self, path: str) -> bytes:
-        async with self._session.get(self.url + path, timeout=_PROBE_TIMEOUT) as response:
+        """An answer as it is: a compressed one is not asked for."""
+        async with self._session.get(
+            self.url + path, timeout=_PROBE_TIMEOUT, skip_auto_headers=_NO_AUTO_HEADERS
+        ) as response:
             response.raise_for_status()
             return await read_at_most(response, MOST_PROBED_BYTES)
