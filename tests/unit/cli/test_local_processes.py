@@ -63,14 +63,22 @@ def test_free_ports_are_different_and_none_is_one_that_connections_get() -> None
 
 
 def test_a_port_that_somebody_listens_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    (taken, free) = free_ports(2)
-    monkeypatch.setattr(
-        "justitia_cli.local.ports.PORTS", range(min(taken, free), max(taken, free) + 1, abs(taken - free))
-    )
-    with socket.create_server(("127.0.0.1", taken)):
-        assert free_ports(1) == [free]
-        with pytest.raises(LocalError, match="fewer than 2 ports are free"):
-            free_ports(2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("justitia_cli.local.ports.PORTS", range(port, port + 1))
+        with pytest.raises(LocalError, match="fewer than 1 ports are free"):
+            free_ports(1)
+
+
+def test_a_port_that_another_process_was_given_is_left_to_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = "from justitia_cli.local.ports import free_ports; print(free_ports(1)[0])"
+    port = int(subprocess.run([sys.executable, "-c", find], check=True, capture_output=True, text=True).stdout)
+    monkeypatch.setattr("justitia_cli.local.ports.PORTS", range(port, port + 1))
+    with pytest.raises(LocalError, match="fewer than 1 ports are free"):
+        free_ports(1)
+    require_free_port(port, "engine", "--engine-port")
+    with socket.create_server(("127.0.0.1", port)):
+        pass
 
 
 def test_only_one_session_at_a_time(tmp_path: Path) -> None:
