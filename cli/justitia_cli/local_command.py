@@ -115,7 +115,7 @@ def down_command() -> None:
 def _serve(pool: LocalPool, session: Session, files: list[Path], model: LocalModel) -> None:
     progress(f"starting {pool.config.model} ({'a tiny random model' if model.tiny else model.location})")
     pool.start(lambda pids: session.write(pids, ready=False))
-    # In this order: who waits for the pool prints then what was told until then.
+    # Told before it is ready: `up --detach` prints what stands in the log when the session is.
     _tell(pool, read_keys(load_manifest(files)))
     session.write(pool.pids, ready=True)
     seen = _contents(files)

@@ -211,8 +211,8 @@ class EngineHost:
             self.tell(now)
 
     def gives_way(self, now: Seconds) -> RequestId | None:
-        """The running request that makes room for the head, which does not fit. It depends on what other tenants
-        were charged, so the policy is told first of the steps that it has not heard of, unless they are few.
+        """The running request that makes room for the head, which does not fit. Which one it is depends on what other
+        tenants were charged, so the steps not yet told are told to the policy first, unless they are few.
         """
         head = self.policy.head()
         if head is not None and self._untold.steps >= FEWEST_BEFORE_ASKING:

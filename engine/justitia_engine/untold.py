@@ -9,7 +9,7 @@ The part is that of the cost model for engine time (`cost.EngineTime`), with the
 
     c0 * its steps / sequences in a step + c_tok * its tokens + c_kv * tokens of KV that it read
 
-divided by the same sum over all sequences. The parts that are told add up to the time that passed.
+divided by the same sum over all sequences. All parts together are the time that passed.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a policy is told of a run when it arrives: cost and tokens of the whole run, and each request's output.
+"""What a run's policy learns when the run arrives: cost and tokens of the whole run, and each request's output.
 
 `true`: what will happen. `mean`: the workload's `predicted_cost`, else nothing, so that the policy takes the
 application's running mean. `none`: one constant for all. `noisy:F`: the truth, the run's figures and every output each
@@ -28,8 +28,8 @@ NO_KNOWLEDGE_OUTPUT = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a policy is told of a run. `cost` is in KV token-time; prompt and output tokens are sums over its requests.
-    `outputs` has each request's output tokens, in the order of `WorkloadRun.requests`. None: nothing is told.
+    """One run's figures as a policy learns them. `cost` is in KV token-time; prompt and output tokens are sums over its
+    requests. `outputs` has each request's output tokens, in the order of `WorkloadRun.requests`. None: nothing is told.
     """
 
     cost: KVTokenTime | None

@@ -13,6 +13,7 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.request import Request
 
 from justitia_engine import scheduler
 
@@ -32,7 +33,7 @@ def _told() -> tuple[float, int]:
 
 
 class _Braked:
-    requests: dict[str, Any]
+    requests: dict[str, Request]
 
     def schedule(self, throttle_prefills: bool = False) -> Any:
         seconds, least = _told()

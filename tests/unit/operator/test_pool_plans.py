@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -185,7 +184,7 @@ def test_an_object_that_was_deleted_meanwhile_is_made_again() -> None:
     ids=["of nodes that offer none", "of nodes", "of a claim", "none"],
 )
 def test_a_cache_on_nodes_has_to_be_offered(cache: Json | None, offered: str | None, reason: str) -> None:
-    engine: dict[str, Any] = {} if cache is None else {"modelCache": cache}
+    engine: Json = {} if cache is None else {"modelCache": cache}
     made = put(small_world(), pool(engine=engine))
     installation: Installation = replace(made.installation, node_cache_path=offered)
     after = settled(replace(made, installation=installation))
