@@ -37,6 +37,7 @@ class Document(BaseModel):
 ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choose another policy"
 GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
 BURST_ONLY = "burstSeconds is for policy TieredJustitia with cost model EngineTime only: remove it, or choose these"
+HEARTBEAT_ONLY = "heartbeatSeconds is for policy TieredJustitia only: remove it, or choose that policy"
 GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
 WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a shorter window too few requests are known"
 GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
@@ -55,6 +56,9 @@ class _Scheduling(Protocol):
     @property
     def burst_seconds(self) -> object: ...
 
+    @property
+    def heartbeat_seconds(self) -> object: ...
+
 
 S = TypeVar("S", bound=_Scheduling)
 
@@ -69,6 +73,8 @@ def possible(scheduling: S) -> S:
     has_burst = policy is PolicyName.TIERED_JUSTITIA and scheduling.cost_model is CostModelName.ENGINE_TIME
     if scheduling.burst_seconds is not None and not has_burst:
         raise ValueError(BURST_ONLY)
+    if scheduling.heartbeat_seconds is not None and policy is not PolicyName.TIERED_JUSTITIA:
+        raise ValueError(HEARTBEAT_ONLY)
     return scheduling
 
 
@@ -235,6 +241,9 @@ class SchedulingConfig(Document):
     boost: BoostConfig | None = None
     burst_seconds: float | None = Field(
         default=None, ge=0, allow_inf_nan=False, description="None: the policy's own ceiling"
+    )
+    heartbeat_seconds: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="None: the policy's own heartbeat"
     )
 
     _possible = model_validator(mode="after")(possible)

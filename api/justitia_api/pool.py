@@ -10,6 +10,7 @@ from justitia_api.config import (
     GAMMA_CROSSED,
     GAMMA_FIXED,
     GAMMA_ONLY,
+    HEARTBEAT_ONLY,
     BoostMode,
     Document,
     possible,
@@ -188,9 +189,21 @@ class SchedulingSpec(Document):
             ge=0,
             le=3600,
             description="With policy TieredJustitia and cost model EngineTime: how far a tenant may be ahead of "
-            "another tenant that waits, in seconds of engine time for each unit of weight. With a small value shares "
-            "match the weights sooner; with a large one more runs finish early. 20 when unset, and never more than a "
-            "quarter of what the requests in the engine can take. Changes take effect without a restart.",
+            "another tenant that waits, in seconds of engine time for each unit of weight. It is never further ahead "
+            "than three times what the other's first run is expected to take, nor than a quarter of what the requests "
+            "in the engine can take. With a small value a tenant with long runs has its share in each minute; with a "
+            "large one more runs finish early. 400 when unset. Changes take effect without a restart.",
+        ),
+    ] = None
+    heartbeat_seconds: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=3600,
+            description="With policy TieredJustitia: a tenant that waits, is not ahead of its share, and for which no "
+            "request has been admitted for so many seconds goes first. With a small value tenants whose runs are long "
+            "are served more steadily; with a large one more short runs finish early. 60 when unset. Changes take "
+            "effect without a restart.",
         ),
     ] = None
     tiers: Annotated[
@@ -226,6 +239,10 @@ SCHEDULING_RULES = rules(
         f"!has(self.burstSeconds) || (!has(self.policy) || self.policy == '{PolicyName.TIERED_JUSTITIA.value}') && "
         f"(!has(self.costModel) || self.costModel == '{CostModelName.ENGINE_TIME.value}')",
         BURST_ONLY,
+    ),
+    (
+        f"!has(self.heartbeatSeconds) || !has(self.policy) || self.policy == '{PolicyName.TIERED_JUSTITIA.value}'",
+        HEARTBEAT_ONLY,
     ),
 )
 """A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""

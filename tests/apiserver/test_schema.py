@@ -191,6 +191,14 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
         {"costModel": "WeightedTokens", "burstSeconds": 5},
         "burstSeconds is for policy TieredJustitia with cost model EngineTime only",
     ),
+    ("a heartbeat of no time", "pool", "spec.scheduling.heartbeatSeconds", 0, "greater than or equal to 1"),
+    (
+        "a heartbeat of a policy that has none",
+        "pool",
+        "spec.scheduling",
+        {"policy": "VTC", "heartbeatSeconds": 5},
+        "heartbeatSeconds is for policy TieredJustitia only: remove it, or choose that policy",
+    ),
     ("an unknown mode", "pool", "spec.scheduling.boost", {"mode": "Manual"}, "supported values"),
     ("a negative hysteresis", "pool", "spec.scheduling.boost", {"hysteresis": "-1"}, "should match"),
     (
@@ -471,6 +479,7 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a tier of a small weight", "pool", "spec.scheduling.tiers", [{"name": "gold", "weight": "0.001"}]),
     ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
     ("strict shares", "pool", "spec.scheduling", {"burstSeconds": 0}),
+    ("a heartbeat of any unit", "pool", "spec.scheduling", {"costModel": "KVTokenTime", "heartbeatSeconds": 5}),
     ("a prefix cache without groups", "pool", "spec.engine.prefixCache", {}),
     ("groups of tenants", "pool", "spec.engine.prefixCache", sharing(("a", "g"), ("b.c", "g"), ("d", "h"))),
     ("groups of an inline pool", "bundle", "spec.pool.engine", {"prefixCache": sharing(("a", "g"))}),

@@ -117,7 +117,7 @@ class PolicyMachine(RuleBasedStateMachine):
     def tell_capacity(self, capacity: int) -> None:
         self.policy.set_capacity(capacity, self.now)
 
-    @rule(by=st.floats(0, 10, allow_nan=False))
+    @rule(by=st.floats(0, 10, allow_nan=False) | st.floats(0, 100, allow_nan=False))
     def time_passes(self, by: float) -> None:
         self.now += by
         self.policy.time_passed(self.now)

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from justitia_scheduling.policies.gate import RunKey, TenantGate
+from justitia_scheduling.policies.gate import Place, TenantGate
 from justitia_vocabulary.units import TenantId
 from support.examples import examples
 
@@ -15,7 +15,7 @@ class GateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.gate = TenantGate()
-        self.first: dict[TenantId, tuple[RunKey, float]] = {}
+        self.first: dict[TenantId, tuple[Place, float]] = {}
         self.runs = 0
 
     @rule(tenant=st.sampled_from(TENANTS), key=st.floats(0, 100), slack=st.floats(0, 30))

@@ -1,4 +1,5 @@
-"""What the stretched tag promises a run, gate open, on a server that may change runs after each unit of work.
+"""What the stretched tag promises a run, gate open and no heartbeat, on a server that may change runs after each unit of
+work.
 
 *Interference.* Whatever anybody predicts, until run j is done another run i is served at most
 
@@ -45,7 +46,7 @@ predicted_somehow = st.builds(UnitRun, times, costs, st.sampled_from([None, 0.1,
 
 
 def open_gate(kappa: float = KAPPA) -> TieredJustitia:
-    policy = TieredJustitia(KVTokenTimeCost(), kappa=kappa, beta=math.inf, burst=math.inf)
+    policy = TieredJustitia(KVTokenTimeCost(), kappa=kappa, beta=math.inf, burst=math.inf, heartbeat=math.inf)
     for tenant, weight in WEIGHT.items():
         policy.set_weight(tenant, weight, 0)
     return policy
@@ -80,7 +81,7 @@ def test_claims_of_too_much_delay_a_run_at_most_as_if_they_were_true(others: lis
 
 def test_without_revision_a_run_that_claims_little_breaks_it() -> None:
     runs = [UnitRun(0, 60, 1.0), UnitRun(0, 5, 5.0)]
-    never = TieredJustitia(KVTokenTimeCost(), theta=math.inf, beta=math.inf, burst=math.inf)
+    never = TieredJustitia(KVTokenTimeCost(), theta=math.inf, beta=math.inf, burst=math.inf, heartbeat=math.inf)
     assert worst_interference(never, [UnitRun(r.at, r.cost, r.predicted, TENANTS[0]) for r in runs]) > 10
 
 

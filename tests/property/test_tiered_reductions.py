@@ -75,7 +75,9 @@ def test_every_run_its_own_tenant_with_a_burst_of_the_largest_cost_is_served_as_
     own = [replace(job, tenant=TenantId(str(job.run))) for job in jobs]
     largest = max(job.predicted or 0.0 for job in own)
     for kappa, paper in ((1.0, Justitia), (KAPPA, StretchedJustitia)):
-        tiered = TieredJustitia(KVTokenTimeCost(), kappa=kappa, theta=math.inf, burst=largest, beta=math.inf)
+        tiered = TieredJustitia(
+            KVTokenTimeCost(), kappa=kappa, theta=math.inf, burst=largest, beta=math.inf, heartbeat=math.inf
+        )
         assert served(tiered, own) == served(paper(KVTokenTimeCost()), own)
 
 

@@ -35,6 +35,8 @@ class Knob(StrEnum):
 
     BURST = "burst"
     """Ceiling of how far a tenant may run ahead of its share, in the cost model's unit."""
+    HEARTBEAT = "heartbeat"
+    """How long a tenant may wait without an admission before it goes first, in seconds."""
     GAMMA_FLOOR = "gammaFloor"
     GAMMA_CEILING = "gammaCeiling"
     """Bounds of gamma, in 1/s."""

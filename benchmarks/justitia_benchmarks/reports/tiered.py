@@ -185,7 +185,7 @@ def _by_burst(m: TieredFigures, srjf: TieredKey) -> str:
     figures = ", ".join(f"{_text(m.ratio(s, srjf))} with B = {s.burst:g} s" for s in of)
     true = TieredKey(srjf.scenario, DEFAULT, "true")
     own = _ratio([c.mean for c in m.compared(true, srjf)[:seeds]])
-    return f" The gate is the cause: {figures}, {_text(own)} with the default, at most 20 s ({seeds} seeds)."
+    return f" The gate is the cause: {figures}, {_text(own)} with the default, at most 400 s ({seeds} seeds)."
 
 
 def _vtc(scenario: str) -> TieredKey:

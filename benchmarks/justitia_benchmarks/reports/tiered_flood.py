@@ -78,7 +78,7 @@ def _draw(path: Path, front: Mapping[FloodKey, Sequence[Estimate]]) -> None:
         }
         for i in PLOTTED
     }
-    draw_knob(path, panels, "B, engine seconds", chosen="20")
+    draw_knob(path, panels, "B, engine seconds", chosen="400")
 
 
 def _claims(own: BySeed, figures_of: Mapping[FloodKey, Sequence[Estimate]]) -> list[Claim]:

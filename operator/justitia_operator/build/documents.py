@@ -102,6 +102,7 @@ def _scheduling(scheduling: SchedulingSpec) -> SchedulingConfig:
         enforcement=scheduling.enforcement,
         boost=None if scheduling.boost is None else _boost(scheduling.boost),
         burst_seconds=scheduling.burst_seconds,
+        heartbeat_seconds=scheduling.heartbeat_seconds,
     )
 
 

@@ -135,7 +135,7 @@ class ProfiledCost(CostModel):
     """
 
     unit = "0.1 ms of a full A10G"
-    largest_burst = 200_000.0
+    largest_burst = 4_000_000.0
 
     prompt: float = 2.1
     output: float = 1.0
@@ -182,7 +182,7 @@ class EngineTime(CostModel):
     """
 
     unit = "engine seconds"
-    largest_burst = 20.0
+    largest_burst = 400.0
 
     def __init__(self, step_time: StepTime) -> None:
         self.step_time: StepTime = step_time

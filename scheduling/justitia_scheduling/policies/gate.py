@@ -17,8 +17,10 @@ from dataclasses import dataclass
 
 from justitia_scheduling.core.counters import TenantCounters
 from justitia_scheduling.core.lazyheap import LazyHeap
-from justitia_scheduling.core.runqueue import RunKey
 from justitia_vocabulary.units import TenantId
+
+Place = tuple[float, ...]
+"""Of a tenant's first run: the smallest goes first. No two are equal."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +28,7 @@ class _First:
     """A waiting tenant's first run. `held` says whether it is among the held ones or the open ones."""
 
     tenant: TenantId
-    key: RunKey
+    key: Place
     slack: float
     held: bool
 
@@ -49,12 +51,12 @@ class TenantGate:
         self._answered: tuple[int, int, float] | None = None
         self._answer: TenantId | None = None
 
-    def key(self, tenant: TenantId) -> RunKey | None:
+    def key(self, tenant: TenantId) -> Place | None:
         """Key of the tenant's first run, None if none of its requests waits."""
         first = self._first.get(tenant)
         return None if first is None else first.key
 
-    def put_first(self, tenant: TenantId, key: RunKey, slack: float) -> None:
+    def put_first(self, tenant: TenantId, key: Place, slack: float) -> None:
         """The tenant's first run, or its key, has changed."""
         self.drop(tenant)
         self._changes += 1

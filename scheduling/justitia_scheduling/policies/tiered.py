@@ -1,6 +1,6 @@
 """Tiered Justitia, the default: tenants gated by weight, runs inside the gate by stretched virtual finish time.
 
-Two decisions, one above the other.
+Three decisions, one above the other.
 
 1. *Tenant gate.* Tenant f may be served iff, for every tenant g that waits,
 
@@ -12,7 +12,10 @@ Two decisions, one above the other.
    Bound, whatever is predicted: `c_f - c_g <= B + U/weight_f` for waiting f and g, U the most that the
    requests in the engine can be charged; beta only tightens it.
 
-2. *Stretched tag.* Among the tenants that may be served, the run with the smallest key goes first:
+2. *Heartbeat.* Among the tenants that may be served, one that waits and has had no admission for H seconds goes
+   first; of several, the one whose last admission is longest ago (`heartbeat.py`). Shares do not depend on it.
+
+3. *Stretched tag.* Among the others, the run with the smallest key goes first:
 
        K_j = V(a_j) + kappa * E_j / weight
 
@@ -41,12 +44,13 @@ from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
 from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.opened import OpenRequest, OpenRun
+from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runqueue import RunKey, RunQueue
 from justitia_scheduling.policies.gate import TenantGate
+from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
@@ -56,6 +60,7 @@ KAPPA = 5.0
 THETA = 2.0
 THETA_LEARNED = 3.0
 BETA = 3.0
+HEARTBEAT: Seconds = 60.0
 RECENT_REQUESTS = 1000
 MUCH_MORE = 2.0
 """A tenant gives way if it holds more than this many times what the head's tenant would hold, each for its weight."""
@@ -66,13 +71,14 @@ LEAST_RUN: Tokens = 32
 class TieredJustitia(Policy):
     """`burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
     the KV space the host tells (0, which is strict sharing, until it has told it); the knob sets another ceiling.
+    `heartbeat` is H in seconds, unless the knob sets another one.
     `theta` fixes one theta for all runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is
     its application's mean.
     """
 
     takes_back: ClassVar[bool] = True
-    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST})
-    parts: ClassVar[tuple[str, ...]] = ("gated", "stretchedTag")
+    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST, Knob.HEARTBEAT})
+    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "stretchedTag")
 
     def __init__(
         self,
@@ -82,14 +88,20 @@ class TieredJustitia(Policy):
         theta: float | None = None,
         beta: float = BETA,
         burst: float | None = None,
+        heartbeat: Seconds = HEARTBEAT,
     ) -> None:
-        if kappa <= 0 or (theta is not None and theta <= 1) or beta < 0:
-            raise ValueError(f"kappa={kappa}, theta={theta}, beta={beta}: need kappa > 0, theta > 1, beta >= 0")
+        if kappa <= 0 or (theta is not None and theta <= 1) or beta < 0 or not heartbeat > 0:
+            raise ValueError(
+                f"kappa={kappa}, theta={theta}, beta={beta}, heartbeat={heartbeat}: "
+                "need kappa > 0, theta > 1, beta >= 0, heartbeat > 0"
+            )
         super().__init__(cost_model)
         self.kappa, self.beta = kappa, beta
         self.virtual_time = VirtualTime()
         self.gate = TenantGate()
         self.counters = self.gate.counters
+        self._own_heartbeat = heartbeat
+        self._heartbeat = Heartbeat(heartbeat)
         self._fixed_burst = burst
         self._ceiling: float | None = None
         self._burst = burst or 0.0
@@ -109,6 +121,10 @@ class TieredJustitia(Policy):
         ceiling = values.get(Knob.BURST)
         if ceiling is not None and not ceiling >= 0:
             raise ValueError(f"policy {type(self).__name__} takes no burst of {ceiling:g}: it must not be negative")
+        heartbeat = values.get(Knob.HEARTBEAT, self._own_heartbeat)
+        if not heartbeat > 0:
+            raise ValueError(f"policy {type(self).__name__} takes no heartbeat of {heartbeat:g}: it must be positive")
+        self._heartbeat.interval = heartbeat
         self._ceiling = ceiling
         self._derive_burst()
 
@@ -120,9 +136,11 @@ class TieredJustitia(Policy):
         return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(whether the tenant is gated, K in KV token-time per weight, arrival of the run, arrival)."""
-        run = request.run
-        return (int(self.gated(request.tenant)), self.stretched_tag(run.id), run.sequence, request.place_in_line)
+        """(whether the tenant is gated, its rank under the heartbeat, K in KV token-time per weight, arrival of the run,
+        arrival).
+        """
+        run, gated, rank = request.run, int(self.gated(request.tenant)), self._heartbeat.rank(request.tenant)
+        return (gated, *rank, self.stretched_tag(run.id), run.sequence, request.place_in_line)
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)
@@ -143,10 +161,10 @@ class TieredJustitia(Policy):
         """Whether the gate holds the tenant back until others have caught up."""
         return self.counters[tenant] > self.gate.limit(self.burst)
 
-    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, RunKey, RequestId]]:
+    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, RunKey, RequestId]]:
         """The tenant's waiting requests in order."""
-        gated = self.counters[tenant] > limit
-        return ((gated, key, request) for key, request in self._queues[tenant].in_order())
+        gated, rank = self.counters[tenant] > limit, self._heartbeat.rank(tenant)
+        return ((gated, rank, key, request) for key, request in self._queues[tenant].in_order())
 
     def victim(self) -> RequestId | None:
         """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
@@ -210,13 +228,21 @@ class TieredJustitia(Policy):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if not request.preemptions and self._costs.asked(request, self._prompt_work):
             self._key_again(request.run)
+        queue = self._queues[request.tenant]
+        if not queue:
+            self._heartbeat.silent_since(request.tenant, now)
         self.counters.enqueue(request.tenant)
-        self._queues[request.tenant].push(request, self.stretched_tag(request.run.id))
+        queue.push(request, self.stretched_tag(request.run.id))
         self._update_gate(request.tenant)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
+        queue = self._queues[request.tenant]
         self.counters.dequeue(request.tenant)
-        self._queues[request.tenant].remove(request)
+        queue.remove(request)
+        if not queue:
+            self._heartbeat.drop(request.tenant)
+        elif request.status is RequestState.RUNNING:
+            self._heartbeat.silent_since(request.tenant, now)
         self._update_gate(request.tenant)
         if request.preemptions:
             self._returned_with[request.id] = request.produced
@@ -238,9 +264,14 @@ class TieredJustitia(Policy):
                 self._key_again(run)
         self.virtual_time.advance(sum(delivered.values()))
 
+    def time_passed(self, now: Seconds) -> None:
+        for tenant in self._heartbeat.late(now):
+            self._update_gate(tenant)
+
     def on_stepped(self, step: Step, now: Seconds) -> None:
         """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
         self._derive_burst()
+        self.time_passed(now)
         self.head()
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
@@ -282,10 +313,11 @@ class TieredJustitia(Policy):
         first = self._queues[tenant].first_run()
         if first is None:
             self.gate.drop(tenant)
-        elif first[0] != self.gate.key(tenant):
-            key, run = first
+            return
+        run_key, run = first
+        key = (*self._heartbeat.rank(tenant), *run_key)
+        if key != self.gate.key(tenant):
             self.gate.put_first(tenant, key, self._slack(run))
-
     def _slack(self, run: OpenRun) -> float:
         if self.beta == math.inf:
             return self.beta

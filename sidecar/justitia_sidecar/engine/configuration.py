@@ -10,6 +10,8 @@ def configured_knobs(scheduling: SchedulingConfig, gamma: tuple[float, float] | 
     knobs: dict[Knob, float] = {}
     if scheduling.burst_seconds is not None:
         knobs[Knob.BURST] = scheduling.burst_seconds
+    if scheduling.heartbeat_seconds is not None:
+        knobs[Knob.HEARTBEAT] = scheduling.heartbeat_seconds
     if scheduling.boost is not None:
         knobs[Knob.HYSTERESIS] = scheduling.boost.hysteresis
     if gamma is not None:

@@ -44,6 +44,11 @@ def bursting(seconds: int, **scheduling: str) -> dict[str, Any]:
     return POOL | {"scheduling": scheduling | {"burstSeconds": seconds}}
 
 
+def beating(seconds: int, **scheduling: str) -> dict[str, Any]:
+    """A pool with this heartbeat."""
+    return POOL | {"scheduling": scheduling | {"heartbeatSeconds": seconds}}
+
+
 def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
     """An application with an objective for each of the changes."""
     objective = {"metric": "TimeToFirstToken", "percentile": 99, "boundMilliseconds": 800}
@@ -67,6 +72,8 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         (ServingPoolSpec, bursting(-1), "greater than or equal to 0"),
         (ServingPoolSpec, bursting(5, policy="VTC"), "burstSeconds is for policy TieredJustitia with cost model"),
         (ServingPoolSpec, bursting(5, costModel="KVTokenTime"), "burstSeconds is for policy TieredJustitia with"),
+        (ServingPoolSpec, beating(0), "greater than or equal to 1"),
+        (ServingPoolSpec, beating(60, policy="VTC"), "heartbeatSeconds is for policy TieredJustitia only"),
         (ServingPoolSpec, sharing(("a", "g"), ("b", "g"), ("a", "h")), "a tenant is in one group"),
         (ServingPoolSpec, sharing(("A_b", "g")), "pattern"),
         (ServingPoolSpec, sharing(("a", "g.h")), "pattern"),
@@ -113,6 +120,8 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         "a negative burst",
         "a burst of a policy that has none",
         "a burst in a unit that is no time",
+        "a heartbeat of no time",
+        "a heartbeat of a policy that has none",
         "a tenant in two groups",
         "a tenant of a group that is no name",
         "a group that is no name",
@@ -204,6 +213,13 @@ def test_a_ceiling_of_the_burst_goes_with_the_defaults() -> None:
     assert ServingPoolSpec.model_validate(bursting(0)).scheduling.burst_seconds == 0
     with pytest.raises(ValidationError, match="burstSeconds is for policy TieredJustitia"):
         SchedulingConfig(policy=PolicyName.VTC, burst_seconds=1)
+
+
+def test_a_heartbeat_goes_with_the_default_policy_whatever_it_charges() -> None:
+    spec = ServingPoolSpec.model_validate(beating(30, costModel="KVTokenTime"))
+    assert spec.scheduling.heartbeat_seconds == 30
+    with pytest.raises(ValidationError, match="heartbeatSeconds is for policy TieredJustitia"):
+        SchedulingConfig(policy=PolicyName.VTC, heartbeat_seconds=1)
 
 
 def test_an_objective_is_over_an_hour_unless_told() -> None:

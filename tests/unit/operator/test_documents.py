@@ -36,6 +36,11 @@ def test_the_ceiling_of_the_burst_comes_to_the_pods() -> None:
     assert config(told_world(scheduling={"burstSeconds": 5})).scheduling.burst_seconds == 5
 
 
+def test_the_heartbeat_comes_to_the_pods() -> None:
+    assert config(told_world()).scheduling.heartbeat_seconds is None
+    assert config(told_world(scheduling={"heartbeatSeconds": 5})).scheduling.heartbeat_seconds == 5
+
+
 @pytest.mark.parametrize(
     ("boost", "told_as"),
     [

@@ -27,7 +27,7 @@ def uniboost() -> UniBoost:
 
 def test_who_has_which_knob() -> None:
     assert {name: set(made.knobs) for name in POLICIES if (made := policy(name)).knobs} == {
-        "TieredJustitia": {Knob.BURST},
+        "TieredJustitia": {Knob.BURST, Knob.HEARTBEAT},
         "UniBoost": {Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING, Knob.HYSTERESIS},
         "DistBoost": {Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING},
     }
@@ -83,10 +83,13 @@ def test_a_value_that_cannot_be_changes_nothing(values: dict[Knob, float], named
     assert (tuned.report().gamma, tuned.delta) == (2.0, 0.5)
 
 
-@pytest.mark.parametrize("burst", [-1.0, float("nan")])
-def test_a_burst_that_cannot_be_changes_nothing(burst: float) -> None:
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [(Knob.BURST, -1.0), (Knob.BURST, float("nan")), (Knob.HEARTBEAT, 0.0), (Knob.HEARTBEAT, float("nan"))],
+)
+def test_a_burst_or_a_heartbeat_that_cannot_be_changes_nothing(knob: Knob, value: float) -> None:
     tuned = policy("tiered-justitia")
     before = tuned.report()
-    with pytest.raises(ValueError, match=r"TieredJustitia .*burst"):
-        tuned.tune({Knob.BURST: burst})
+    with pytest.raises(ValueError, match=rf"TieredJustitia .*{knob.value}"):
+        tuned.tune({Knob.BURST: 0.0, knob: value})
     assert tuned.report() == before

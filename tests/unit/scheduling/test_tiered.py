@@ -62,7 +62,7 @@ def tiered(**values: float) -> TieredJustitia:
 
 @pytest.mark.parametrize(
     "values",
-    [{"kappa": 0.0}, {"kappa": -1.0}, {"theta": 1.0}, {"theta": 0.5}, {"beta": -0.1}],
+    [{"kappa": 0.0}, {"kappa": -1.0}, {"theta": 1.0}, {"theta": 0.5}, {"beta": -0.1}, {"heartbeat": 0.0}],
     ids=str,
 )
 def test_what_cannot_be_is_refused_with_its_value(values: dict[str, float]) -> None:
@@ -98,8 +98,8 @@ def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_requ
     second = host.ask("mine", "second")
     host.run("theirs", B, cost=WIDE)
     run, request = policy.runs[RunId("mine")], policy.requests[second]
-    assert policy.key(request) == (0, 5 * WIDE, run.sequence, request.sequence)
-    assert policy.order_key(request) == {"gated": 0, "stretchedTag": 5 * WIDE}
+    assert policy.key(request) == (0, 1, 0, 5 * WIDE, run.sequence, request.sequence)
+    assert policy.order_key(request) == {"gated": 0, "inTime": 1, "overdueSince": 0, "stretchedTag": 5 * WIDE}
     host.serve(mine, 10)
     assert policy.key(request)[0] == 1
 
@@ -219,16 +219,16 @@ def test_the_longest_output_counts_while_it_is_recent() -> None:
 
 
 def test_the_burst_stays_below_the_cost_models_ceiling_and_the_knob_sets_another_one() -> None:
-    policy = TieredJustitia(EngineTime(StepTime(1.0, 0.0, 0.0)))
+    policy = TieredJustitia(EngineTime(StepTime(20.0, 0.0, 0.0)))
     host = Host(policy)
     host.serve(host.run("r"), 100)
-    assert policy.in_engine / 4 == 25
-    assert policy.burst == 20
-    for ceiling, burst in ((22.0, 22.0), (30.0, 25.0), (0.0, 0.0)):
+    assert policy.in_engine / 4 == 500
+    assert policy.burst == 400
+    for ceiling, burst in ((22.0, 22.0), (600.0, 500.0), (0.0, 0.0)):
         policy.tune({Knob.BURST: ceiling})
         assert policy.burst == burst
     policy.tune({})
-    assert policy.burst == 20
+    assert policy.burst == 400
 
 
 @pytest.mark.parametrize("ceiling", [-1.0, math.nan])
@@ -238,6 +238,82 @@ def test_a_burst_that_cannot_be_is_refused_and_changes_nothing(ceiling: float) -
     with pytest.raises(ValueError, match=f"TieredJustitia takes no burst of {ceiling:g}: it must not be negative"):
         policy.tune({Knob.BURST: ceiling})
     assert policy.burst == 2500
+
+
+# The heartbeat.
+
+
+def two_tenants() -> tuple[TieredJustitia, Host]:
+    """An open gate; A has small runs, and B a large one, which goes behind them all."""
+    policy = tiered(burst=WIDE, beta=math.inf, heartbeat=60.0)
+    host = Host(policy)
+    for number in range(4):
+        host.run(f"small{number}", A, cost=1.0, prompt=1)
+    host.run("large", B, cost=WIDE)
+    return policy, host
+
+
+def test_a_tenant_without_an_admission_for_the_interval_goes_first_once() -> None:
+    policy, host = two_tenants()
+    host.ask("large", "second")
+    policy.admitted(RequestId("small0"), 10.0)
+    policy.time_passed(59.9)
+    assert policy.head() == "small1"
+    policy.time_passed(60.0)
+    assert policy.order()[:3] == ["large", "second", "small1"]
+    assert policy.head() == "large"
+    assert policy.order_key(policy.requests[RequestId("large")])["inTime"] == 0
+    policy.admitted(RequestId("large"), 61.0)
+    assert policy.head() == "small1"
+    policy.admitted(RequestId("small1"), 100.0)
+    policy.time_passed(120.9)
+    assert policy.head() == "small2"
+    policy.time_passed(121.0)
+    assert policy.head() == "second"
+
+
+def test_steps_tell_the_time_too() -> None:
+    policy, _ = two_tenants()
+    policy.admitted(RequestId("small0"), 10.0)
+    policy.stepped(Step([Progress(RequestId("small0"), 1, 1)], 0.02), 60.0)
+    assert policy.head() == "large"
+
+
+def test_of_several_the_one_that_has_waited_longest_goes_first_though_its_run_is_the_largest() -> None:
+    policy, _ = two_tenants()
+    policy.admitted(RequestId("small0"), 10.0)
+    policy.time_passed(100.0)
+    assert policy.order() == ["large", "small1", "small2", "small3"]
+
+
+def test_whoever_does_not_wait_is_not_overdue_when_it_comes_back() -> None:
+    policy, host = two_tenants()
+    policy.aborted(RequestId("large"), 50.0)
+    policy.time_passed(100.0)
+    policy.request_arrived(Request(RequestId("again"), RunId("large"), 1), 100.0)
+    assert policy.order_key(policy.requests[RequestId("again")])["inTime"] == 1
+    assert host.policy.head() == "small0"
+
+
+def test_what_is_taken_back_is_no_admission() -> None:
+    policy, host = two_tenants()
+    host.ask("large", "second")
+    policy.admitted(RequestId("small0"), 10.0)
+    policy.withdrawn(RequestId("large"), 50.0)
+    policy.time_passed(60.0)
+    assert policy.head() == "second"
+
+
+def test_whoever_the_gate_holds_back_waits_however_long() -> None:
+    policy = tiered(burst=0.0, heartbeat=60.0)
+    host = Host(policy)
+    running = host.run("running", A, cost=WIDE)
+    host.run("waits", A, cost=1.0, prompt=1)
+    host.run("other", B, cost=WIDE)
+    host.serve(running, 10)
+    policy.time_passed(1000.0)
+    assert policy.order() == ["other", "waits"]
+    assert policy.key(policy.requests[RequestId("waits")])[:2] == (1, 0)
 
 
 def test_a_fixed_burst_follows_nothing() -> None:

@@ -32,6 +32,10 @@ def test_a_policy_is_built_and_told_by_its_name_in_the_registry(policy: PolicyNa
     assert (told.generation, told.cost_model, told.weights, told.knobs) == (3, "EngineTime", {"gold": 4.0}, {})
 
 
+def test_the_engine_is_told_the_heartbeat() -> None:
+    assert engine_configuration(pool(heartbeatSeconds=30), None).knobs == {Knob.HEARTBEAT: 30}
+
+
 @pytest.mark.parametrize("burst", [None, 0.0, 7.0])
 def test_the_engine_is_told_the_ceiling_of_the_burst(burst: float | None) -> None:
     assert engine_configuration(pool(burstSeconds=burst), None).knobs == ({} if burst is None else {Knob.BURST: burst})
