@@ -1,5 +1,5 @@
-"""What the stretched tag promises a run, gate open and no heartbeat, on a server that may change runs after each unit of
-work.
+"""What the stretched tag promises a run, gate open and no heartbeat, on a server that may change runs after each unit
+of work.
 
 *Interference.* Whatever anybody predicts, until run j is done another run i is served at most
 

@@ -136,8 +136,8 @@ class TieredJustitia(Policy):
         return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(whether the tenant is gated, its rank under the heartbeat, K in KV token-time per weight, arrival of the run,
-        arrival).
+        """(whether the tenant is gated, whether it is in time, since when it is overdue, K in KV token-time per weight,
+        arrival of the run, arrival).
         """
         run, gated, rank = request.run, int(self.gated(request.tenant)), self._heartbeat.rank(request.tenant)
         return (gated, *rank, self.stretched_tag(run.id), run.sequence, request.place_in_line)
@@ -318,6 +318,7 @@ class TieredJustitia(Policy):
         key = (*self._heartbeat.rank(tenant), *run_key)
         if key != self.gate.key(tenant):
             self.gate.put_first(tenant, key, self._slack(run))
+
     def _slack(self, run: OpenRun) -> float:
         if self.beta == math.inf:
             return self.beta
