@@ -479,7 +479,7 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a tier of a small weight", "pool", "spec.scheduling.tiers", [{"name": "gold", "weight": "0.001"}]),
     ("another policy", "pool", "spec.scheduling.policy", "TieredJustitia"),
     ("strict shares", "pool", "spec.scheduling", {"burstSeconds": 0}),
-    ("a heartbeat of any unit", "pool", "spec.scheduling", {"costModel": "KVTokenTime", "heartbeatSeconds": 5}),
+    ("a heartbeat", "pool", "spec.scheduling", {"heartbeatSeconds": 30}),
     ("a prefix cache without groups", "pool", "spec.engine.prefixCache", {}),
     ("groups of tenants", "pool", "spec.engine.prefixCache", sharing(("a", "g"), ("b.c", "g"), ("d", "h"))),
     ("groups of an inline pool", "bundle", "spec.pool.engine", {"prefixCache": sharing(("a", "g"))}),
