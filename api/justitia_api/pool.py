@@ -189,10 +189,11 @@ class SchedulingSpec(Document):
             ge=0,
             le=3600,
             description="With policy TieredJustitia and cost model EngineTime: how far a tenant may be ahead of "
-            "another tenant that waits, in seconds of engine time for each unit of weight. It is never further ahead "
-            "than three times what the other's first run is expected to take, nor than a quarter of what the requests "
-            "in the engine can take. With a small value a tenant with long runs has its share in each minute; with a "
-            "large one more runs finish early. 400 when unset. Changes take effect without a restart.",
+            "another tenant that waits and still be served, in seconds of engine time for each unit of weight. Less "
+            "counts where three times what the other's first run is expected to take, or a quarter of what the "
+            "requests in the engine can take, is less. With a small value a tenant with long runs has its share in "
+            "each minute; with a large one more runs finish early. 400 when unset. Changes take effect without a "
+            "restart.",
         ),
     ] = None
     heartbeat_seconds: Annotated[
@@ -200,10 +201,10 @@ class SchedulingSpec(Document):
         Field(
             ge=1,
             le=3600,
-            description="With policy TieredJustitia: a tenant that waits, is not ahead of its share, and for which no "
-            "request has been admitted for so many seconds goes first. With a small value tenants whose runs are long "
-            "are served more steadily; with a large one more short runs finish early. 60 when unset. Changes take "
-            "effect without a restart.",
+            description="With policy TieredJustitia: a tenant that waits, is not too far ahead of its share, and has "
+            "had no request admitted for so many seconds goes first, once. With a small value tenants whose runs are "
+            "long are served more steadily; with a large one more short runs finish early. 60 when unset. Changes "
+            "take effect without a restart.",
         ),
     ] = None
     tiers: Annotated[

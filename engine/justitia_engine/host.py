@@ -212,7 +212,7 @@ class EngineHost:
 
     def gives_way(self, now: Seconds) -> RequestId | None:
         """The running request that makes room for the head, which does not fit. Which one it is depends on what other
-        tenants were charged, so the steps not yet told are told to the policy first, unless they are few.
+        tenants were charged. So the policy first learns of the steps that it does not know, unless they are few.
         """
         head = self.policy.head()
         if head is not None and self._untold.steps >= FEWEST_BEFORE_ASKING:

@@ -17,8 +17,8 @@ engine has run out of KV. The head that does not fit blocks: a host never skips 
         else:
             break
 
-Some policies hold requests back until a point in time. They learn the time by `time_passed` and say with `held_until`
-when to ask again. All others offer a head whenever a request waits.
+Some policies decide by the time, which they learn by `time_passed`. Those that hold requests back until a point in time
+say with `held_until` when to ask again. All others offer a head whenever a request waits.
 
 Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
 to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run

@@ -20,7 +20,7 @@ from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_vocabulary.units import TenantId
 
 Place = tuple[float, ...]
-"""Of a tenant's first run: the smallest goes first. No two are equal."""
+"""The place of a tenant's first run in the order: the smallest goes first, and no two are equal."""
 
 
 @dataclass(slots=True, eq=False)

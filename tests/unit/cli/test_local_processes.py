@@ -63,11 +63,14 @@ def test_free_ports_are_different_and_none_is_one_that_connections_get() -> None
 
 
 def test_a_port_that_somebody_listens_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        monkeypatch.setattr("justitia_cli.local.ports.PORTS", range(port, port + 1))
-        with pytest.raises(LocalError, match="fewer than 1 ports are free"):
-            free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            taken, free = (each.getsockname()[1] for each in (listening, closed))
+        ports = range(min(taken, free), max(taken, free) + 1, abs(taken - free))
+        monkeypatch.setattr("justitia_cli.local.ports.PORTS", ports)
+        assert free_ports(1) == [free]
+        with pytest.raises(LocalError, match="fewer than 2 ports are free"):
+            free_ports(2)
 
 
 def test_a_port_that_another_process_was_given_is_left_to_its_server(monkeypatch: pytest.MonkeyPatch) -> None:

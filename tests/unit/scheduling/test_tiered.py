@@ -287,12 +287,12 @@ def test_of_several_the_one_that_has_waited_longest_goes_first_though_its_run_is
 
 
 def test_whoever_does_not_wait_is_not_overdue_when_it_comes_back() -> None:
-    policy, host = two_tenants()
+    policy, _ = two_tenants()
     policy.aborted(RequestId("large"), 50.0)
     policy.time_passed(100.0)
     policy.request_arrived(Request(RequestId("again"), RunId("large"), 1), 100.0)
     assert policy.order_key(policy.requests[RequestId("again")])["inTime"] == 1
-    assert host.policy.head() == "small0"
+    assert policy.head() == "small0"
 
 
 def test_what_is_taken_back_is_no_admission() -> None:
