@@ -38,6 +38,7 @@ ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choos
 GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
 BURST_ONLY = "burstSeconds is for policy TieredJustitia with cost model EngineTime only: remove it, or choose these"
 HEARTBEAT_ONLY = "heartbeatSeconds is for policy TieredJustitia only: remove it, or choose that policy"
+STRETCH_ONLY = "stretch is for policy TieredJustitia only: remove it, or choose that policy"
 GAMMA_CROSSED = "minimumGamma must not be greater than maximumGamma"
 WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a shorter window too few requests are known"
 GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
@@ -59,6 +60,9 @@ class _Scheduling(Protocol):
     @property
     def heartbeat_seconds(self) -> object: ...
 
+    @property
+    def stretch(self) -> object: ...
+
 
 S = TypeVar("S", bound=_Scheduling)
 
@@ -75,6 +79,8 @@ def possible(scheduling: S) -> S:
         raise ValueError(BURST_ONLY)
     if scheduling.heartbeat_seconds is not None and policy is not PolicyName.TIERED_JUSTITIA:
         raise ValueError(HEARTBEAT_ONLY)
+    if scheduling.stretch is not None and policy is not PolicyName.TIERED_JUSTITIA:
+        raise ValueError(STRETCH_ONLY)
     return scheduling
 
 
@@ -240,11 +246,12 @@ class SchedulingConfig(Document):
     enforcement: Literal["Engine", "Sidecar"] = "Sidecar"
     boost: BoostConfig | None = None
     burst_seconds: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="None: the policy's own ceiling"
+        default=None, ge=0, allow_inf_nan=False, description="None: the policy's own burst"
     )
     heartbeat_seconds: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="None: the policy's own heartbeat"
     )
+    stretch: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="None: the policy's own stretch")
 
     _possible = model_validator(mode="after")(possible)
 

@@ -11,6 +11,7 @@ from justitia_api.config import (
     GAMMA_FIXED,
     GAMMA_ONLY,
     HEARTBEAT_ONLY,
+    STRETCH_ONLY,
     BoostMode,
     Document,
     possible,
@@ -21,7 +22,11 @@ from justitia_api.learning import LearningSpec
 from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
     POSITIVE,
+    WEIGHT_RANGE,
+    WEIGHT_RULE,
     Column,
     Decimal,
     Definition,
@@ -57,16 +62,16 @@ class Tier(Document):
     weight: Annotated[
         Weight,
         Field(
-            json_schema_extra=POSITIVE,
+            json_schema_extra=WEIGHT_RULE,
             description="Share of service of each tenant of the tier, relative to other tenants: a decimal number "
-            "greater than 0.",
+            f"{WEIGHT_RANGE}.",
         ),
     ]
 
     @model_validator(mode="after")
-    def _positive(self) -> "Tier":
-        if float(self.weight) <= 0:
-            raise ValueError(f"weight of tier {self.name} must be greater than 0")
+    def _in_range(self) -> "Tier":
+        if not LEAST_WEIGHT <= float(self.weight) <= MOST_WEIGHT:
+            raise ValueError(f"weight of tier {self.name} must be {WEIGHT_RANGE}")
         return self
 
 
@@ -190,10 +195,9 @@ class SchedulingSpec(Document):
             le=3600,
             description="With policy TieredJustitia and cost model EngineTime: how far a tenant may be ahead of "
             "another tenant that waits and still be served, in seconds of engine time for each unit of weight. Less "
-            "counts where three times what the other's first run is expected to take, or a quarter of what the "
-            "requests in the engine can take, is less. With a small value a tenant with long runs has its share in "
-            "each minute; with a large one more runs finish early. 400 when unset. Changes take effect without a "
-            "restart.",
+            "counts where two and a half times what the other's first run is expected to take is less. With a small "
+            "value a tenant with long runs has its share in each minute; with a large one more runs finish early. 400 "
+            "when unset. Changes take effect without a restart.",
         ),
     ] = None
     heartbeat_seconds: Annotated[
@@ -205,6 +209,18 @@ class SchedulingSpec(Document):
             "had no request admitted for so many seconds goes first, once. With a small value tenants whose runs are "
             "long are served more steadily; with a large one more short runs finish early. 60 when unset. Changes "
             "take effect without a restart.",
+        ),
+    ] = None
+    stretch: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=100,
+            description="With policy TieredJustitia: how many times a run's expected cost counts in the order of runs. "
+            "1 is the order in which fair sharing would finish them. With a larger value short runs pass more of the "
+            "long runs that came before them: a run that proves larger than expected delays others less, and the "
+            "longest waits are longer. When unset, 2 where a run's cost is predicted and 3 where it is its "
+            "application's mean. A change counts for runs that begin after it, without a restart.",
         ),
     ] = None
     tiers: Annotated[
@@ -244,6 +260,10 @@ SCHEDULING_RULES = rules(
     (
         f"!has(self.heartbeatSeconds) || !has(self.policy) || self.policy == '{PolicyName.TIERED_JUSTITIA.value}'",
         HEARTBEAT_ONLY,
+    ),
+    (
+        f"!has(self.stretch) || !has(self.policy) || self.policy == '{PolicyName.TIERED_JUSTITIA.value}'",
+        STRETCH_ONLY,
     ),
 )
 """A definition's defaults are checked before those of their fields are filled in: `has(self.policy)`."""

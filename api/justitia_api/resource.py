@@ -48,6 +48,10 @@ def map_by(*keys: str) -> dict[str, Any]:
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
 SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
 
+LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000.0
+"""Between them what tenants are charged is counted exactly, however long an engine runs."""
+WEIGHT_RANGE = f"from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+WEIGHT_RULE = rules((f"double(self) >= {LEAST_WEIGHT} && double(self) <= {MOST_WEIGHT}", f"must be {WEIGHT_RANGE}"))
 POSITIVE = rules(("double(self) > 0.0", "must be greater than 0"))
 
 Conditions = Annotated[

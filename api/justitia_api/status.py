@@ -44,11 +44,12 @@ class GateStatus(Document):
     """How far tenants may drift from their shares under TieredJustitia, in units of the cost model.
 
     Over any time in which tenants f and g both wait, service per weight differs by at most
-    2 * burst + in_engine / weight_f + in_engine / weight_g.
+    2 * slack + in_engine / weight_f + in_engine / weight_g.
     """
 
-    burst: float
-    in_engine: float
+    burst: float = Field(description="The most that slack can be")
+    slack: float = Field(description="How far a tenant that waits has let others be ahead of it at most, of late")
+    in_engine: float = Field(description="The most that the requests in the engine can still be charged")
 
 
 class PlugInStatus(Document):

@@ -9,7 +9,10 @@ from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
     ATOMIC,
-    POSITIVE,
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
+    WEIGHT_RANGE,
+    WEIGHT_RULE,
     Column,
     Definition,
     Label,
@@ -51,9 +54,9 @@ class TenantSpec(Document):
     weight: Annotated[
         Weight | None,
         Field(
-            json_schema_extra=POSITIVE,
+            json_schema_extra=WEIGHT_RULE,
             description="The tenant's share of service relative to other tenants, in every pool: a decimal number "
-            "greater than 0. Must not be set together with tier; 1 when neither is set.",
+            f"{WEIGHT_RANGE}. Must not be set together with tier; 1 when neither is set.",
         ),
     ] = None
     namespaces: Annotated[
@@ -81,8 +84,8 @@ class TenantSpec(Document):
     def _tier_or_weight(self) -> "TenantSpec":
         if self.tier is not None and self.weight is not None:
             raise ValueError("tier and weight cannot both be set: remove one")
-        if self.weight is not None and float(self.weight) <= 0:
-            raise ValueError("weight must be greater than 0")
+        if self.weight is not None and not LEAST_WEIGHT <= float(self.weight) <= MOST_WEIGHT:
+            raise ValueError(f"weight must be {WEIGHT_RANGE}")
         return self
 
 

@@ -296,6 +296,6 @@ def test_a_clock_that_falls_is_found_out() -> None:
     engine.run_arrives(TENANTS[0], "a", 1e3, [[(10, 4)]])
     engine.iterate(observed=True, steps=2)
     engine.clocks_and_service_never_fall()
-    engine.policy.virtual_time.now -= 1  # type: ignore[attr-defined]
+    engine.virtual_time += 1e9
     with pytest.raises(AssertionError):
         engine.clocks_and_service_never_fall()

@@ -10,7 +10,7 @@ theta i's and E_i its estimate when j came: however old it is. `docs/design/tier
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,9 +22,10 @@ from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
-from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.policies.tiered import THETA, TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.examples import examples
+from support.fluid_gps import Arrival, gps_finishes
 from support.reserving_engine import Job, ReservingEngine
 from support.unit_server import UnitRun, UnitServer
 
@@ -128,7 +129,7 @@ def test_a_run_that_arrived_before_overtakes_by_no_more_than_its_estimate_howeve
 
 
 class WithoutLift(VirtualTime):
-    def lift(self, run: RunId, start: float) -> None:
+    def lift(self, run: RunId, attained: float) -> None:
         pass
 
 
@@ -157,21 +158,26 @@ def test_without_the_lift_at_a_revision_a_run_kept_open_overtakes_without_bound(
     assert old > young > 1
 
 
-def mean_delay(policy: TieredJustitia, claims: float) -> float:
-    """Mean completion time of the honest runs beside large ones that claim `claims` of their cost."""
+def beside_large_runs(claims: float) -> list[UnitRun]:
+    """60 honest runs, and large ones that claim `claims` of their cost."""
     honest = [UnitRun(30 * i, 10, 10.0) for i in range(60)]
-    large = [UnitRun(300 * i, 300, 300.0 * claims) for i in range(4)]
-    finishes = UnitServer(policy, [*honest, *large]).serve().finishes()
-    return sum(finishes[i] - run.at for i, run in enumerate(honest)) / len(honest)
+    return honest + [UnitRun(300 * i, 300, 300.0 * claims) for i in range(4)]
 
 
-def test_large_runs_that_claim_a_thousandth_delay_honest_ones_little_and_much_without_revision() -> None:
-    honest_twin = mean_delay(inside_one_tenant(), 1.0)
-    revised = mean_delay(inside_one_tenant(), 0.001) / honest_twin
+def mean_delay(finishes: Sequence[float]) -> float:
+    """Mean completion time of the honest runs."""
+    return sum(finishes[i] - 30 * i for i in range(60)) / 60
+
+
+def test_large_runs_that_claim_a_thousandth_make_honest_ones_as_late_as_stretched_ones_under_gps() -> None:
+    honest_twin = mean_delay(UnitServer(inside_one_tenant(), beside_large_runs(1.0)).serve().finishes())
+    lied = mean_delay(UnitServer(inside_one_tenant(), beside_large_runs(0.001)).serve().finishes())
     stands = TieredJustitia(KVTokenTimeCost(), kappa=1.0, theta=math.inf, beta=math.inf, burst=math.inf)
-    never = mean_delay(stands, 0.001) / honest_twin
-    assert revised <= 1.1
-    assert never > 20
+    never = mean_delay(UnitServer(stands, beside_large_runs(0.001)).serve().finishes())
+    fair = mean_delay(gps_finishes([Arrival(run.at, run.cost) for run in beside_large_runs(1.0)], rate=1.0))
+    assert lied <= THETA * fair
+    assert never > 10 * fair
+    assert honest_twin < fair
 
 
 def test_claiming_much_only_delays_the_claimant() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.core.gps import VirtualTime
+from justitia_scheduling.core.gps import VirtualTime, in_kv_token_time
 from justitia_vocabulary.units import RunId
 from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
@@ -27,7 +27,7 @@ def serve_one_run_at_a_time(arrivals: list[Arrival], speed: float = 1.0) -> list
     """
     clock = VirtualTime()
     left: dict[int, float] = {}
-    tag: dict[int, float] = {}
+    tag: dict[int, int] = {}
     finish = [math.inf] * len(arrivals)
     order = sorted(range(len(arrivals)), key=lambda i: arrivals[i].at)
     t = 0.0
@@ -147,7 +147,7 @@ def clock_at(arrivals: list[Arrival], t: float, run: int) -> tuple[float, float]
             clock.arrive(RunId(str(i)), arrivals[i].cost, arrivals[i].weight)
             backlog += arrivals[i].cost
         if i == run:
-            tag = clock.finish(RunId(str(i)))
+            tag = in_kv_token_time(clock.finish(RunId(str(i))))
     clock.advance(min(backlog, RATE * max(0.0, t - now)))
     return clock.now, tag
 
@@ -158,7 +158,7 @@ def test_virtual_time_stands_still_while_nobody_is_active() -> None:
     clock.advance(25)
     assert clock.now == 10
     clock.arrive(RunId("b"), 10, 2)
-    assert clock.finish(RunId("b")) == 15
+    assert in_kv_token_time(clock.finish(RunId("b"))) == 15
 
 
 def test_a_run_that_turns_out_longer_re_enters_and_one_that_turns_out_shorter_leaves() -> None:
@@ -180,8 +180,40 @@ def test_a_lift_raises_the_start_tag_and_never_lowers_it() -> None:
     clock.arrive(RunId("old"), 10, 2)
     clock.arrive(RunId("other"), 100, 1)
     clock.advance(60)
-    clock.lift(RunId("old"), 20)
+    clock.lift(RunId("old"), 40)
     clock.retag(RunId("old"), 60)
-    assert clock.finish(RunId("old")) == 50
-    clock.lift(RunId("old"), 10)
-    assert clock.start(RunId("old")) == 20
+    now = clock.now
+    assert in_kv_token_time(clock.finish(RunId("old"))) == now - 20 + 30
+    clock.lift(RunId("old"), 60)
+    assert in_kv_token_time(clock.tag(RunId("old"), 0)) == now - 20
+
+
+LIGHTEST, HEAVIEST = 0.001, 1000.0
+"""The weights that a tenant can have (`justitia_api/resource.py`)."""
+A_YEAR = 2e5 * 365 * 86_400
+"""KV token-time that an engine delivers in a year, 2 * 10^5 a second."""
+
+
+def order_of_heavy_runs(clock: VirtualTime, costs: list[float], each: float) -> list[RunId]:
+    """Runs of a heavy tenant arrive one after the other, `each` being delivered in between. Their order by F."""
+    runs = [RunId(f"heavy{i}") for i in range(len(costs))]
+    for run, cost in zip(runs, costs, strict=True):
+        clock.arrive(run, cost, HEAVIEST)
+        clock.advance(each)
+    return sorted(runs, key=clock.finish)
+
+
+@given(costs=st.lists(st.floats(1, 1e6), min_size=2, max_size=12), each=st.floats(0, 1e5))
+@examples(100)
+def test_a_year_of_one_light_tenant_alone_changes_no_order_of_heavy_runs(costs: list[float], each: float) -> None:
+    """The clock that a year has moved by 10^15 and more orders later runs as one that has just begun."""
+    aged = VirtualTime()
+    aged.arrive(RunId("light"), 2 * A_YEAR, LIGHTEST)
+    aged.advance(A_YEAR)
+    aged.clear()
+    assert order_of_heavy_runs(aged, costs, each) == order_of_heavy_runs(VirtualTime(), costs, each)
+
+
+def test_tags_in_floating_point_do_not_tell_heavy_runs_apart_after_that_year() -> None:
+    year = A_YEAR / LIGHTEST
+    assert year + 100 / HEAVIEST == year + 200 / HEAVIEST

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
+from justitia_scheduling.core.gps import in_kv_token_time
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.policies import runcost
 from justitia_scheduling.policies.runcost import LOOKED_AT, RENEWED_BEYOND
-from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 from support.examples import examples
 
@@ -47,26 +48,25 @@ class Watched(TieredJustitia):
         if self.probing:
             yield
             return
-        before = {run: (self.stretched_tag(run), self.virtual_time.start(run)) for run in runs}
+        before = {run: (self.stretched_tag(run), self.virtual_time.tag(run, 0)) for run in runs}
         yield
         changed = [run for run in runs if self.stretched_tag(run) != before[run][0]]
         self.most_at_once = max(self.most_at_once, len(changed))
         for run in changed:
             self.renewals[run] += 1
-            key, start = self.stretched_tag(run), self.virtual_time.start(run)
+            key, start = self.stretched_tag(run), self.virtual_time.tag(run, 0)
             assert key < before[run][0]
             assert start == before[run][1]
-            assert key - start == pytest.approx(self.kappa * self._of_a_newcomer(self.runs[run]))
-            theta = THETA_LEARNED if self.runs[run].run.predicted_cost is None else THETA
-            assert self.runs[run].attained <= theta * (key - start) / self.kappa
+            assert key - start == pytest.approx(self._of_a_newcomer(self.runs[run]))
+            assert self.runs[run].attained <= in_kv_token_time(key - start), "theta times the estimate"
 
     def _of_a_newcomer(self, run: OpenRun) -> float:
-        """The estimate of a run that arrives now, in a copy of the policy."""
+        """The stretched estimate of a run that arrives now, in ticks, in a copy of the policy."""
         probe = deepcopy(self)
         probe.probing = True
         name = RunId("newcomer")
         probe.run_arrived(Run(name, TENANT, APPLICATION, run.run.predicted_cost), 0)
-        return (probe.stretched_tag(name) - probe.virtual_time.start(name)) / probe.kappa
+        return probe.stretched_tag(name) - probe.virtual_time.tag(name, 0)
 
 
 def serve(policy: Watched, outputs: list[int], claims: list[float | None], at_once: int) -> None:

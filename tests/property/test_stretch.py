@@ -3,9 +3,9 @@ of work.
 
 *Interference.* Whatever anybody predicts, until run j is done another run i is served at most
 
-    theta / kappa * w_i * (K_j - S_i)        in all (kappa >= theta), and one unit
+    w_i * (K_j - S_i)        in all, and one unit
 
-theta i's, S_i its start tag, K_j the largest key with which j waited. *Finish.* If the others are predicted right,
+S_i its start tag, K_j the largest key with which j waited. *Finish.* If the others are predicted right,
 j finishes no later than it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was
 not under-predicted. The oracle of the second is `support.fluid_gps`.
 
@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
-from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
+from justitia_scheduling.policies.tiered import THETA, TieredJustitia
 from justitia_vocabulary.units import TenantId
 from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
@@ -45,7 +45,7 @@ predicted_too_much = st.builds(
 predicted_somehow = st.builds(UnitRun, times, costs, st.sampled_from([None, 0.1, 1.0, 5.0, 20.0, 100.0, 1e4]), tenants)
 
 
-def open_gate(kappa: float = KAPPA) -> TieredJustitia:
+def open_gate(kappa: float | None = None) -> TieredJustitia:
     policy = TieredJustitia(KVTokenTimeCost(), kappa=kappa, beta=math.inf, burst=math.inf, heartbeat=math.inf)
     for tenant, weight in WEIGHT.items():
         policy.set_weight(tenant, weight, 0)
@@ -59,7 +59,7 @@ def worst_interference(policy: TieredJustitia, runs: list[UnitRun]) -> float:
     for j, log in server.logs.items():
         for i, served in log.at_finish.items():
             if i != j and served > log.others.get(i, 0):
-                allowed = runs[i].theta / KAPPA * WEIGHT[runs[i].tenant] * (log.key - server.logs[i].start)
+                allowed = WEIGHT[runs[i].tenant] * (log.key - server.logs[i].start)
                 worst = max(worst, served - allowed)
     return worst
 
@@ -75,13 +75,15 @@ def test_a_run_is_delayed_by_another_at_most_by_its_part_of_the_stretched_tag(ru
 def test_claims_of_too_much_delay_a_run_at_most_as_if_they_were_true(others: list[UnitRun], ours: UnitRun) -> None:
     finish = UnitServer(open_gate(), [*others, ours]).serve().finishes()[-1]
     claimed = [Arrival(run.at, run.predicted or 0.0, WEIGHT[run.tenant]) for run in others]
-    stretched = Arrival(ours.at, KAPPA * ours.cost, WEIGHT[ours.tenant])
+    stretched = Arrival(ours.at, THETA * ours.cost, WEIGHT[ours.tenant])
     assert finish <= gps_finishes([*claimed, stretched], rate=1.0)[-1] + 1
 
 
 def test_without_revision_a_run_that_claims_little_breaks_it() -> None:
     runs = [UnitRun(0, 60, 1.0), UnitRun(0, 5, 5.0)]
-    never = TieredJustitia(KVTokenTimeCost(), theta=math.inf, beta=math.inf, burst=math.inf, heartbeat=math.inf)
+    never = TieredJustitia(
+        KVTokenTimeCost(), kappa=THETA, theta=math.inf, beta=math.inf, burst=math.inf, heartbeat=math.inf
+    )
     assert worst_interference(never, [UnitRun(r.at, r.cost, r.predicted, TENANTS[0]) for r in runs]) > 10
 
 
@@ -103,11 +105,11 @@ def test_a_run_finishes_no_later_than_a_stretched_one_under_gps(
 
 
 def test_a_run_is_later_than_under_gps_with_its_weight_divided_by_kappa() -> None:
-    """Alone until 90 of its 100 units are done, then overtaken by a run of 80 whose stretched tag is 490, not 500."""
+    """kappa = 5: alone until 90 of 100 units are done, then overtaken by a run of 80, whose tag is 490, not 500."""
     runs = [UnitRun(0, 100, 100.0, TENANTS[0]), UnitRun(90, 80, 80.0, TENANTS[0])]
-    assert UnitServer(open_gate(), runs).serve().finishes()[0] == 180
-    assert gps_finishes([Arrival(0, 100, 1 / KAPPA), Arrival(90, 80)], rate=1.0)[0] == pytest.approx(150)
-    assert gps_finishes([Arrival(0, 100 * KAPPA), Arrival(90, 80)], rate=1.0)[0] >= 180
+    assert UnitServer(open_gate(5.0), runs).serve().finishes()[0] == 180
+    assert gps_finishes([Arrival(0, 100, 1 / 5), Arrival(90, 80)], rate=1.0)[0] == pytest.approx(150)
+    assert gps_finishes([Arrival(0, 100 * 5), Arrival(90, 80)], rate=1.0)[0] >= 180
 
 
 def small_runs_without_end(start: int, count: int, gap: int) -> list[UnitRun]:
@@ -116,7 +118,7 @@ def small_runs_without_end(start: int, count: int, gap: int) -> list[UnitRun]:
 
 def test_shortest_first_starves_a_large_run_and_the_stretched_tag_does_not() -> None:
     runs = [UnitRun(0, 30, 30.0, TENANTS[0]), *small_runs_without_end(0, 400, 10)]
-    fair = [Arrival(0, 30 * KAPPA), *[Arrival(run.at, run.cost) for run in runs[1:]]]
+    fair = [Arrival(0, 30 * THETA), *[Arrival(run.at, run.cost) for run in runs[1:]]]
     bound = gps_finishes(fair, rate=1.0)[0]
     assert UnitServer(open_gate(), runs).serve().finishes()[0] <= bound + 1
     assert UnitServer(open_gate(kappa=1e9), runs).serve().finishes()[0] > bound + 1
@@ -128,4 +130,4 @@ def test_claims_of_too_much_do_slow_the_clock_for_others() -> None:
     claims = [UnitRun(0, 1, 1e6, TENANTS[0]) for _ in range(30)]
     true = [Arrival(run.at, run.cost) for run in [*small, *claims]]
     finish = UnitServer(open_gate(), [*small, *claims, large]).serve().finishes()[-1]
-    assert finish > gps_finishes([*true, Arrival(0, 30 * KAPPA)], rate=1.0)[-1] + 1
+    assert finish > gps_finishes([*true, Arrival(0, 30 * THETA)], rate=1.0)[-1] + 1

@@ -8,17 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
+from justitia_scheduling.core.gps import Tick
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
 from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
-from justitia_scheduling.policies.tiered import KAPPA, THETA, TieredJustitia
+from justitia_scheduling.policies.tiered import THETA, TieredJustitia
 from justitia_scheduling.policies.vtc import VTC
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId
 from support.examples import examples
 from support.reserving_engine import Job, ReservingEngine
 
 CAPACITY = 64
+KAPPA = 5
 TENANTS = [TenantId(f"t{i}") for i in range(3)]
 
 
@@ -47,8 +49,8 @@ def test_one_tenant_with_kappa_1_is_served_as_by_justitia(jobs: list[Job]) -> No
 class StretchedJustitia(Justitia):
     """The paper's policy with every run's cost multiplied by kappa in its tag, and true in the fluid server."""
 
-    def run_key(self, run: OpenRun) -> float:
-        start, finish = self.virtual_time.start(run.id), self.virtual_time.finish(run.id)
+    def run_key(self, run: OpenRun) -> Tick:
+        start, finish = self.virtual_time.tag(run.id, 0), self.virtual_time.finish(run.id)
         return start + KAPPA * (finish - start)
 
 
@@ -65,7 +67,7 @@ def served(policy: Policy, jobs: list[Job], weight: float = 1.0) -> list[Request
 @given(jobs=runs_with_true_predictions(TENANTS[:1]), weight=st.sampled_from([0.5, 1.0, 4.0]))
 @examples(60)
 def test_one_tenant_is_served_as_by_stretched_justitia(jobs: list[Job], weight: float) -> None:
-    ours = served(TieredJustitia(KVTokenTimeCost(), theta=math.inf), jobs, weight)
+    ours = served(TieredJustitia(KVTokenTimeCost(), kappa=KAPPA, theta=math.inf), jobs, weight)
     assert ours == served(StretchedJustitia(KVTokenTimeCost()), jobs, weight)
 
 
@@ -74,7 +76,7 @@ def test_one_tenant_is_served_as_by_stretched_justitia(jobs: list[Job], weight: 
 def test_every_run_its_own_tenant_with_a_burst_of_the_largest_cost_is_served_as_by_justitia(jobs: list[Job]) -> None:
     own = [replace(job, tenant=TenantId(str(job.run))) for job in jobs]
     largest = max(job.predicted or 0.0 for job in own)
-    for kappa, paper in ((1.0, Justitia), (KAPPA, StretchedJustitia)):
+    for kappa, paper in ((1, Justitia), (KAPPA, StretchedJustitia)):
         tiered = TieredJustitia(
             KVTokenTimeCost(), kappa=kappa, theta=math.inf, burst=largest, beta=math.inf, heartbeat=math.inf
         )
@@ -99,7 +101,7 @@ class BesideVTC(TieredJustitia):
     """Without slack; a weighted VTC is told the same events, and every head must be one that VTC could choose."""
 
     def __init__(self, cost_model: CostModel, in_order: bool) -> None:
-        super().__init__(cost_model, theta=math.inf, burst=0.0)
+        super().__init__(cost_model, kappa=1.0, theta=math.inf, burst=0.0)
         self.vtc = VTC(cost_model)
         self.in_order = in_order
 

@@ -6,6 +6,7 @@ cost 1. A unit takes one unit of time. Virtual times, keys and delays are exact 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from justitia_scheduling.core.gps import in_kv_token_time
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
@@ -53,10 +54,11 @@ def run_id(i: int) -> RunId:
 
 
 class UnitServer:
-    """Serves until all runs are done."""
+    """Serves until all runs are done. `kappa` is the policy's, if it has one for all runs."""
 
-    def __init__(self, policy: TieredJustitia, runs: Sequence[UnitRun]) -> None:
+    def __init__(self, policy: TieredJustitia, runs: Sequence[UnitRun], kappa: float | None = None) -> None:
         self.policy = policy
+        self.kappa = kappa
         self.runs = runs
         self.logs: dict[int, Log] = {}
         self.time = 0
@@ -85,7 +87,7 @@ class UnitServer:
         run = self.runs[i]
         if i not in self.logs:
             self.policy.run_arrived(Run(run_id(i), run.tenant, run.application, run.predicted), self.time)
-            start = self.policy.virtual_time.start(run_id(i))
+            start = in_kv_token_time(self.policy.virtual_time.tag(run_id(i), 0))
             served = {k: log.served for k, log in self.logs.items()}
             self.logs[i] = Log(start, self.time, served, {k: self._estimate(k) for k in served if self._left[k]})
         for _ in range(count):
@@ -95,15 +97,19 @@ class UnitServer:
             self.policy.request_arrived(Request(request, run_id(i), 0), self.time)
 
     def _estimate(self, i: int) -> float:
-        clock, run = self.policy.virtual_time, run_id(i)
-        return (self.policy.stretched_tag(run) - clock.start(run)) * clock.weight(run) / self.policy.kappa
+        run, of = run_id(i), self.runs[i]
+        stretched = self._key(i) - in_kv_token_time(self.policy.virtual_time.tag(run, 0))
+        return stretched * self.policy.weight(of.tenant) / (self.kappa or of.theta)
+
+    def _key(self, i: int) -> float:
+        return in_kv_token_time(self.policy.stretched_tag(run_id(i)))
 
     def _serve(self, request: RequestId) -> None:
         i = self._run_of.pop(request)
         log = self.logs[i]
         for k, waiting in self.logs.items():
             if self._left[k]:
-                waiting.key = max(waiting.key, self.policy.stretched_tag(run_id(k)))
+                waiting.key = max(waiting.key, self._key(k))
         self.policy.admitted(request, self.time)
         self.time += 1
         self.policy.stepped(Step([Progress(request, produced=1)]), self.time)

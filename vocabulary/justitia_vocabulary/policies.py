@@ -34,9 +34,11 @@ class Knob(StrEnum):
     """What tunes a policy. A policy that has no such knob refuses it."""
 
     BURST = "burst"
-    """Ceiling of how far a tenant may run ahead of its share, in the cost model's unit."""
+    """How far a tenant may run ahead of its share at most, in the cost model's unit per unit of weight."""
     HEARTBEAT = "heartbeat"
     """How long a tenant may wait without an admission before it goes first, in seconds."""
+    STRETCH = "stretch"
+    """How many times its expected cost a run counts in the order of runs. It counts for runs that arrive later."""
     GAMMA_FLOOR = "gammaFloor"
     GAMMA_CEILING = "gammaCeiling"
     """Bounds of gamma, in 1/s."""

@@ -40,7 +40,7 @@ class TieredKey(NamedTuple):
 
 
 def usual_theta(prediction: str) -> float:
-    """The theta of every run where the policy has its defaults: under `mean` no run is told a cost."""
+    """Theta, and kappa, of every run where the policy has its defaults: under `mean` no run is told a cost."""
     return THETA_LEARNED if prediction == "mean" else THETA
 
 
@@ -163,12 +163,12 @@ def _four_tenants(m: TieredFigures) -> list[Claim]:
             )
         own.append(
             Claim(
-                "widest gap between two tenants' services ÷ its bound 2B + U/φ_f + U/φ_g",
+                "widest gap between two tenants' services ÷ its bound 2 s + U/φ_f + U/φ_g",
                 "≤ 1",
                 mean_interval(gaps),
                 PaperVerdict.REACHED if max(gaps) <= 1 else PaperVerdict.NOT_REACHED,
-                f"Reached means in all seeds; the widest is {digits(max(gaps))}: the bound is loose, since U takes "
-                "every step of the longest output to be as long as the longest prefill. Samples 1 s apart; "
+                f"Reached means in all seeds; the widest is {digits(max(gaps))}. s and U as the policy reports them: "
+                "the largest slack, and what the engine can still be charged. Samples 1 s apart; "
                 f"{_text(preempted)} preemptions a seed, whose recomputed tokens are charged to nobody.",
             )
         )

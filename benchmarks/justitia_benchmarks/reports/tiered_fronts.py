@@ -7,7 +7,7 @@ from justitia_benchmarks.document import write_table
 from justitia_benchmarks.reports.tiered import DEFAULT, HEADS, TieredFigures, TieredKey, figures_of, usual_theta
 from justitia_benchmarks.reports.tiered_plots import draw_knob
 from justitia_benchmarks.statistics import digits
-from justitia_scheduling.policies.tiered import KAPPA, THETA, THETA_LEARNED
+from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED
 
 DEFAULTS = "defaults"
 
@@ -53,11 +53,13 @@ def _label(s: TieredKey) -> str:
 
 def _draw(path: Path, m: TieredFigures, varied: Sequence[TieredKey], told: Sequence[str]) -> None:
     """Over kappa, theta as by default."""
-    kappas = sorted({KAPPA, *(s.kappa for s in varied if s.kappa is not None)})
+    kappas = sorted({s.kappa for s in varied if s.kappa is not None})
     served = {
-        (k, t): TieredKey("one", DEFAULT, t, *((k, usual_theta(t)) if k != KAPPA else ())) for k in kappas for t in told
+        (k, t): TieredKey("one", DEFAULT, t, *((k, usual_theta(t)) if k != usual_theta(t) else ()))
+        for k in kappas
+        for t in told
     }
     panels = {
         HEADS[i]: {t: [(f"{k:g}", figures_of(m, served[k, t])[i]) for k in kappas] for t in told} for i in (0, 2, 4)
     }
-    draw_knob(path, panels, f"kappa (theta = {THETA:g}, {THETA_LEARNED:g} for means)", chosen=f"{KAPPA:g}")
+    draw_knob(path, panels, f"kappa (theta = {THETA:g}, {THETA_LEARNED:g} for means)", chosen=f"{THETA:g}")

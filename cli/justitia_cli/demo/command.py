@@ -126,7 +126,7 @@ class Demo:
             alone = self._measure(live, "tiered-justitia", light_runs_alone(runs), f"{LIGHT} alone")
             results = [self._measure(live, label, runs) for label in POLICIES]
             gate = self._pool.status()["gate"]
-        bound = share_bound(gate["burst"], gate["inEngine"], results[-1].weights)
+        bound = share_bound(gate["slack"], gate["inEngine"], results[-1].weights)
         findings = find(first_token_times(alone.requests, LIGHT), results, REQUIRED_PART * plan.seconds, bound)
         return results, findings
 

@@ -72,9 +72,9 @@ def unfinished(results: PolicyResults) -> int:
     return sum(run.jct is None for run in results.runs)
 
 
-def share_bound(burst: float, in_engine: float, weights: Mapping[str, float]) -> float:
+def share_bound(slack: float, in_engine: float, weights: Mapping[str, float]) -> float:
     """The most by which the flooders' service per weight may differ while both wait, under tiered Justitia."""
-    return 2 * burst + sum(in_engine / weights[tenant] for tenant in FLOODERS)
+    return 2 * slack + sum(in_engine / weights[tenant] for tenant in FLOODERS)
 
 
 def find(

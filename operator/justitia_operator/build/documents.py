@@ -103,6 +103,7 @@ def _scheduling(scheduling: SchedulingSpec) -> SchedulingConfig:
         boost=None if scheduling.boost is None else _boost(scheduling.boost),
         burst_seconds=scheduling.burst_seconds,
         heartbeat_seconds=scheduling.heartbeat_seconds,
+        stretch=scheduling.stretch,
     )
 
 

@@ -22,7 +22,9 @@ from justitia_scheduling.core.model import Progress, kv_token_time
 from justitia_scheduling.core.recent import RecentMaximum
 from justitia_vocabulary.units import KVTokenTime, Seconds, Tokens
 
-RECENT_STEPS = 10_000
+BLOCK = 256
+"""Steps over which an engine's speed is averaged."""
+RECENT_BLOCKS = 40
 
 
 class Work(NamedTuple):
@@ -52,14 +54,14 @@ class StepTime:
 class CostModel(ABC):
     """How a tenant's service is measured. `unit` is for people; charges of one model are comparable.
 
-    `largest_burst` is the ceiling of the tenant gate's B where that is derived from U. `step_time` has the
-    coefficients by which the model charges; None if it charges no time.
+    `burst` is the tenant gate's B where none is set; None: a quarter of U. `step_time` has the coefficients by which
+    the model charges; None if it charges no time.
     """
 
     __slots__ = ()
 
     unit: str
-    largest_burst: float = float("inf")
+    burst: float | None = None
     step_time: StepTime | None = None
 
     def learn_step_time(self, fitted: StepTime) -> None:  # noqa: B027
@@ -135,7 +137,7 @@ class ProfiledCost(CostModel):
     """
 
     unit = "0.1 ms of a full A10G"
-    largest_burst = 4_000_000.0
+    burst = 4_000_000.0
 
     prompt: float = 2.1
     output: float = 1.0
@@ -177,24 +179,28 @@ class EngineTime(CostModel):
     than the one before. Tokens processed again after a preemption weigh in the split, and their part of the step in
     which they are processed is charged to nobody. That step is the first of the n: all that was lost is processed
     before the next token.
-    U uses the longest of the last `RECENT_STEPS` to twice as many steps: an engine that stalled once, or compiled at
-    its first request, does not loosen the shares for ever.
+    U takes steps to be as the coefficients say, with as many requests as ran at once of late, times how much slower
+    than that the engine was in the slowest of the last `RECENT_BLOCKS` to twice as many blocks of `BLOCK` steps. So a
+    stall counts as a stall, not as the length of each step, and not for ever.
     """
 
     unit = "engine seconds"
-    largest_burst = 400.0
+    burst = 400.0
 
     def __init__(self, step_time: StepTime) -> None:
         self.step_time: StepTime = step_time
-        self._longest_step = RecentMaximum(RECENT_STEPS, 0.0)
+        self._slowest_block = RecentMaximum(RECENT_BLOCKS, 1.0)
+        self._most_at_once = RecentMaximum(RECENT_BLOCKS, 1)
+        self._observed = self._expected = 0.0
+        self._steps = 0
 
     def learn_step_time(self, fitted: StepTime) -> None:
         self.step_time = fitted
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         t = self.step_time
-        longest_step = max(self._longest_step.value, t.per_step + t.per_kv_token * capacity)
-        return longest_output * longest_step + t.per_token * capacity
+        step = t.per_step + t.per_token * self._most_at_once.value + t.per_kv_token * capacity
+        return (longest_output * step + t.per_token * capacity) * self._slowest_block.value
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
         """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
@@ -221,9 +227,21 @@ class EngineTime(CostModel):
         scale = 1.0
         if duration is not None and (total := sum(charged) + free):
             scale = duration / total
-            self._longest_step.observe(duration / longest)
-            self._longest_step.count(longest)
+            self._observe(duration, total, longest, n)
         return [part * scale for part in charged]
+
+    def _observe(self, duration: Seconds, expected: Seconds, steps: int, requests: int) -> None:
+        """Note how long that many steps took, and how long they should have taken."""
+        self._most_at_once.observe(requests)
+        self._observed += duration
+        self._expected += expected
+        self._steps += steps
+        if self._steps >= BLOCK:
+            self._slowest_block.observe(self._observed / self._expected)
+            self._slowest_block.count()
+            self._most_at_once.count()
+            self._observed = self._expected = 0.0
+            self._steps = 0
 
     def whole(self, prompt_tokens: Tokens, output_tokens: Tokens, running: int) -> float:
         t = self.step_time

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE, CensoredMean
-from justitia_scheduling.core.gps import VirtualTime
+from justitia_scheduling.core.gps import Tick, VirtualTime, in_kv_token_time
 from justitia_scheduling.core.model import Run
-from justitia_scheduling.core.opened import OpenRun
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runorder import RunOrder
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
@@ -31,8 +31,12 @@ class Justitia(RunOrder):
         self.virtual_time = VirtualTime()
         self._estimates = CensoredMean(self.first_estimate)
 
-    def run_key(self, run: OpenRun) -> float:
+    def run_key(self, run: OpenRun) -> Tick:
         return self.virtual_time.finish(run.id)
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        parts = super().order_key(request)
+        return {name: in_kv_token_time(at) if name == "virtualFinish" else at for name, at in parts.items()}
 
     def report(self) -> PolicyReport:
         return PolicyReport(virtual_time=self.virtual_time.now)

@@ -49,13 +49,14 @@ LOOKED_AT = 4
 class _Expected:
     """What is kept of an open run.
 
-    `cost` is E, and `theta` the factor at which it is revised. `told` and `mean` are the predicted cost and the
-    application's mean when the run arrived, None if there was none. `unadmitted` is the expected cost of requests that
-    have not been admitted, `shown` the largest cost known so far.
+    `cost` is E, `theta` the factor at which it is revised, and `kappa` the one by which the run's tag is stretched.
+    `told` and `mean` are the predicted cost and the application's mean when the run arrived, None if there was none.
+    `unadmitted` is the expected cost of requests that have not been admitted, `shown` the largest cost known so far.
     """
 
     cost: KVTokenTime
     theta: float
+    kappa: float
     told: KVTokenTime | None
     mean: KVTokenTime | None
     unadmitted: KVTokenTime = 0.0
@@ -63,9 +64,13 @@ class _Expected:
 
 
 class RunCosts:
-    """E of each open run, revised at `theta` if its cost was predicted, else at `theta_learned`. All in O(1)."""
+    """E of each open run, revised at `theta` if its cost was predicted, else at `theta_learned`. All in O(1).
 
-    def __init__(self, theta: float, theta_learned: float) -> None:
+    `kappa` is the stretch of runs that open from now on; None: that of each is its theta.
+    """
+
+    def __init__(self, theta: float, theta_learned: float, kappa: float | None = None) -> None:
+        self.kappa = kappa
         self._theta, self._theta_learned = theta, theta_learned
         self._means = CensoredMean()
         self._record = TrackRecord()
@@ -79,12 +84,18 @@ class RunCosts:
         """E of an open run."""
         return self._open[run].cost
 
+    def stretch(self, run: RunId) -> float:
+        """kappa of an open run."""
+        return self._open[run].kappa
+
     def opened(self, run: OpenRun, prompt_work: KVTokenTime) -> None:
         """The run has arrived; `prompt_work` is rho."""
         application = run.run.application
         told = self._told(run.run, prompt_work)
         theta = self._theta_learned if told is None else self._theta
-        self._open[run.id] = _Expected(self._present(application, told), theta, told, self._means.of(application))
+        kappa = theta if self.kappa is None else self.kappa
+        present, mean = self._present(application, told), self._means.of(application)
+        self._open[run.id] = _Expected(present, theta, kappa, told, mean)
         self._in_turn[application][run.id] = run
 
     def renewed(self, application: ApplicationId) -> list[OpenRun]:

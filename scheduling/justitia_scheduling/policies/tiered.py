@@ -20,8 +20,9 @@ Three decisions, one above the other.
        K_j = V(a_j) + kappa * E_j / weight
 
    E_j is what the run is expected to cost (`runcost.py`): what was told or its application's mean, until what the run
-   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. The start tag
-   is lifted at the same time, to V - kappa * attained / weight: a run gains nothing by staying open and asking for
+   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. kappa is theta
+   unless it is set: a run has the place of one that costs the most that it may cost before it is keyed again. The start
+   tag is lifted at the same time, to V - kappa * attained / weight: a run gains nothing by staying open and asking for
    little at first.
 
 V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
@@ -42,7 +43,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
-from justitia_scheduling.core.gps import VirtualTime
+from justitia_scheduling.core.gps import Tick, VirtualTime, in_kv_token_time
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
@@ -56,10 +57,9 @@ from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
-KAPPA = 5.0
 THETA = 2.0
 THETA_LEARNED = 3.0
-BETA = 3.0
+BETA = 2.5
 HEARTBEAT: Seconds = 60.0
 RECENT_REQUESTS = 1000
 MUCH_MORE = 2.0
@@ -69,69 +69,76 @@ LEAST_RUN: Tokens = 32
 
 
 class TieredJustitia(Policy):
-    """`burst` fixes the gate's B in units of the cost model; None derives it as min(U/4, the model's ceiling) from
-    the KV space the host tells (0, which is strict sharing, until it has told it); the knob sets another ceiling.
-    `heartbeat` is H in seconds, unless the knob sets another one.
+    """`burst` is the gate's B in units of the cost model, `heartbeat` H in seconds, `kappa` the stretch of runs that
+    arrive: each unless its knob sets another one. Without a burst it is the cost model's, or U/4 where that has none
+    (0, which is strict sharing, until the host has told the KV space); without kappa it is each run's theta.
     `theta` fixes one theta for all runs; None takes `THETA` where a run's cost was told and `THETA_LEARNED` where it is
     its application's mean.
     """
 
     takes_back: ClassVar[bool] = True
-    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST, Knob.HEARTBEAT})
+    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH})
     parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "stretchedTag")
 
     def __init__(
         self,
         cost_model: CostModel,
         *,
-        kappa: float = KAPPA,
+        kappa: float | None = None,
         theta: float | None = None,
         beta: float = BETA,
         burst: float | None = None,
         heartbeat: Seconds = HEARTBEAT,
     ) -> None:
-        if kappa <= 0 or (theta is not None and theta <= 1) or beta < 0 or not heartbeat > 0:
+        if (kappa is not None and kappa <= 0) or (theta is not None and theta <= 1) or beta < 0 or not heartbeat > 0:
             raise ValueError(
                 f"kappa={kappa}, theta={theta}, beta={beta}, heartbeat={heartbeat}: "
                 "need kappa > 0, theta > 1, beta >= 0, heartbeat > 0"
             )
+        if theta == math.inf and kappa is None:
+            raise ValueError("theta=inf: need kappa, which is theta where it is not given")
         super().__init__(cost_model)
-        self.kappa, self.beta = kappa, beta
+        self.beta = beta
         self.virtual_time = VirtualTime()
         self.gate = TenantGate()
         self.counters = self.gate.counters
-        self._own_heartbeat = heartbeat
+        self._own_burst, self._own_heartbeat, self._own_kappa = burst, heartbeat, kappa
+        self._burst = burst
         self._heartbeat = Heartbeat(heartbeat)
-        self._fixed_burst = burst
-        self._ceiling: float | None = None
-        self._burst = burst or 0.0
         self._longest_output = RecentMaximum(RECENT_REQUESTS, 1)
+        self._widest_slack = RecentMaximum(RECENT_REQUESTS, 0.0)
         self._charge_per_cost = Ratio()
-        self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED)
+        self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED, kappa)
         self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
         self._returned_with: dict[RequestId, Tokens] = {}
+
+    def tune(self, values: Mapping[Knob, float]) -> None:
+        super().tune(values)
+        burst = values.get(Knob.BURST, self._own_burst)
+        heartbeat = values.get(Knob.HEARTBEAT, self._own_heartbeat)
+        kappa = values.get(Knob.STRETCH, self._own_kappa)
+        name = type(self).__name__
+        if burst is not None and not burst >= 0:
+            raise ValueError(f"policy {name} takes no burst of {burst:g}: it must not be negative")
+        if not heartbeat > 0:
+            raise ValueError(f"policy {name} takes no heartbeat of {heartbeat:g}: it must be positive")
+        if kappa is not None and not kappa > 0:
+            raise ValueError(f"policy {name} takes no stretch of {kappa:g}: it must be positive")
+        self._burst, self._heartbeat.interval, self._costs.kappa = burst, heartbeat, kappa
 
     @property
     def burst(self) -> float:
         """B: how far a tenant may run ahead of its share, in units of the cost model per unit of weight."""
-        return self._burst
-
-    def tune(self, values: Mapping[Knob, float]) -> None:
-        super().tune(values)
-        ceiling = values.get(Knob.BURST)
-        if ceiling is not None and not ceiling >= 0:
-            raise ValueError(f"policy {type(self).__name__} takes no burst of {ceiling:g}: it must not be negative")
-        heartbeat = values.get(Knob.HEARTBEAT, self._own_heartbeat)
-        if not heartbeat > 0:
-            raise ValueError(f"policy {type(self).__name__} takes no heartbeat of {heartbeat:g}: it must be positive")
-        self._heartbeat.interval = heartbeat
-        self._ceiling = ceiling
-        self._derive_burst()
+        if self._burst is not None:
+            return self._burst
+        usual = self.cost_model.burst
+        return self.in_engine / 4 if usual is None else usual
 
     @property
     def in_engine(self) -> float:
         """U: the most that the requests in the engine can be charged, if none has a longer output than one of the
-        last `RECENT_REQUESTS` to twice as many. 0 until the host has told the KV space.
+        last `RECENT_REQUESTS` to twice as many, and steps are as slow as the slowest of late (`cost.py`). 0 until the
+        host has told the KV space.
         """
         return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
 
@@ -141,6 +148,10 @@ class TieredJustitia(Policy):
         """
         run, gated, rank = request.run, int(self.gated(request.tenant)), self._heartbeat.rank(request.tenant)
         return (gated, *rank, self.stretched_tag(run.id), run.sequence, request.place_in_line)
+
+    def order_key(self, request: OpenRequest) -> dict[str, float]:
+        parts = super().order_key(request)
+        return parts | {"stretchedTag": in_kv_token_time(parts["stretchedTag"])}
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)
@@ -155,7 +166,12 @@ class TieredJustitia(Policy):
         return WaitingReason.TENANT_GATED if self.gated(request.tenant) else super().why_waits(request)
 
     def report(self) -> PolicyReport:
-        return PolicyReport(virtual_time=self.virtual_time.now, burst=self.burst, in_engine=self.in_engine)
+        return PolicyReport(
+            virtual_time=self.virtual_time.now,
+            burst=self.burst,
+            slack=self._widest_slack.value,
+            in_engine=self.in_engine,
+        )
 
     def gated(self, tenant: TenantId) -> bool:
         """Whether the gate holds the tenant back until others have caught up."""
@@ -202,10 +218,9 @@ class TieredJustitia(Policy):
         before = self._returned_with.get(request.id)
         return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
 
-    def stretched_tag(self, run: RunId) -> float:
+    def stretched_tag(self, run: RunId) -> Tick:
         """K_j of an open run."""
-        clock = self.virtual_time
-        return clock.start(run) + self.kappa * self._costs[run] / clock.weight(run)
+        return self.virtual_time.tag(run, self._costs.stretch(run) * self._costs[run])
 
     def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         prefilled = work.progress.prefilled
@@ -215,10 +230,6 @@ class TieredJustitia(Policy):
     def _prompt_work(self) -> KVTokenTime:
         """rho: the cost of reading a prompt token."""
         return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
-
-    def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
-        super().set_capacity(kv_tokens, now)
-        self._derive_burst()
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._costs.opened(run, self._prompt_work)
@@ -248,8 +259,8 @@ class TieredJustitia(Policy):
             self._returned_with[request.id] = request.produced
             return
         self._costs.left(request)
-        if self._longest_output.count():
-            self._derive_burst()
+        self._longest_output.count()
+        self._widest_slack.count()
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
@@ -270,7 +281,6 @@ class TieredJustitia(Policy):
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
-        self._derive_burst()
         self.time_passed(now)
         self.head()
 
@@ -285,16 +295,9 @@ class TieredJustitia(Policy):
             self.virtual_time.clear()
         self._renew(run.run.application)
 
-    def _derive_burst(self) -> None:
-        """Derive B from U anew, as the KV space, the longest output or the longest step may have changed."""
-        if self._fixed_burst is None:
-            ceiling = self.cost_model.largest_burst if self._ceiling is None else self._ceiling
-            self._burst = min(self.in_engine / 4, ceiling)
-
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised by what it showed."""
-        clock = self.virtual_time
-        clock.lift(run.id, clock.now - self.kappa * run.attained / clock.weight(run.id))
+        self.virtual_time.lift(run.id, self._costs.stretch(run.id) * run.attained)
         self._retag(run)
 
     def _renew(self, application: ApplicationId) -> None:
@@ -317,7 +320,9 @@ class TieredJustitia(Policy):
         run_key, run = first
         key = (*self._heartbeat.rank(tenant), *run_key)
         if key != self.gate.key(tenant):
-            self.gate.put_first(tenant, key, self._slack(run))
+            slack = self._slack(run)
+            self._widest_slack.observe(min(slack, self.burst))
+            self.gate.put_first(tenant, key, slack)
 
     def _slack(self, run: OpenRun) -> float:
         if self.beta == math.inf:

@@ -61,9 +61,9 @@ class InFront:
     @property
     def gate(self) -> GateStatus | None:
         report = self.policy.report()
-        if report.burst is None or report.in_engine is None:
+        if report.burst is None or report.slack is None or report.in_engine is None:
             return None
-        return GateStatus(burst=report.burst, in_engine=report.in_engine)
+        return GateStatus(burst=report.burst, slack=report.slack, in_engine=report.in_engine)
 
     @property
     def step_time(self) -> StepTime:

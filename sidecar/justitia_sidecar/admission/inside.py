@@ -71,9 +71,9 @@ class Inside:
     @property
     def gate(self) -> GateStatus | None:
         policy = self._channel.state.policy
-        if policy.burst is None or policy.in_engine is None:
+        if policy.burst is None or policy.slack is None or policy.in_engine is None:
             return None
-        return GateStatus(burst=policy.burst, in_engine=policy.in_engine)
+        return GateStatus(burst=policy.burst, slack=policy.slack, in_engine=policy.in_engine)
 
     @property
     def step_time(self) -> StepTime | None:

@@ -12,6 +12,8 @@ def configured_knobs(scheduling: SchedulingConfig, gamma: tuple[float, float] | 
         knobs[Knob.BURST] = scheduling.burst_seconds
     if scheduling.heartbeat_seconds is not None:
         knobs[Knob.HEARTBEAT] = scheduling.heartbeat_seconds
+    if scheduling.stretch is not None:
+        knobs[Knob.STRETCH] = scheduling.stretch
     if scheduling.boost is not None:
         knobs[Knob.HYSTERESIS] = scheduling.boost.hysteresis
     if gamma is not None:

@@ -40,13 +40,18 @@ def in_front(policy: str) -> dict[str, Any]:
 
 
 def bursting(seconds: int, **scheduling: str) -> dict[str, Any]:
-    """A pool with this ceiling of the burst."""
+    """A pool with this burst."""
     return POOL | {"scheduling": scheduling | {"burstSeconds": seconds}}
 
 
 def beating(seconds: int, **scheduling: str) -> dict[str, Any]:
     """A pool with this heartbeat."""
     return POOL | {"scheduling": scheduling | {"heartbeatSeconds": seconds}}
+
+
+def stretching(times: int, **scheduling: str) -> dict[str, Any]:
+    """A pool with this stretch."""
+    return POOL | {"scheduling": scheduling | {"stretch": times}}
 
 
 def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
@@ -59,11 +64,12 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
     ("type_", "document", "words"),
     [
         (TenantSpec, TENANT | {"tier": "a", "weight": "1"}, "tier and weight cannot both be set"),
-        (TenantSpec, TENANT | {"weight": "0.0"}, "greater than 0"),
+        (TenantSpec, TENANT | {"weight": "0.0"}, "from 0.001 to 1000"),
+        (TenantSpec, TENANT | {"weight": "1000.1"}, "from 0.001 to 1000"),
         (TenantSpec, TENANT | {"namespaces": {}}, "exactly one of names and selector"),
         (TenantSpec, TENANT | {"apiKeys": []}, "at least 1"),
         (ServingPoolSpec, {"model": {"uri": "s3://x"}}, "uri"),
-        (ServingPoolSpec, POOL | {"scheduling": {"tiers": [{"name": "a", "weight": "0"}]}}, "greater than 0"),
+        (ServingPoolSpec, POOL | {"scheduling": {"tiers": [{"name": "a", "weight": "0"}]}}, "from 0.001 to 1000"),
         (ServingPoolSpec, POOL | {"scheduling": {"tiers": [{"name": "a", "weight": "1"}] * 2}}, "different names"),
         (ServingPoolSpec, in_front("UniBoost"), "UniBoost works inside the engine only: set"),
         (ServingPoolSpec, in_front("SRPT"), "SRPT works inside"),
@@ -74,6 +80,8 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         (ServingPoolSpec, bursting(5, costModel="KVTokenTime"), "burstSeconds is for policy TieredJustitia with"),
         (ServingPoolSpec, beating(0), "greater than or equal to 1"),
         (ServingPoolSpec, beating(60, policy="VTC"), "heartbeatSeconds is for policy TieredJustitia only"),
+        (ServingPoolSpec, stretching(0), "greater than or equal to 1"),
+        (ServingPoolSpec, stretching(2, policy="VTC"), "stretch is for policy TieredJustitia only"),
         (ServingPoolSpec, sharing(("a", "g"), ("b", "g"), ("a", "h")), "a tenant is in one group"),
         (ServingPoolSpec, sharing(("A_b", "g")), "pattern"),
         (ServingPoolSpec, sharing(("a", "g.h")), "pattern"),
@@ -108,6 +116,7 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
     ids=[
         "a weight beside a tier",
         "a weight of zero",
+        "a weight beyond the range",
         "no namespaces chosen",
         "no keys",
         "a model from an unknown place",
@@ -122,6 +131,8 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         "a burst in a unit that is no time",
         "a heartbeat of no time",
         "a heartbeat of a policy that has none",
+        "no stretch",
+        "a stretch of a policy that has none",
         "a tenant in two groups",
         "a tenant of a group that is no name",
         "a group that is no name",
@@ -220,6 +231,12 @@ def test_a_heartbeat_goes_with_the_default_policy_whatever_it_charges() -> None:
     assert spec.scheduling.heartbeat_seconds == 30
     with pytest.raises(ValidationError, match="heartbeatSeconds is for policy TieredJustitia"):
         SchedulingConfig(policy=PolicyName.VTC, heartbeat_seconds=1)
+
+
+def test_a_stretch_goes_with_the_default_policy_whatever_it_charges() -> None:
+    assert ServingPoolSpec.model_validate(stretching(100, costModel="KVTokenTime")).scheduling.stretch == 100
+    with pytest.raises(ValidationError, match="stretch is for policy TieredJustitia"):
+        SchedulingConfig(policy=PolicyName.VTC, stretch=2)
 
 
 def test_an_objective_is_over_an_hour_unless_told() -> None:

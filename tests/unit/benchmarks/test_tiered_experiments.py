@@ -9,7 +9,7 @@ from justitia_benchmarks.experiments.agent_runs import full_iteration, jcts
 from justitia_benchmarks.experiments.tiered.charges import CHARGES, TENANTS, Charges, Metered, both, half
 from justitia_benchmarks.experiments.tiered.completion import Completion
 from justitia_benchmarks.experiments.tiered.flood import FLOODERS, LIGHT, OVERLOAD, WEIGHTS, Flood, flood
-from justitia_benchmarks.experiments.tiered.gaps import largest_part_of_bound
+from justitia_benchmarks.experiments.tiered.gaps import WidestBound, largest_part_of_bound
 from justitia_benchmarks.experiments.tiered.serving import (
     LIARS,
     PROFILE,
@@ -25,7 +25,8 @@ from justitia_benchmarks.experiments.tiered.serving import (
 )
 from justitia_benchmarks.reports.tiered import NO_WORSE, no_worse
 from justitia_benchmarks.statistics import Estimate
-from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.tiered import BETA, TieredJustitia
 from justitia_simulator.arrivals import full_engine_seconds, offered_load
 from justitia_simulator.engine import Engine
 from justitia_simulator.records import PolicyResults, ServiceSample
@@ -80,7 +81,13 @@ def samples(*rows: tuple[float, float, int, float, int]) -> PolicyResults:
 
 def test_the_widest_gap_is_measured_by_its_bound() -> None:
     results = samples((1, 0, 1, 0, 1), (2, 6, 1, 0, 1), (3, 6, 1, 20, 1))
-    assert largest_part_of_bound(results, burst=1.0, in_engine=4.0) == pytest.approx(10 / (2 + 4 + 2))
+    policy = TieredJustitia(KVTokenTimeCost(), burst=7.0)
+    bound = WidestBound(policy)
+    policy.set_capacity(4, 0.0)
+    bound.look(10.0)
+    assert (bound.slack, bound.in_engine) == (0, 4)
+    bound.slack = 1.0
+    assert largest_part_of_bound(results, bound) == pytest.approx(10 / (2 + 4 + 2))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +131,7 @@ def test_without_a_burst_shares_are_strict_and_under_srjf_they_are_not(tmp_path:
     cells = [
         Cell({**c.parameters, "seconds": 320.0}, 0)
         for c in experiment.cells(True)
-        if c.seed == 0 and c.parameters.get("beta", "3.0") == "3.0"
+        if c.seed == 0 and c.parameters.get("beta", str(BETA)) == str(BETA)
     ]
     rows = [(cell, experiment.run(cell)) for cell in cells]
     errors = {cell.text: figures["error_60"] for cell, figures in rows}

@@ -31,7 +31,12 @@ def test_objectives_of_a_paused_application_stay_as_they_were() -> None:
     assert config(settled(put(snapshot, changed))) == config(snapshot)
 
 
-def test_the_ceiling_of_the_burst_comes_to_the_pods() -> None:
+def test_the_stretch_comes_to_the_pods() -> None:
+    assert config(told_world()).scheduling.stretch is None
+    assert config(told_world(scheduling={"stretch": 5})).scheduling.stretch == 5
+
+
+def test_the_burst_comes_to_the_pods() -> None:
     assert config(told_world()).scheduling.burst_seconds is None
     assert config(told_world(scheduling={"burstSeconds": 5})).scheduling.burst_seconds == 5
 

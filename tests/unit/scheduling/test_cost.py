@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import (
-    RECENT_STEPS,
+    BLOCK,
+    RECENT_BLOCKS,
     CostModel,
     EngineTime,
     KVTokenTimeCost,
@@ -102,23 +103,28 @@ def test_a_whole_request_alone_is_predicted_to_cost_what_its_steps_charge(cost: 
     assert cost.whole(40, 12, 1) == pytest.approx(charged)
 
 
-def test_one_stall_counts_for_as_long_as_it_is_recent() -> None:
-    cost, usual, stalled = EngineTime(STEP), 0.05, 2.0
+def test_a_stall_counts_with_the_steps_around_it_for_as_long_as_it_is_recent() -> None:
+    cost = EngineTime(StepTime(0.05, 0.0, 0.0))
 
-    def u_of_a_token() -> float:
-        return cost.in_engine(0, 1)
+    def blocks(count: int) -> None:
+        for _ in range(count * 64):
+            cost.step([work(produced=BLOCK // 64)], 0.05 * BLOCK / 64, 1)
 
-    def steps(count: int) -> None:
-        for _ in range(count // 10):
-            cost.step([work(produced=10)], 10 * usual, 1)
+    blocks(1)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * 0.05)
+    cost.step([work(produced=BLOCK)], 0.05 * BLOCK + 6.4, 1)
+    stalled = 20 * 0.05 * (1 + 6.4 / (0.05 * BLOCK))
+    assert cost.in_engine(1000, 20) == pytest.approx(stalled)
+    blocks(RECENT_BLOCKS)
+    assert cost.in_engine(1000, 20) == pytest.approx(stalled)
+    blocks(RECENT_BLOCKS)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * 0.05)
 
-    steps(100)
-    assert u_of_a_token() == pytest.approx(usual)
-    cost.step([work()], stalled, 1)
-    steps(RECENT_STEPS)
-    assert u_of_a_token() == pytest.approx(stalled)
-    steps(RECENT_STEPS)
-    assert u_of_a_token() == pytest.approx(usual)
+
+def test_an_engine_that_is_faster_than_its_coefficients_does_not_lower_u() -> None:
+    cost = EngineTime(StepTime(0.05, 0.0, 0.0))
+    cost.step([work(produced=BLOCK)], 0.01 * BLOCK, 1)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * 0.05)
 
 
 @pytest.mark.parametrize("cost", [KVTokenTimeCost(), ProfiledCost()], ids=lambda cost: cost.unit)
@@ -132,11 +138,11 @@ def test_u_of_the_profiled_cost_is_a_prompt_and_the_dearest_output_of_a_full_eng
 
 
 def test_u_of_engine_time_is_the_longest_requests_steps_and_a_full_engines_tokens() -> None:
-    """A step of a full engine takes c0 + c_kv M, unless a longer one was seen lately."""
+    """A step of a full engine takes c0 + c_kv M, and c_tok for each request that makes a token."""
     cost = EngineTime(STEP)
-    assert cost.in_engine(1000, 20) == pytest.approx(20 * (0.01 + 0.0001 * 1000) + 0.001 * 1000)
-    cost.step([work()], 0.5, 1)
-    assert cost.in_engine(1000, 20) == pytest.approx(20 * 0.5 + 0.001 * 1000)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * (0.01 + 0.001 + 0.0001 * 1000) + 0.001 * 1000)
+    cost.step([work(), work(), work()], 0.01, 3)
+    assert cost.in_engine(1000, 20) == pytest.approx(20 * (0.01 + 3 * 0.001 + 0.0001 * 1000) + 0.001 * 1000)
 
 
 def test_reading_a_prompt_token_is_worth_what_a_full_engine_would_have_delivered_meanwhile() -> None:

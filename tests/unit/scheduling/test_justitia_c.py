@@ -2,6 +2,7 @@
 
 from justitia_scheduling.baselines.justitia_c import JustitiaC
 from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.core.gps import in_kv_token_time
 from justitia_scheduling.policies.justitia import Justitia
 from justitia_vocabulary.units import RunId
 from support.script import Script
@@ -42,4 +43,4 @@ def test_without_a_prediction_the_applications_mean_compute_stands_in_whatever_c
     host.end("done")
     now = policy.virtual_time.now
     host.run("next", cost=1e9)
-    assert policy.virtual_time.finish(RunId("next")) == now + 140
+    assert in_kv_token_time(policy.virtual_time.finish(RunId("next"))) == now + 140

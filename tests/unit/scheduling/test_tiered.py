@@ -10,8 +10,10 @@ import pytest
 
 from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
+from justitia_scheduling.core.gps import TICKS, in_kv_token_time
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
 from justitia_scheduling.policies.tiered import (
+    BETA,
     LEAST_RUN,
     RECENT_REQUESTS,
     THETA,
@@ -71,9 +73,16 @@ def test_what_cannot_be_is_refused_with_its_value(values: dict[str, float]) -> N
         tiered(**values)
 
 
+def test_without_revision_the_stretch_has_to_be_given() -> None:
+    with pytest.raises(ValueError, match="theta=inf: need kappa"):
+        tiered(theta=math.inf)
+
+
 def test_the_least_that_can_be_is_taken() -> None:
     policy = tiered(kappa=0.001, theta=1.001, beta=0.0, burst=0.0)
-    assert (policy.kappa, policy.beta, policy.burst) == (0.001, 0.0, 0.0)
+    Host(policy).run("run", cost=1000.0)
+    assert in_kv_token_time(policy.stretched_tag(RunId("run"))) == 1
+    assert (policy.beta, policy.burst) == (0.0, 0.0)
 
 
 # The key.
@@ -84,11 +93,11 @@ def test_a_run_is_keyed_by_its_arrival_on_the_virtual_clock_and_its_stretched_co
     policy.set_weight(A, 2.0, 0)
     host = Host(policy)
     first = host.run("first", cost=10_000)
-    assert policy.stretched_tag(RunId("first")) == 5 * 10_000 / 2
+    assert in_kv_token_time(policy.stretched_tag(RunId("first"))) == 5 * 10_000 / 2
     host.serve(first, 10)
     elapsed = kv_token_time(100, 10) / 2
     host.run("later", cost=300)
-    assert policy.stretched_tag(RunId("later")) == elapsed + 5 * 300 / 2
+    assert in_kv_token_time(policy.stretched_tag(RunId("later"))) == elapsed + 5 * 300 / 2
 
 
 def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_request() -> None:
@@ -98,7 +107,7 @@ def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_requ
     second = host.ask("mine", "second")
     host.run("theirs", B, cost=WIDE)
     run, request = policy.runs[RunId("mine")], policy.requests[second]
-    assert policy.key(request) == (0, 1, 0, 5 * WIDE, run.sequence, request.sequence)
+    assert policy.key(request) == (0, 1, 0, 5 * WIDE * TICKS, run.sequence, request.sequence)
     assert policy.order_key(request) == {"gated": 0, "inTime": 1, "overdueSince": 0, "stretchedTag": 5 * WIDE}
     host.serve(mine, 10)
     assert policy.key(request)[0] == 1
@@ -130,7 +139,7 @@ def test_it_reports_its_clock_its_burst_and_what_the_engine_can_be_charged() -> 
     host.serve(host.run("r", cost=WIDE), 10)
     report = policy.report()
     assert (report.virtual_time, report.burst, report.in_engine) == (
-        kv_token_time(100, 10),
+        pytest.approx(kv_token_time(100, 10)),
         10 * 10_000 / 4,
         10 * 10_000,
     )
@@ -218,17 +227,27 @@ def test_the_longest_output_counts_while_it_is_recent() -> None:
     assert policy.burst == 2500
 
 
-def test_the_burst_stays_below_the_cost_models_ceiling_and_the_knob_sets_another_one() -> None:
+def test_the_burst_is_the_cost_models_unless_the_knob_sets_another_one() -> None:
     policy = TieredJustitia(EngineTime(StepTime(20.0, 0.0, 0.0)))
-    host = Host(policy)
-    host.serve(host.run("r"), 100)
-    assert policy.in_engine / 4 == 500
     assert policy.burst == 400
-    for ceiling, burst in ((22.0, 22.0), (600.0, 500.0), (0.0, 0.0)):
-        policy.tune({Knob.BURST: ceiling})
+    for burst in (22.0, 600.0, 0.0):
+        policy.tune({Knob.BURST: burst})
         assert policy.burst == burst
     policy.tune({})
     assert policy.burst == 400
+
+
+def test_it_reports_the_largest_slack_of_late_and_no_more_than_the_burst() -> None:
+    """beta times what the first run is expected to cost, per unit of weight, once a charge is known."""
+    policy = tiered(burst=900.0)
+    policy.set_weight(A, 2.0, 0)
+    host = Host(policy)
+    assert policy.report().slack == 0
+    host.serve(host.run("one", A, cost=100.0), 1)
+    host.run("two", A, cost=200.0)
+    assert policy.report().slack == BETA * 200 / 2
+    host.run("large", B, cost=WIDE)
+    assert policy.report().slack == 900
 
 
 @pytest.mark.parametrize("ceiling", [-1.0, math.nan])
@@ -361,9 +380,9 @@ def test_a_run_that_was_kept_open_and_asked_for_little_has_saved_nothing() -> No
     host.serve(other, 1000)
     clock, attained = policy.virtual_time, policy.runs[RunId("idle")].attained
     now = clock.now
-    assert clock.start(RunId("idle")) == 0
+    assert clock.tag(RunId("idle"), 0) == 0
     host.ask("idle", "large", 10_000)
-    assert clock.start(RunId("idle")) == now - 2 * attained / 4
+    assert in_kv_token_time(clock.tag(RunId("idle"), 0)) == now - 2 * attained / 4
     assert policy.revisions == 1
 
 
@@ -375,7 +394,7 @@ def test_a_run_that_has_had_its_share_keeps_its_start_tag_when_it_is_keyed_again
     assert policy.revisions == 1
     host.serve(run, 1000)
     assert policy.revisions == 2
-    assert policy.virtual_time.start(RunId("run")) == 0
+    assert policy.virtual_time.tag(RunId("run"), 0) == 0
 
 
 def test_a_requests_prompt_counts_with_what_a_full_engine_would_have_delivered_while_it_was_read() -> None:

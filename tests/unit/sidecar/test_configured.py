@@ -36,6 +36,10 @@ def test_the_engine_is_told_the_heartbeat() -> None:
     assert engine_configuration(pool(heartbeatSeconds=30), None).knobs == {Knob.HEARTBEAT: 30}
 
 
+def test_the_engine_is_told_the_stretch() -> None:
+    assert engine_configuration(pool(stretch=4), None).knobs == {Knob.STRETCH: 4}
+
+
 @pytest.mark.parametrize("burst", [None, 0.0, 7.0])
-def test_the_engine_is_told_the_ceiling_of_the_burst(burst: float | None) -> None:
+def test_the_engine_is_told_the_burst(burst: float | None) -> None:
     assert engine_configuration(pool(burstSeconds=burst), None).knobs == ({} if burst is None else {Knob.BURST: burst})

@@ -185,11 +185,11 @@ def test_the_engine_hears_of_the_end_of_a_run_under_a_name_that_no_other_process
 def test_service_and_gate_are_the_engines() -> None:
     admission, engine = room()
     assert (admission.service, admission.gate) == ({}, None)
-    report = PolicyReport(burst=2.0, in_engine=5.0)
+    report = PolicyReport(burst=2.0, slack=1.0, in_engine=5.0)
     engine.state = PlugInSnapshot(service={GOLD: 3.0}, unit="engine seconds", policy=report)
     assert (admission.service, admission.unit) == ({"gold": 3.0}, "engine seconds")
     assert admission.gate is not None
-    assert (admission.gate.burst, admission.gate.in_engine) == (2.0, 5.0)
+    assert (admission.gate.burst, admission.gate.slack, admission.gate.in_engine) == (2.0, 1.0, 5.0)
 
 
 def test_bounds_count_sequences_and_a_request_larger_than_one_is_told_so() -> None:

@@ -47,7 +47,7 @@ class Metered(CostModel):
     """Charges as another model does and keeps what each request takes of the engine's first `seconds` of work."""
 
     def __init__(self, charged: CostModel, seconds: Seconds) -> None:
-        self.unit, self.largest_burst = charged.unit, charged.largest_burst
+        self.unit, self.burst = charged.unit, charged.burst
         self._charged = charged
         self._meter = EngineTime(PROFILE.charge)
         self._left = seconds

@@ -5,8 +5,8 @@
 - `azure-conversation`, `azure-code`, `mooncake`: four tenants that ask for the same, single requests, fewer seeds.
 
 A cell is one policy told one thing. It keeps every run's completion time, so that policies are compared in the report
-and baselines are served once. Kappa and theta (one for all runs) are varied with one tenant, the gate's burst B (engine
-seconds per unit of weight) with four, over fewer seeds.
+and baselines are served once. Kappa and theta (one of each for all runs) are varied with one tenant, the gate's burst B
+(engine seconds per unit of weight) with four, over fewer seeds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Parameter, Row
 from justitia_benchmarks.experiments.agent_runs import jcts
-from justitia_benchmarks.experiments.tiered.gaps import largest_part_of_bound
+from justitia_benchmarks.experiments.tiered.gaps import WidestBound, largest_part_of_bound
 from justitia_benchmarks.experiments.tiered.serving import (
     DEFAULT,
     LIARS,
@@ -30,7 +30,7 @@ from justitia_benchmarks.experiments.tiered.serving import (
 )
 from justitia_benchmarks.reports.tiered import TieredFigures, completion, usual_theta
 from justitia_benchmarks.reports.tiered_fronts import fronts
-from justitia_scheduling.policies.tiered import KAPPA, THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.workload import WorkloadRun
 
 WEIGHTS = {"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}
@@ -43,7 +43,7 @@ SCENARIOS: Mapping[str, tuple[float, Mapping[str, float], Mapping[str, float]]] 
 """Offered load; each tenant's part of the demand; the weights."""
 
 TOLD = ("true", "noisy:3", "mean", "none", LIARS)
-KAPPAS, THETAS = (1.0, 2.0, 3.0, KAPPA, 10.0), (1.5, THETA, THETA_LEARNED)
+KAPPAS, THETAS = (1.0, 2.0, 3.0, 5.0, 10.0), (1.5, THETA, THETA_LEARNED)
 REQUESTS_PER_RUN = 4
 """Requests of a trace where there would be one run of an agent."""
 BURSTS = (0.0, 60.0, 400.0)
@@ -60,7 +60,7 @@ class Completion:
     def cells(self, quick: bool) -> Sequence[Cell]:
         count, front = (60, QUICK_SEEDS) if quick else (300, FRONT_SEEDS)
         plan = [(range(QUICK_SEEDS if quick else SEEDS), p) for p in _compared()]
-        plan += [(range(front), p) for p in _varied((1.0, KAPPA) if quick else KAPPAS, THETAS[1:] if quick else THETAS)]
+        plan += [(range(front), p) for p in _varied(KAPPAS[:2] if quick else KAPPAS, THETAS[1:] if quick else THETAS)]
         return [Cell(p | {"runs": count}, seed) for seeds, p in plan for seed in seeds]
 
     def run(self, cell: Cell) -> Figures:
@@ -69,7 +69,8 @@ class Completion:
         settings = {name: float(p[name]) for name in ("kappa", "theta", "burst") if name in p}
         policy = contender(str(p["policy"]), **settings)
         prediction = told(str(p["prediction"]), cell.seed)
-        results = serve(policy, workload, prediction, weights, sample_every=1.0 if weights else 1e9)
+        bound = WidestBound(policy) if weights and isinstance(policy, TieredJustitia) else None
+        results = serve(policy, workload, prediction, weights, sample_every=1.0 if weights else 1e9, watcher=bound)
         lying = liars_of(workload)
         return {
             "jct": [round(jct, 4) for jct in jcts(results).values()],
@@ -77,9 +78,7 @@ class Completion:
             "application": [run.application for run in workload],
             "lies": [run.id in lying for run in workload],
             "preemptions": sum(request.preemptions for request in results.requests),
-            "gap": largest_part_of_bound(results, policy.burst, policy.in_engine)
-            if weights and isinstance(policy, TieredJustitia)
-            else 0.0,
+            "gap": largest_part_of_bound(results, bound) if bound else 0.0,
         }
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
@@ -120,6 +119,6 @@ def _varied(kappas: Sequence[float], thetas: Sequence[float]) -> Iterable[dict[s
                 yield {"scenario": "one", "policy": policy, "prediction": prediction}
         for kappa in kappas:
             for theta in thetas:
-                if (kappa, theta) != (KAPPA, usual_theta(prediction)):
+                if {kappa, theta} != {usual_theta(prediction)}:
                     own = {"kappa": kappa, "theta": theta}
                     yield {"scenario": "one", "policy": DEFAULT, "prediction": prediction} | own

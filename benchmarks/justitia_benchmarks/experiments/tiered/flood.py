@@ -5,8 +5,7 @@ others by a Poisson process, work for 1.3 times the engine time that is their sh
 sends one short chat request every 10 s by a Poisson process. True costs.
 
 Errors of shares are those of `justitia_simulator.shares` in engine seconds, for windows of 60 s and of 300 s; under
-`vtc` in its own unit. `burst` is B in engine seconds per unit of weight; without it B is the default, min(U/4, 400 s).
-U is thousands of seconds here: it takes every step of the longest output to be as long as the longest prefill.
+`vtc` in its own unit. `burst` is B in engine seconds per unit of weight; without it B is the default, 400 s.
 """
 
 import math

@@ -33,9 +33,9 @@ from justitia_scheduling.core.cost import EngineTime, WeightedTokens
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.runcost import RunCosts
-from justitia_scheduling.policies.tiered import BETA, KAPPA, THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.policies.tiered import BETA, THETA, THETA_LEARNED, TieredJustitia
 from justitia_simulator.arrivals import azure_arrivals, conversation_arrivals, full_engine_seconds, scaled_to_load
-from justitia_simulator.engine import Engine
+from justitia_simulator.engine import Engine, Watcher
 from justitia_simulator.mixes import CODE, CONVERSATION, RequestKind, single_requests
 from justitia_simulator.prediction import PredictionSource, Told, find_prediction
 from justitia_simulator.profiles import find_profile
@@ -83,7 +83,7 @@ class AttainedOnly(TieredJustitia):
 
 
 def contender(
-    name: str, *, kappa: float = KAPPA, theta: float | None = None, beta: float = BETA, burst: float | None = None
+    name: str, *, kappa: float | None = None, theta: float | None = None, beta: float = BETA, burst: float | None = None
 ) -> Policy:
     """A fresh policy of that name; the settings are those of tiered Justitia."""
     charge = EngineTime(PROFILE.charge)
@@ -91,7 +91,7 @@ def contender(
         "vtc": lambda: TwoLevelVTC(WeightedTokens()),
         "no-prompt-work": lambda: TieredJustitia(WithoutPromptWork(PROFILE.charge)),
         "attained-only": AttainedOnly,
-        "no-revision": lambda: TieredJustitia(charge, theta=math.inf),
+        "no-revision": lambda: TieredJustitia(charge, kappa=THETA, theta=math.inf),
         "no-stretch": lambda: TieredJustitia(charge, kappa=1.0),
         DEFAULT: lambda: TieredJustitia(charge, kappa=kappa, theta=theta, beta=beta, burst=burst),
     }
@@ -146,6 +146,7 @@ def serve(
     weights: Mapping[str, float],
     *,
     sample_every: Seconds,
+    watcher: Watcher | None = None,
 ) -> PolicyResults:
-    engine = Engine(policy, PROFILE, label="served", prediction=prediction, sample_every=sample_every)
+    engine = Engine(policy, PROFILE, label="served", prediction=prediction, sample_every=sample_every, watcher=watcher)
     return engine.serve(workload, weights)
