@@ -2,19 +2,21 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from justitia_api.config import Document, ServiceLevelObjective
 from justitia_api.learning import PredictorSpec, PredictorStatus
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.resource import (
     AGE,
+    POSITIVE,
     Column,
     Definition,
     LocalReference,
     PoolReference,
     Resource,
     ResourceStatus,
+    Weight,
     condition_column,
     reason_column,
     rules,
@@ -35,6 +37,34 @@ class RunSpec(Document):
         int | None,
         Field(ge=1, le=2**53, description="Cost at which a run ends, in KV token-time; unlimited if unset."),
     ] = None
+
+
+class ShareSpec(Document):
+    """How the application shares its tenant's service with the tenant's other applications in the pool."""
+
+    weight: Annotated[
+        Weight,
+        Field(
+            json_schema_extra=POSITIVE,
+            description="The application's share of its tenant's service relative to the tenant's other applications "
+            "of the same priority: a decimal number greater than 0.",
+        ),
+    ] = "1"
+    priority: Annotated[
+        int,
+        Field(
+            ge=-10,
+            le=10,
+            description="The tenant's applications of a higher priority go before those of a lower one. In each "
+            "heartbeat of the pool, the one that has waited longest without an admission goes first once.",
+        ),
+    ] = 0
+
+    @model_validator(mode="after")
+    def _positive(self) -> "ShareSpec":
+        if float(self.weight) <= 0:
+            raise ValueError("share.weight must be greater than 0")
+        return self
 
 
 class LLMApplicationSpec(Document):
@@ -60,6 +90,13 @@ class LLMApplicationSpec(Document):
             "with poolRef."
         ),
     ] = None
+    share: Annotated[
+        ShareSpec,
+        Field(
+            description="How the application shares its tenant's service with the tenant's other applications in the "
+            "pool. It counts under policy TieredJustitia only, and takes nothing from other tenants."
+        ),
+    ] = ShareSpec()
     run: Annotated[RunSpec, Field(description="When runs end.")] = RunSpec()
     predictor: Annotated[
         PredictorSpec | None,
@@ -101,6 +138,33 @@ SPEC_RULES = rules(
 )
 
 
+class ServiceStatus(Document):
+    """What the application got."""
+
+    observed_time: Annotated[
+        AwareDatetime, Field(description="When this was observed. It is updated every five minutes at most.")
+    ]
+    charged: Annotated[
+        str,
+        Field(
+            max_length=24,
+            pattern=r"^[0-9]+\.[0-9]$",
+            description="Service that the pool's present pods have charged the application, each since its start or "
+            "its last change of cost model.",
+        ),
+    ]
+    unit: Annotated[str, Field(max_length=64, description="Unit of the service: that of the pool's cost model.")]
+    share_percent: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=100,
+            description="Percentage of its tenant's service in the pool over the minute before; unset if the tenant "
+            "got none.",
+        ),
+    ] = None
+
+
 class LLMApplicationStatus(ResourceStatus):
     """What the operator observed of the application."""
 
@@ -116,6 +180,9 @@ class LLMApplicationStatus(ResourceStatus):
             "application's.",
         ),
     ] = None
+    service: Annotated[ServiceStatus | None, Field(description="What the application got of its tenant's service.")] = (
+        None
+    )
     predictor: Annotated[PredictorStatus | None, Field(description="State of the application's predictor.")] = None
     slo: Annotated[SLOStatus | None, Field(description="State of the application's objectives.")] = None
 

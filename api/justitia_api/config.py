@@ -191,6 +191,8 @@ class ApplicationConfig(Document):
     namespace: str
     name: str
     tenant: str
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="Among its tenant's of its priority")
+    priority: int = Field(default=0, ge=-10, le=10)
     run: RunConfig = RunConfig()
     objectives: tuple[ServiceLevelObjective, ...] = ()
     learning: LearningConfig | None = Field(default=None, description="None: nothing is learned from its runs")

@@ -40,6 +40,24 @@ class TenantReport(Document):
     time_to_first_token: Quantiles = Quantiles()
 
 
+class ApplicationReport(Document):
+    """What one sidecar reports of an application's part in its tenant's service. Sums of several pods add up."""
+
+    namespace: str
+    name: str
+    tenant: str
+    weight: float
+    priority: int
+    service: Sum = Field(description="Service charged since the start or the last change of cost model, in its unit")
+    recent: Sum = Field(default=0.0, description="Part of it that was charged in the window")
+    tenant_recent: Sum = Field(default=0.0, description="What all its tenant's applications were charged in the window")
+
+    @property
+    def share(self) -> float | None:
+        """Its share of its tenant's service over the window; None if the tenant got none."""
+        return self.recent / self.tenant_recent if self.tenant_recent else None
+
+
 class GateStatus(Document):
     """How far tenants may drift from their shares under TieredJustitia, in units of the cost model.
 
@@ -190,6 +208,7 @@ class PoolStatus(Document):
         default=(), description="Conditions; their observed generation is that of the configuration"
     )
     tenants: tuple[TenantReport, ...]
+    applications: tuple[ApplicationReport, ...] = Field(default=(), description="The applications of the configuration")
     learning: tuple[LearningStatus, ...] = Field(
         default=(), description="Predictors of applications that are learned from"
     )

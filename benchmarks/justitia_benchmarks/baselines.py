@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.counters import Counters
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId
@@ -22,14 +22,14 @@ class TwoLevelVTC(Policy):
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self._tenants = TenantCounters()
-        self._runs: defaultdict[TenantId, TenantCounters] = defaultdict(TenantCounters)
-        self._queues: dict[TenantId, OrderedDict[RequestId, None]] = {}
+        self._tenants: Counters[TenantId] = Counters()
+        self._runs: defaultdict[TenantId, Counters[RunId]] = defaultdict(Counters)
+        self._queues: dict[RunId, OrderedDict[RequestId, None]] = {}
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(tenant's counter, when it was first seen, run's counter, when that was first seen, arrival)."""
         runs = self._runs[request.tenant]
-        return (*self._tenants.place(request.tenant), *runs.place(_client(request.run.id)), request.place_in_line)
+        return (*self._tenants.place(request.tenant), *runs.place(request.run.id), request.place_in_line)
 
     def head(self) -> RequestId | None:
         tenant = self._tenants.smallest()
@@ -48,10 +48,10 @@ class TwoLevelVTC(Policy):
         return self.latest_to_arrive()
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
-        self._queues[_client(run.id)] = OrderedDict()
+        self._queues[run.id] = OrderedDict()
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        run = _client(request.run.id)
+        run = request.run.id
         self._tenants.enqueue(request.tenant)
         self._runs[request.tenant].enqueue(run)
         self._queues[run][request.id] = None
@@ -59,19 +59,14 @@ class TwoLevelVTC(Policy):
             self._queues[run].move_to_end(request.id, last=False)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
-        run = _client(request.run.id)
+        run = request.run.id
         self._tenants.dequeue(request.tenant)
         self._runs[request.tenant].dequeue(run)
         del self._queues[run][request.id]
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self._tenants.charge(request.tenant, charge, self.weight(request.tenant))
-        self._runs[request.tenant].charge(_client(request.run.id), charge, 1.0)
+        self._runs[request.tenant].charge(request.run.id, charge, 1.0)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
-        del self._queues[_client(run.id)]
-
-
-def _client(run: RunId) -> TenantId:
-    """The run as a client of its own."""
-    return TenantId(run)
+        del self._queues[run.id]

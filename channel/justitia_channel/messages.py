@@ -49,9 +49,16 @@ class Hello(_Message, frozen=True):
     about: About = About()
 
 
+class Share(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How an application shares its tenant's service: by weight with those of its priority."""
+
+    weight: NotNegative = 1.0
+    priority: int = 0
+
+
 class Configure(_Message, frozen=True):
     """How to order from this moment on: policy and cost model by name, weights by tenant, the policy's knobs by the
-    values of `Knob`. A knob that is not named has its default.
+    values of `Knob`, the shares of all applications. A knob that is not named has its default.
     """
 
     generation: int
@@ -59,6 +66,7 @@ class Configure(_Message, frozen=True):
     cost_model: str
     weights: dict[str, NotNegative]
     knobs: dict[str, NotNegative] = {}
+    applications: dict[ApplicationId, Share] = {}
 
 
 class Ticket(_Message, frozen=True):
@@ -118,9 +126,9 @@ class Closed(_Message, frozen=True):
 
 class PlugInSnapshot(_Message, frozen=True, tag="snapshot"):
     """The plug-in's state and counters, about once a second. Counters count from the engine's start, those of a policy
-    from its own. Service is in `unit`, the cost model's; times are in seconds; `longest...` are those since the last
-    snapshot. `generation` is that of the configuration in effect, -1 before the first. `dismissed`: the policy has
-    failed.
+    from its own. Service is in `unit`, the cost model's; that of applications is of those that are configured. Times
+    are in seconds; `longest...` are those since the last snapshot. `generation` is that of the configuration in effect,
+    -1 before the first. `dismissed`: the policy has failed.
     """
 
     generation: int = -1
@@ -137,6 +145,7 @@ class PlugInSnapshot(_Message, frozen=True, tag="snapshot"):
     running: int = 0
     open_runs: int = 0
     service: dict[TenantId, float] = {}
+    application_service: dict[ApplicationId, float] = {}
     unit: str = ""
     kv_token_time: dict[TenantId, KVTokenTime] = {}
     unticketed: int = 0

@@ -4,8 +4,10 @@ import msgspec
 
 from justitia_channel.messages import Message
 
-LONGEST_LINE = 1 << 20
-"""Bytes. A peer that sends a longer one is not understood."""
+LONGEST_LINE = 4 << 20
+"""Bytes. A peer that sends a longer one is not understood. A `Configure` or a `PlugInSnapshot` is shorter than the
+documents of its pool, whose tenants and applications it names, and these have at most as many bytes.
+"""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

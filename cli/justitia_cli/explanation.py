@@ -15,6 +15,8 @@ WHY = {
     WaitingReason.ENGINE_BUSY: "it is next, and goes as soon as the engine's batch has room",
     WaitingReason.NO_KV_SPACE: "it is next, and goes as soon as the engine has enough memory for its keys and values",
     WaitingReason.TENANT_GATED: "its tenant has had more than its share, and others catch up first",
+    WaitingReason.APPLICATION_HELD_BACK: "another application of its tenant goes first: it has a higher priority, has "
+    "waited for long, or has had less than its share (spec.share of the LLMApplication)",
     WaitingReason.BEHIND_OTHERS: "others come first in the policy's order",
     WaitingReason.BEING_PREPARED: "the engine compiles the grammar of its output",
     WaitingReason.NOT_TOLD: "it is on its way into the engine",

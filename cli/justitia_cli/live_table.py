@@ -1,11 +1,13 @@
-"""Tables of a pool's tenants and objectives, for a look while it works."""
+"""Tables of a pool's tenants, applications and objectives, for a look while it works."""
+
+from collections import Counter
 
 from rich.table import Table
 
 from justitia_api.status import ObjectiveCounts, PoolStatus
 from justitia_cli.printing import plain_table
 from justitia_scheduling.objectives.tally import tally
-from justitia_vocabulary.policies import WITHOUT_WEIGHTS
+from justitia_vocabulary.policies import WITHOUT_WEIGHTS, PolicyName
 
 
 def live_table(title: str, status: PoolStatus | None) -> Table:
@@ -27,6 +29,24 @@ def live_table(title: str, status: PoolStatus | None) -> Table:
             _duration(tenant.time_to_first_token.p50),
             _duration(tenant.time_to_first_token.p99),
         )
+    return table
+
+
+def applications_table(status: PoolStatus) -> Table:
+    """A row for each application of a tenant that has several: its part in the tenant's service. What the policy
+    ignores is not shown.
+    """
+    table = plain_table("")
+    for name in ("tenant", "application"):
+        table.add_column(name)
+    for name in ("weight", "priority", "share of tenant"):
+        table.add_column(name, justify="right", no_wrap=True)
+    shares = status.policy is PolicyName.TIERED_JUSTITIA
+    count = Counter(each.tenant for each in status.applications)
+    for each in sorted(status.applications, key=lambda each: (each.tenant, -each.priority, each.namespace, each.name)):
+        if count[each.tenant] > 1:
+            declared = (f"{each.weight:g}", str(each.priority)) if shares else ("-", "-")
+            table.add_row(each.tenant, f"{each.namespace}/{each.name}", *declared, _percent(each.share))
     return table
 
 

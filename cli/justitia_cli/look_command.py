@@ -13,7 +13,7 @@ from rich.table import Table
 from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus
 from justitia_cli.console import ContextOption, KubeconfigOption, errors, fail, output
 from justitia_cli.explanation import explain, matching
-from justitia_cli.live_table import live_table, objectives_table
+from justitia_cli.live_table import applications_table, live_table, objectives_table
 from justitia_cli.printing import plain_table, print_json
 from justitia_cli.sidecars import At, OnCluster, Sidecars, SidecarsError, ask
 
@@ -134,6 +134,8 @@ def _tables(sidecars: Sidecars) -> RenderableType:
     tables: list[RenderableType] = []
     for name, status in said:
         tables.append(live_table(_title(name, status), status))
+        if len({each.tenant for each in status.applications}) < len(status.applications):
+            tables.append(applications_table(status))
         if status.objectives:
             tables.append(objectives_table(status))
     return Group(*tables)

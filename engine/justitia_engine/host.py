@@ -115,6 +115,7 @@ class EngineHost:
         self._without: defaultdict[str, list[RequestId]] = defaultdict(list)
         self._ending: set[RunId] = set()
         self._waiting: dict[str, int] = {}
+        self._configured: frozenset[ApplicationId] = frozenset()
         policy.set_capacity(kv_tokens, now)
 
     # What the sidecar tells.
@@ -125,6 +126,8 @@ class EngineHost:
         named = build_policy(told.policy, build_cost_model(told.cost_model, self.fit.step_time))
         if any(weight <= 0 for weight in told.weights.values()):
             raise ValueError(f"weights must be positive: {told.weights}")
+        if any(share.weight <= 0 for share in told.applications.values()):
+            raise ValueError(f"weights of applications must be positive: {told.applications}")
         knobs, _ = knobs_of(told)
         named.tune(knobs)
         self.tell(now)
@@ -136,6 +139,10 @@ class EngineHost:
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
             if policy.weight(TenantId(tenant)) != weight:
                 policy.set_weight(TenantId(tenant), weight, now)
+        for application, share in told.applications.items():
+            if policy.share(application) != (share.weight, share.priority):
+                policy.set_application(application, share.weight, share.priority, now)
+        self._configured = frozenset(told.applications)
 
     def ticket(self, ticket: Ticket, now: Seconds) -> None:
         """A request is on its way, or its sequences are here already."""
@@ -349,6 +356,7 @@ class EngineHost:
             running=len(policy.running),
             open_runs=len(policy.runs),
             service=dict(policy.service),
+            application_service={a: had for a, had in policy.application_service.items() if a in self._configured},
             unit=policy.cost_model.unit,
             kv_token_time=dict(policy.kv_token_time),
             unticketed=counters.unticketed,

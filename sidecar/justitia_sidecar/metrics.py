@@ -45,6 +45,18 @@ class SidecarMetrics:
             registry=r,
         )
         self.share = Gauge("justitia_tenant_share", "Share of the service over the window", ("tenant",), registry=r)
+        self.application_service = Gauge(
+            "justitia_application_service",
+            "Service charged since the start, in the unit of the cost model",
+            _APPLICATION,
+            registry=r,
+        )
+        self.application_share = Gauge(
+            "justitia_application_share",
+            "Share of its tenant's service over the window",
+            _APPLICATION,
+            registry=r,
+        )
         self.entitled = Gauge(
             "justitia_tenant_entitled_share",
             "Share that the tenant is entitled to by weight, among active tenants, over the window",

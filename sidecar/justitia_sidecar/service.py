@@ -71,11 +71,11 @@ class Sidecar:
             tokens_per_byte=TokensPerByte(),
             clock=clock,
         )
-        self.report = SidecarReport(self.parts, ShareWindow(), hang_watch, PolicyCondition())
+        self.report = SidecarReport(self.parts, ShareWindow(), ShareWindow(), hang_watch, PolicyCondition())
         self._service_is_of = ("", "")
         current.on_config = [objectives.configure, learner.configure, self._configure_engine, self._configured]
         order.on_run_ended = self._run_ended
-        order.on_other_service = self.report.shares.restart
+        order.on_other_service = self.report.restart
         order.on_moved = lambda: self.parts.open.refuse_waiting(engine_unavailable())
         if channel is not None:
             metrics.registry.register(EngineMetrics(channel))
@@ -110,6 +110,7 @@ class Sidecar:
         if self.parts.objectives.look(now, books.requests.values(), order.policy_in_engine) and order.channel:
             order.channel.configure(engine_configuration(in_effect.config, self.parts.objectives.bounds))
         self.report.shares.sample(admission.service, active, now)
+        self.report.application_shares.sample(admission.application_service, {}, now)
 
     # How.
 
@@ -137,4 +138,4 @@ class Sidecar:
         counted = (channel.peer, in_effect.admission.unit)
         if counted != self._service_is_of:
             self._service_is_of = counted
-            self.report.shares.restart(in_effect.admission.service)
+            self.report.restart(in_effect.admission)

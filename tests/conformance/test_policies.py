@@ -64,14 +64,17 @@ def not_late_if_any(policy: Policy) -> OpenRequest:
 
 
 def of_who_holds_most(policy: Policy) -> OpenRequest:
-    """Nobody's growth takes the place of who holds less KV for its weight."""
+    """Nobody's growth takes the place of who holds less KV for its weight, or of its own of a higher priority."""
     assert isinstance(policy, TieredJustitia)
     held: defaultdict[TenantId, float] = defaultdict(float)
     for r in policy.running.values():
         held[r.tenant] += (r.request.prompt_tokens + r.produced) / policy.weight(r.tenant)
     most = max(held.values())
     of_it = [r for r in policy.running.values() if held[r.tenant] == most]
-    return max(of_it, key=lambda r: (policy.stretched_tag(r.run.id), r.sequence))
+    tenant = max(of_it, key=lambda r: (policy.stretched_tag(r.run.id), r.sequence)).tenant
+    lowest = min(policy.share(r.run.run.application).priority for r in of_it if r.tenant == tenant)
+    last = [r for r in of_it if r.tenant == tenant and policy.share(r.run.run.application).priority == lowest]
+    return max(last, key=lambda r: (policy.stretched_tag(r.run.id), r.sequence))
 
 
 VICTIMS: dict[str, Callable[[Policy], OpenRequest]] = {
@@ -125,6 +128,10 @@ class PolicyMachine(RuleBasedStateMachine):
     @rule(tenant=st.sampled_from(TENANTS), weight=st.floats(0.1, 8))
     def reweight(self, tenant: TenantId, weight: float) -> None:
         self.policy.set_weight(tenant, weight, self.now)
+
+    @rule(application=st.sampled_from(APPLICATIONS), weight=st.floats(0.1, 8), priority=st.integers(-1, 1))
+    def share(self, application: ApplicationId, weight: float, priority: int) -> None:
+        self.policy.set_application(application, weight, priority, self.now)
 
     @rule(
         tenant=st.sampled_from(TENANTS),
@@ -314,6 +321,10 @@ class PolicyMachine(RuleBasedStateMachine):
                     assert self.policy.service[tenant] == pytest.approx(prompts + 2 * outputs)
                 case KVTokenTimeCost():
                     assert self.policy.service[tenant] == pytest.approx(kv)
+
+    @invariant()
+    def what_applications_had_is_what_their_tenants_had(self) -> None:
+        assert sum(self.policy.application_service.values()) == pytest.approx(sum(self.policy.service.values()))
 
     @invariant()
     def virtual_time_never_falls(self) -> None:

@@ -4,7 +4,8 @@ import itertools
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import httpx2 as httpx
 import pytest
@@ -64,30 +65,42 @@ class ClosedLoop:
 
 
 def shares_of_service(engine: PluggedEngine, policy: str, weights: dict[str, float], until: float) -> dict[str, float]:
-    """Each tenant's part of what was charged from one snapshot to a later one, at least `until` in all. Every tenant
-    has six clients, so four of its requests wait whatever the other two do.
-    """
+    """Each tenant's part of what was charged from one snapshot to a later one, at least `until` in all."""
     engine.configure(policy, "weighted-tokens", **weights)
-    rng = random.Random(policy)
-    tenants = list(weights)
+    rng, tenants = random.Random(policy), list(weights)
 
     def made(client: int) -> Call:
         return Call(tenants[client % len(tenants)], [rng.randrange(10, 200) for _ in range(120)], 4)
 
-    def snapshots() -> list[PlugInSnapshot]:
+    return shares_of(engine, tenants, made, lambda snapshot: snapshot.service, until)
+
+
+def shares_of(
+    engine: PluggedEngine,
+    names: list[str],
+    made: Callable[[int], Call],
+    service: Callable[[PlugInSnapshot], Mapping[Any, float]],
+    until: float,
+) -> dict[str, float]:
+    """The part of each in what `service` tells. There are six clients for each, so that requests of all of them wait
+    whatever the engine's two are.
+    """
+
+    def counts() -> list[Mapping[Any, float]]:
         found = [message for message in engine.peer.heard[begun:] if isinstance(message, PlugInSnapshot)]
-        return [s for s in found if s.generation == engine.generation and set(weights) <= s.service.keys()]
+        told = [service(s) for s in found if s.generation == engine.generation]
+        return [each for each in told if set(names) <= each.keys()]
 
     def delivered() -> dict[str, float]:
-        first, *_, last = snapshots()
-        return {tenant: last.service[tenant] - first.service[tenant] for tenant in tenants}
+        first, *_, last = counts()
+        return {name: last[name] - first[name] for name in names}
 
     begun = len(engine.peer.heard)
-    with ClosedLoop(engine, 6 * len(tenants), made):
+    with ClosedLoop(engine, 6 * len(names), made):
         enough = "so much has been served"
-        eventually(enough, lambda: len(snapshots()) > 2 and sum(delivered().values()) >= until, within=900)
+        eventually(enough, lambda: len(counts()) > 2 and sum(delivered().values()) >= until, within=900)
     served = delivered()
-    return {tenant: service / sum(served.values()) for tenant, service in served.items()}
+    return {name: had / sum(served.values()) for name, had in served.items()}
 
 
 def test_tenants_in_a_closed_loop_get_their_weights_within_five_percent(engine: PluggedEngine) -> None:
@@ -98,6 +111,27 @@ def test_tenants_in_a_closed_loop_get_their_weights_within_five_percent(engine: 
     shares = shares_of_service(engine, "tiered-justitia", weights, enough)
     for tenant, weight in weights.items():
         assert shares[tenant] == pytest.approx(weight / sum(weights.values()), rel=0.05), shares
+
+
+def shares_of_applications(engine: PluggedEngine, weights: dict[str, float]) -> dict[str, float]:
+    """Parts of their tenant's service, which has another tenant beside it, by weights that the policy is told."""
+    engine.configure("tiered-justitia", "weighted-tokens", applications=weights, gold=1.0, silver=1.0)
+    rng, names = random.Random(1), ["ns/chat", "ns/batch"]
+    of = [("gold", "ns/chat"), ("gold", "ns/batch"), ("silver", "ns/silver")]
+
+    def made(client: int) -> Call:
+        tenant, application = of[client % len(of)]
+        return Call(tenant, [rng.randrange(10, 200) for _ in range(120)], 4, application=application)
+
+    return shares_of(engine, names, made, lambda snapshot: snapshot.application_service, 40_000)
+
+
+def test_applications_of_a_tenant_get_their_weights_of_its_service(engine: PluggedEngine) -> None:
+    """The control tells them equal weights."""
+    shares = shares_of_applications(engine, {"ns/chat": 1.0, "ns/batch": 3.0})
+    assert shares["ns/batch"] == pytest.approx(0.75, rel=0.05), shares
+    equal = shares_of_applications(engine, {"ns/chat": 1.0, "ns/batch": 1.0})
+    assert equal["ns/batch"] == pytest.approx(0.5, rel=0.05), equal
 
 
 def test_by_arrival_the_same_tenants_get_the_same(engine: PluggedEngine) -> None:

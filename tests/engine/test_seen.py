@@ -122,7 +122,7 @@ def configure(pool: Pool, policy: str) -> None:
 def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool) -> None:
     def seen() -> list[dict[str, Any]]:
         rows = pool.sidecar.queue()
-        gated = [row["reason"] for row in rows if row["tenant"] == "gold"] == ["TenantGated"] * 2
+        gated = [row["reason"] for row in rows if row["tenant"] == "gold"] == ["Gated"] * 2
         return rows if gated and len(rows) == 4 else []
 
     with pool.vllm.braked(0.01):
@@ -133,13 +133,15 @@ def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool)
     assert [(row["tenant"], row["reason"]) for row in rows] == [
         ("silver", "NoKVSpace"),
         ("silver", "BehindOthers"),
-        ("gold", "TenantGated"),
-        ("gold", "TenantGated"),
+        ("gold", "Gated"),
+        ("gold", "Gated"),
     ]
     assert [row["rank"] for row in rows] == [row["position"] for row in rows] == [1, 2, 3, 4]
     keys = [tuple(row["orderKey"].values()) for row in rows]
     assert keys == sorted(keys)
-    assert all(list(row["orderKey"]) == ["gated", "inTime", "overdueSince", "stretchedTag"] for row in rows)
+    assert all(
+        list(row["orderKey"]) == ["gated", "inTime", "overdueSince", "groupsBefore", "stretchedTag"] for row in rows
+    )
     assert all(row["run"] and row["sequences"] == 1 and row["promptTokens"] == 800 for row in rows)
     assert all(row["application"].startswith("demo/") and row["waitingSeconds"] >= 0 for row in rows)
     for thread in threads:

@@ -86,6 +86,15 @@ class Engine(RuleBasedStateMachine):
         self.policy.set_weight(tenant, weight, self.now)
         self.admit()
 
+    @rule(
+        application=st.sampled_from(["a", "b"]),
+        weight=st.sampled_from([0.1, 1.0, 8.0]),
+        priority=st.sampled_from([0, 0, 1]),
+    )
+    def share(self, application: str, weight: float, priority: int) -> None:
+        self.policy.set_application(ApplicationId(application), weight, priority, self.now)
+        self.admit()
+
     @rule(by=st.sampled_from([0.001, 1.0, 1000.0]))
     def clock_stalls(self, by: float) -> None:
         self.now += by
@@ -233,7 +242,9 @@ def books(policy: Policy) -> tuple[object, ...]:
         [r.id for r in sorted(requests, key=lambda r: r.waits_since) if r.preemptions],
         list(policy.running),
         policy.service,
+        policy.application_service,
         policy.weights,
+        policy.shares,
         policy.capacity,
     )
 

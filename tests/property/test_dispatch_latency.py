@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.counters import Counters
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.fcfs import FCFS
 from justitia_scheduling.policies.tiered import TieredJustitia
@@ -179,14 +179,14 @@ def absence_then_flood() -> list[Job]:
 def test_without_the_lift_a_tenant_that_was_away_breaks_the_dispatch_bound() -> None:
     jobs = absence_then_flood()
     without = VTC(WeightedTokens())
-    without.counters = TenantCounters(lift=False)
+    without.counters = Counters(lift=False)
     assert largest_share_of_bound(without, jobs, equal(), in_engine(WeightedTokens(), jobs)) > 1
     assert largest_share_of_bound(VTC(WeightedTokens()), jobs, equal(), in_engine(WeightedTokens(), jobs)) <= 1
 
 
-def counters(*events: tuple[str, TenantId, float]) -> TenantCounters:
+def counters(*events: tuple[str, TenantId, float]) -> Counters:
     """Counters after `waits`, `leaves` and `is charged`."""
-    kept = TenantCounters()
+    kept = Counters()
     for event, tenant, charge in events:
         match event:
             case "waits":

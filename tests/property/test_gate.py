@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from justitia_scheduling.policies.gate import Place, TenantGate
+from justitia_scheduling.policies.gate import Gate, Place
 from justitia_vocabulary.units import TenantId
 from support.examples import examples
 
@@ -14,7 +14,7 @@ BURSTS = (0.0, 5.0, 50.0)
 class GateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.gate = TenantGate()
+        self.gate = Gate()
         self.first: dict[TenantId, tuple[Place, float]] = {}
         self.runs = 0
 

@@ -62,7 +62,7 @@ def small_runs_that_pass(policy: Policy, ratio: int, clients: int, most: int) ->
     cost, numbers, script = kv_token_time(0, 1), itertools.count(), Script(policy)
 
     def come(name: str, cost: float) -> RequestId:
-        script.run(name, application=name[0], cost=cost)
+        script.run(name, cost=cost)
         return script.ask(name, prompt=0)
 
     for _ in range(clients):

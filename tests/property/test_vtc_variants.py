@@ -16,7 +16,7 @@ from justitia_scheduling.baselines.drr import DRR
 from justitia_scheduling.baselines.lcf import LCF
 from justitia_scheduling.baselines.vtc_predicted import OracleVTC, PredictedVTC
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
-from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.counters import Counters
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.vtc import VTC
@@ -104,7 +104,7 @@ def test_predictions_from_the_last_five_outputs_keep_the_bound(
 
 
 def test_keeping_what_was_predicted_and_not_produced_breaks_the_bound() -> None:
-    class NeverLowered(TenantCounters):
+    class NeverLowered(Counters):
         def charge(self, tenant: TenantId, charge: float, weight: float) -> None:
             super().charge(tenant, max(charge, 0.0), weight)
 

@@ -5,10 +5,11 @@ import pickle
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx2 as httpx
@@ -23,6 +24,7 @@ from justitia_channel.messages import (
     Message,
     PlugInSnapshot,
     Queue,
+    Share,
     Ticket,
 )
 from justitia_channel.wire import Lines, decode, encode
@@ -98,7 +100,7 @@ class TestPeer:
 
 @dataclass
 class Call:
-    """A request to make."""
+    """A request to make; without an `application`, of the tenant's only one."""
 
     tenant: str
     prompt: Sequence[int]
@@ -109,6 +111,7 @@ class Call:
     headers: dict[str, str] = field(default_factory=dict)
     ticketed: bool = True
     sequences: int = 1
+    application: str | None = None
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def request(self) -> dict[str, Any]:
@@ -136,15 +139,22 @@ class PluggedEngine:
         return self.vllm.url
 
     def configure(
-        self, policy: str, cost_model: str = "kv-token-time", gamma: tuple[float, float] | None = None, **weights: float
+        self,
+        policy: str,
+        cost_model: str = "kv-token-time",
+        gamma: tuple[float, float] | None = None,
+        applications: Mapping[str, float] = MappingProxyType({}),
+        **weights: float,
     ) -> None:
+        """`applications` have these weights."""
         self.generation += 1
         knobs = {} if gamma is None else {"gammaFloor": gamma[0], "gammaCeiling": gamma[1]}
-        self.peer.send(Configure(self.generation, policy, cost_model, weights, knobs))
+        shares = {ApplicationId(name): Share(weight) for name, weight in applications.items()}
+        self.peer.send(Configure(self.generation, policy, cost_model, weights, knobs, shares))
 
     def ticket(self, call: Call) -> None:
         run = RunId(call.run or call.key)
-        application = ApplicationId(f"ns/{call.tenant}")
+        application = ApplicationId(call.application or f"ns/{call.tenant}")
         self.peer.send(Ticket(call.key, TenantId(call.tenant), application, run, call.sequences, call.cost))
 
     def send(self, call: Call, client: httpx.Client) -> dict[str, Any]:

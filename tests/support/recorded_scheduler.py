@@ -23,6 +23,7 @@ __all__ = ["JustitiaScheduler"]
 TOLD = (
     "tune",
     "set_weight",
+    "set_application",
     "set_capacity",
     "time_passed",
     "run_arrived",

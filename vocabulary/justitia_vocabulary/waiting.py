@@ -18,8 +18,12 @@ class WaitingReason(StrEnum):
     """
     NO_KV_SPACE = "NoKVSpace"
     """It is next; it does not fit into the KV space that is free, in front of the engine with its predicted output."""
-    TENANT_GATED = "TenantGated"
+    TENANT_GATED = "Gated"
     """Its tenant is ahead of its share; others catch up first."""
+    APPLICATION_HELD_BACK = "ApplicationHeldBack"
+    """Another application of its tenant goes first: one of a higher priority, one that waited for long, or one that has
+    had less than its part.
+    """
     BEHIND_OTHERS = "BehindOthers"
     """Others come first in the policy's order."""
     BEING_PREPARED = "BeingPrepared"

@@ -138,6 +138,8 @@ def _application(admission: AdmittedApplication, written: PoolConfig | None) -> 
         namespace=application.metadata.namespace,
         name=application.metadata.name,
         tenant=application.spec.tenant_ref.name,
+        weight=float(application.spec.share.weight),
+        priority=application.spec.share.priority,
         run=RunConfig(
             idle_timeout_seconds=run.idle_timeout_seconds,
             maximum_age_seconds=run.maximum_age_seconds,

@@ -12,6 +12,7 @@ from typing import Any
 from justitia_api.conditions import ConditionType, Reason
 from justitia_api.config import KeyTable, PoolConfig, PoolDocuments, digest_of
 from justitia_api.pool import ServingPool
+from justitia_operator.decide.received import begins
 from justitia_operator.world.catalog import refers_to
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import Json, Kind, Push, Ref, ref_of
@@ -96,13 +97,20 @@ def pods_behind(world: Snapshot) -> int:
 
 def concerned_by_figures(pod: Json, before: Report, after: Report) -> frozenset[Ref] | None:
     """Resources that a pod's new report concerns if only figures changed, as they do with each request: what was
-    learned and counted of an application concerns it alone, gamma the pool. None if more than figures changed.
+    learned and counted of an application concerns it alone, as does that it is served for the first time; gamma
+    concerns the pool. None if more than figures changed.
     """
-    figures: dict[str, Any] = {"learning": after.learning, "objectives": after.objectives, "boost": after.boost}
+    figures: dict[str, Any] = {
+        "applications": after.applications,
+        "learning": after.learning,
+        "objectives": after.objectives,
+        "boost": after.boost,
+    }
     if replace(before, **figures) != after:
         return None
     pools = frozenset() if before.boost == after.boost else refers_to(pod)
     changed = _changed(before.learning, after.learning) | _changed(before.objectives, after.objectives)
+    changed |= begins(before.applications, after.applications)
     return pools | {Ref(Kind.LLM_APPLICATION, *key) for key in changed}
 
 

@@ -22,6 +22,7 @@ from justitia_operator.decide.compare import differs, needs_apply
 from justitia_operator.decide.engines import Engines, count_engines, engines_verdict, observe_engines
 from justitia_operator.decide.ownership import additions
 from justitia_operator.decide.programming import policy_verdict, programmed_verdict, pushes
+from justitia_operator.decide.received import received
 from justitia_operator.decide.resolve import (
     admissions,
     admit,
@@ -145,6 +146,7 @@ def reconcile_application(world: Snapshot, obj: Json, now: datetime) -> Plan:
     fields = {
         "endpoint": endpoint_of(application),
         "pool": _pool_as_seen_from_here(application),
+        "service": received(world, application, found.pool, obj, now),
         "predictor": predictor.record,
     }
     verdicts = [refusal or accepted_, refs, ready]

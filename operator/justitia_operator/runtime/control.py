@@ -132,6 +132,8 @@ def read_report(push: Push, text: bytes) -> Report:
         documents=status.documents,
         not_understood=status.not_understood,
         policy=policy,
+        unit=status.cost_unit,
+        applications={(each.namespace, each.name): each for each in status.applications},
         learning=learning,
         objectives=objectives,
         boost=status.boost,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.conditions import Condition
-from justitia_api.status import BoostStatus, LearningStatus, ObjectiveCounts
+from justitia_api.status import ApplicationReport, BoostStatus, LearningStatus, ObjectiveCounts
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,8 @@ class Report:
     `generation` the one in effect; None if there was no answer, and `problem` says why. `wanted` and `documents` are
     the digests of what was sent and of what the pod runs; an older sidecar sends none. `not_understood` names what the
     sidecar cannot put in effect. `due` asks for the documents to be sent again. `policy` is its condition
-    PolicyInEffect. `learning` and `objectives` are by namespace and name of the application; `boost` is its gamma.
+    PolicyInEffect. `applications`, `learning` and `objectives` are by namespace and name of the application; `unit` is
+    that of services; `boost` is its gamma.
     """
 
     instance: str
@@ -25,6 +26,8 @@ class Report:
     not_understood: str = ""
     due: bool = False
     policy: Condition | None = None
+    unit: str = ""
+    applications: Mapping[tuple[str, str], ApplicationReport] = field(default_factory=dict)
     learning: Mapping[tuple[str, str], LearningStatus] = field(default_factory=dict)
     objectives: Mapping[tuple[str, str], tuple[ObjectiveCounts, ...]] = field(default_factory=dict)
     boost: BoostStatus | None = None

@@ -6,7 +6,7 @@ did not use and is served alone until it has caught up: tenants that stayed are 
 """
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.counters import Counters
 from justitia_scheduling.policies.vtc import VTC
 
 
@@ -15,4 +15,4 @@ class LCF(VTC):
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self.counters = TenantCounters(lift=False)
+        self.counters = Counters(lift=False)

@@ -37,6 +37,15 @@ class Request:
     predicted_output: float | None = None
 
 
+class ApplicationShare(NamedTuple):
+    """How an application shares its tenant's service with the tenant's others: by `weight` with those of its own
+    `priority`, and after those of a higher one.
+    """
+
+    weight: float = 1.0
+    priority: int = 0
+
+
 class Progress(NamedTuple):
     """What one step did for one request.
 

@@ -21,9 +21,9 @@ Some policies decide by the time, which they learn by `time_passed`. Those that 
 say with `held_until` when to ask again. All others offer a head whenever a request waits.
 
 Invariants kept here, for all policies: a request is known once and served once; each token is charged once,
-to the tenant's `service` in the cost model's unit; an aborted request keeps what it was charged; a run
-whose requests are all done stays open until `run_ended`, because its next stage may follow. Each tenant's
-`kv_token_time` is counted beside its service, whatever the cost model. `revisions` counts how often an open
+to the `service` of its tenant and of its application, in the cost model's unit; an aborted request keeps what it
+was charged; a run whose requests are all done stays open until `run_ended`, because its next stage may follow. Each
+tenant's `kv_token_time` is counted beside its service, whatever the cost model. `revisions` counts how often an open
 run or request got another key than before.
 """
 
@@ -36,12 +36,14 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.lazyheap import LazyHeap
-from justitia_scheduling.core.model import Request, Run, Step
+from justitia_scheduling.core.model import ApplicationShare, Request, Run, Step
 from justitia_scheduling.core.opened import EventOrderError, OpenRequest, OpenRun, RequestState, UnknownIdError
 from justitia_scheduling.core.report import PolicyReport
 from justitia_vocabulary.policies import Knob
-from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
+
+AS_OTHERS = ApplicationShare()
 
 
 class Policy(ABC):
@@ -63,7 +65,9 @@ class Policy(ABC):
         self.cost_model = cost_model
         self.capacity: Tokens | None = None
         self.weights: dict[TenantId, float] = {}
+        self.shares: dict[ApplicationId, ApplicationShare] = {}
         self.service: dict[TenantId, float] = {}
+        self.application_service: dict[ApplicationId, float] = {}
         self.kv_token_time: dict[TenantId, KVTokenTime] = {}
         self.revisions = 0
         self.runs: dict[RunId, OpenRun] = {}
@@ -102,7 +106,8 @@ class Policy(ABC):
     def in_order(self) -> Iterator[RequestId]:
         """The waiting requests in the order they would be admitted if nothing else happened. For people.
 
-        Nothing may happen while it is read. The first k of n cost O(k log k), and what tenants cost, not O(n).
+        Nothing may happen while it is read. The first k of n cost O(k log k), and what tenants and applications cost,
+        not O(n).
         """
         return self._queue.in_order()
 
@@ -163,6 +168,14 @@ class Policy(ABC):
             raise ValueError(f"weight of tenant {tenant!r} is {weight}: it must be positive and finite")
         self.weights[tenant] = weight
 
+    def set_application(self, application: ApplicationId, weight: float, priority: int, now: Seconds) -> None:
+        """Give an application its part in its tenant's service: weight 1 and priority 0 until told. Later charges
+        follow its weight; earlier ones stand. Not all policies share a tenant's service between its applications.
+        """
+        if not 0 < weight < float("inf"):
+            raise ValueError(f"weight of application {application!r} is {weight}: it must be positive and finite")
+        self.shares[application] = ApplicationShare(weight, priority)
+
     def set_capacity(self, kv_tokens: Tokens, now: Seconds) -> None:
         """Tell the engine's KV space M, in tokens (never in blocks)."""
         if kv_tokens <= 0:
@@ -175,6 +188,7 @@ class Policy(ABC):
         opened = OpenRun(run, self._next(), now)
         self.runs[run.id] = opened
         self.service.setdefault(run.tenant, 0.0)
+        self.application_service.setdefault(run.application, 0.0)
         self.kv_token_time.setdefault(run.tenant, 0.0)
         self.on_run_arrived(opened, now)
 
@@ -334,6 +348,9 @@ class Policy(ABC):
     def weight(self, tenant: TenantId) -> float:
         return self.weights.get(tenant, 1.0)
 
+    def share(self, application: ApplicationId) -> ApplicationShare:
+        return self.shares.get(application, AS_OTHERS)
+
     def waiting(self) -> Iterable[OpenRequest]:
         return (r for r in self.requests.values() if r.status is RequestState.WAITING)
 
@@ -349,6 +366,7 @@ class Policy(ABC):
     def _charge(self, request: OpenRequest, charge: float) -> None:
         if charge:
             self.service[request.tenant] += charge
+            self.application_service[request.run.run.application] += charge
             request.charged += charge
             self.on_charged(request, charge)
 

@@ -1,9 +1,10 @@
 """Replacing the policy while requests wait: the new one is told of every open run and request, in order of events.
 
 Carried: runs with their arrival and the KV token-time that they have attained; requests with their arrival, state,
-tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, KV space; and,
-where the cost model stays the same, what every request was charged and every tenant's service. Not carried, because
-only the old policy can read it: tags, lifts and estimates; the new policy makes its own from then on.
+tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, applications'
+shares, KV space; and, where the cost model stays the same, what every request was charged and the service of every
+tenant and application. Not carried, because only the old policy can read it: tags, lifts and estimates; the new policy
+makes its own from then on.
 Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
 """
 
@@ -16,6 +17,8 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
     """Tell `new`, a fresh policy, all that is open in `old`. `old` is left as it is."""
     for tenant, weight in old.weights.items():
         new.set_weight(tenant, weight, now)
+    for application, share in old.shares.items():
+        new.set_application(application, *share, now)
     if old.capacity is not None:
         new.set_capacity(old.capacity, now)
     arrived: list[OpenRun | OpenRequest] = [*old.runs.values(), *old.requests.values()]
@@ -33,6 +36,7 @@ def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) ->
     new.revisions = old.revisions
     if keep_service:
         new.service.update(old.service)
+        new.application_service.update(old.application_service)
 
 
 def _admit_and_preempt(old: Policy, new: Policy, now: Seconds) -> None:

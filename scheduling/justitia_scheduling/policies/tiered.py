@@ -1,8 +1,8 @@
 """Tiered Justitia, the default: tenants gated by weight, runs inside the gate by stretched virtual finish time.
 
-Three decisions, one above the other.
+Four decisions, one above the other.
 
-1. *Tenant gate.* Tenant f may be served iff, for every tenant g that waits,
+1. *Gate.* Tenant f may be served iff, for every tenant g that waits,
 
        c_f <= c_g + min(B, beta * E_g / weight_g)
 
@@ -15,15 +15,19 @@ Three decisions, one above the other.
 2. *Heartbeat.* Among the tenants that may be served, one that waits and has had no admission for H seconds goes
    first; of several, the one whose last admission is longest ago (`heartbeat.py`). Shares do not depend on it.
 
-3. *Stretched tag.* Among the others, the run with the smallest key goes first:
+3. *Applications.* A tenant's applications share its service by a gate of their own, each by its weight among those of
+   its priority, after those of a higher one (`applications.py`). The first run of those that may be served is the
+   tenant's first run.
+
+4. *Stretched tag.* Among the others, the run with the smallest key goes first:
 
        K_j = V(a_j) + kappa * E_j / weight
 
-   E_j is what the run is expected to cost (`runcost.py`): what was told or its application's mean, until what the run
-   has attained and asks for exceeds theta * E_j; then E_j is raised and the run is keyed again, seldom. kappa is theta
-   unless it is set: a run has the place of one that costs the most that it may cost before it is keyed again. The start
-   tag is lifted at the same time, to V - kappa * attained / weight: a run gains nothing by staying open and asking for
-   little at first.
+   The weight is the tenant's. E_j is what the run is expected to cost (`runcost.py`): what was told or its
+   application's mean, until what the run has attained and asks for exceeds theta * E_j; then E_j is raised and the
+   run is keyed again, seldom. kappa is theta unless it is set: a run has the place of one that costs the most that it
+   may cost before it is keyed again. The start tag is lifted at the same time, to V - kappa * attained / weight: a run
+   gains nothing by staying open and asking for little at first.
 
 V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
 requests go back to their tenant's queue and pass the gate again.
@@ -49,8 +53,9 @@ from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.core.runqueue import RunKey, RunQueue
-from justitia_scheduling.policies.gate import TenantGate
+from justitia_scheduling.core.runqueue import RunKey
+from justitia_scheduling.policies.applications import TenantQueue, Told
+from justitia_scheduling.policies.gate import Gate
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_vocabulary.policies import Knob
@@ -78,7 +83,7 @@ class TieredJustitia(Policy):
 
     takes_back: ClassVar[bool] = True
     knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH})
-    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "stretchedTag")
+    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "groupsBefore", "stretchedTag")
 
     def __init__(
         self,
@@ -100,16 +105,21 @@ class TieredJustitia(Policy):
         super().__init__(cost_model)
         self.beta = beta
         self.virtual_time = VirtualTime()
-        self.gate = TenantGate()
+        self.gate: Gate[TenantId] = Gate()
         self.counters = self.gate.counters
         self._own_burst, self._own_heartbeat, self._own_kappa = burst, heartbeat, kappa
         self._burst = burst
-        self._heartbeat = Heartbeat(heartbeat)
+        self._heartbeat: Heartbeat[TenantId] = Heartbeat(heartbeat)
         self._longest_output = RecentMaximum(RECENT_REQUESTS, 1)
         self._widest_slack = RecentMaximum(RECENT_REQUESTS, 0.0)
         self._charge_per_cost = Ratio()
         self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED, kappa)
-        self._queues: defaultdict[TenantId, RunQueue] = defaultdict(RunQueue)
+        self._beats: Heartbeat[TenantId] = Heartbeat(heartbeat)
+        self._told = Told(self.share, self._beats)
+        self._queues: dict[TenantId, TenantQueue] = {}
+        self._tenants_of: defaultdict[ApplicationId, set[TenantId]] = defaultdict(set)
+        self._unsettled: dict[TenantId, None] = {}
+        """Tenants whose first run may be another one, because applications of it were charged."""
         self._returned_with: dict[RequestId, Tokens] = {}
 
     def tune(self, values: Mapping[Knob, float]) -> None:
@@ -124,7 +134,8 @@ class TieredJustitia(Policy):
             raise ValueError(f"policy {name} takes no heartbeat of {heartbeat:g}: it must be positive")
         if kappa is not None and not kappa > 0:
             raise ValueError(f"policy {name} takes no stretch of {kappa:g}: it must be positive")
-        self._burst, self._heartbeat.interval, self._costs.kappa = burst, heartbeat, kappa
+        self._burst, self._costs.kappa = burst, kappa
+        self._heartbeat.interval = self._beats.interval = heartbeat
 
     @property
     def burst(self) -> float:
@@ -143,27 +154,33 @@ class TieredJustitia(Policy):
         return self.cost_model.in_engine(self.capacity, self._longest_output.value) if self.capacity else 0.0
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
-        """(whether the tenant is gated, whether it is in time, since when it is overdue, K in KV token-time per weight,
-        arrival of the run, arrival).
+        """(whether the tenant is gated, whether it is in time, since when it is overdue, how many groups of its
+        applications go before the request's, K in KV token-time per weight, arrival of the run, arrival).
         """
         run, gated, rank = request.run, int(self.gated(request.tenant)), self._heartbeat.rank(request.tenant)
-        return (gated, *rank, self.stretched_tag(run.id), run.sequence, request.place_in_line)
+        before = self._groups_before(request)
+        return (gated, *rank, before, self.stretched_tag(run.id), run.sequence, request.place_in_line)
 
     def order_key(self, request: OpenRequest) -> dict[str, float]:
         parts = super().order_key(request)
         return parts | {"stretchedTag": in_kv_token_time(parts["stretchedTag"])}
 
     def head(self) -> RequestId | None:
+        if self._unsettled:
+            self._settle()
         tenant = self.gate.best(self.burst)
         return None if tenant is None else self._queues[tenant].first()
 
     def in_order(self) -> Iterator[RequestId]:
+        self._settle()
         limit = self.gate.limit(self.burst)
         ranked = heapq.merge(*(self._ranked(tenant, limit) for tenant in self.counters.waiting))
         return (request for *_, request in ranked)
 
     def why_waits(self, request: OpenRequest) -> WaitingReason:
-        return WaitingReason.TENANT_GATED if self.gated(request.tenant) else super().why_waits(request)
+        if self.gated(request.tenant):
+            return WaitingReason.TENANT_GATED
+        return WaitingReason.APPLICATION_HELD_BACK if self._groups_before(request) else super().why_waits(request)
 
     def report(self) -> PolicyReport:
         return PolicyReport(
@@ -175,12 +192,18 @@ class TieredJustitia(Policy):
 
     def gated(self, tenant: TenantId) -> bool:
         """Whether the gate holds the tenant back until others have caught up."""
+        self._settle()
         return self.counters[tenant] > self.gate.limit(self.burst)
 
-    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, RunKey, RequestId]]:
+    def _groups_before(self, request: OpenRequest) -> int:
+        """How many groups of its tenant's applications go before that of the request."""
+        self._settle()
+        return self._queues[request.tenant].groups_before(request.run.run.application)
+
+    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, int, RunKey, RequestId]]:
         """The tenant's waiting requests in order."""
         gated, rank = self.counters[tenant] > limit, self._heartbeat.rank(tenant)
-        return ((gated, rank, key, request) for key, request in self._queues[tenant].in_order())
+        return ((gated, rank, *placed) for placed in self._queues[tenant].in_order())
 
     def victim(self) -> RequestId | None:
         """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
@@ -188,7 +211,8 @@ class TieredJustitia(Policy):
 
     def gives_way(self) -> RequestId | None:
         """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
-        counter, limit = self.counters.by_tenant, self.gate.limit(self.burst)
+        self._settle()
+        counter, limit = self.counters.by_member, self.gate.limit(self.burst)
         ahead = [r for r in self.running.values() if counter[r.tenant] > limit and self._has_run(r)]
         head = self.head() if ahead else None
         if head is None:
@@ -199,8 +223,14 @@ class TieredJustitia(Policy):
         return self._first_to_go(losers, held) if losers else None
 
     def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
-        """Return the last of these in the policy's order, among those of the tenant that holds most for its weight."""
-        return max(requests, key=lambda r: (held[r.tenant], self.stretched_tag(r.run.id), r.sequence)).id
+        """Return the last of these in the policy's order, among those of the lowest priority of the tenant that holds
+        most for its weight.
+        """
+        placed = [(self.stretched_tag(r.run.id), r.sequence, r) for r in requests]
+        *_, last = max(placed, key=lambda each: (held[each[-1].tenant], *each[:2]))
+        own = [each for each in placed if each[-1].tenant == last.tenant]
+        *_, last = max(own, key=lambda each: (-self.share(each[-1].run.run.application).priority, *each[:2]))
+        return last.id
 
     def _held_for_weight(self) -> Mapping[TenantId, float]:
         """KV tokens that the tenants' running requests hold, per unit of weight."""
@@ -231,6 +261,12 @@ class TieredJustitia(Policy):
         """rho: the cost of reading a prompt token."""
         return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
 
+    def set_application(self, application: ApplicationId, weight: float, priority: int, now: Seconds) -> None:
+        super().set_application(application, weight, priority, now)
+        for tenant in self._tenants_of.get(application, ()):
+            self._queues[tenant].change(application)
+            self._update_gate(tenant)
+
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._costs.opened(run, self._prompt_work)
         self.virtual_time.arrive(run.id, self._costs[run.id], self.weight(run.tenant))
@@ -239,20 +275,25 @@ class TieredJustitia(Policy):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         if not request.preemptions and self._costs.asked(request, self._prompt_work):
             self._key_again(request.run)
-        queue = self._queues[request.tenant]
+        tenant = request.tenant
+        queue = self._queues.get(tenant)
+        if queue is None:
+            queue = self._queues[tenant] = TenantQueue(tenant, self._told)
         if not queue:
-            self._heartbeat.silent_since(request.tenant, now)
-        self.counters.enqueue(request.tenant)
-        queue.push(request, self.stretched_tag(request.run.id))
-        self._update_gate(request.tenant)
+            self._heartbeat.silent_since(tenant, now)
+        self.counters.enqueue(tenant)
+        if queue.push(request, self.stretched_tag(request.run.id), now):
+            self._tenants_of[request.run.run.application].add(tenant)
+        self._update_gate(tenant)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         queue = self._queues[request.tenant]
         self.counters.dequeue(request.tenant)
-        queue.remove(request)
+        admitted = request.status is RequestState.RUNNING
+        queue.remove(request, now, admitted=admitted)
         if not queue:
             self._heartbeat.drop(request.tenant)
-        elif request.status is RequestState.RUNNING:
+        elif admitted:
             self._heartbeat.silent_since(request.tenant, now)
         self._update_gate(request.tenant)
         if request.preemptions:
@@ -263,9 +304,13 @@ class TieredJustitia(Policy):
         self._widest_slack.count()
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
-        self.counters.charge(request.tenant, charge, self.weight(request.tenant))
+        tenant, application = request.tenant, request.run.run.application
+        self.counters.charge(tenant, charge, self.weight(tenant))
+        queue = self._queues[tenant]
+        if queue.several_seen and queue.charge(application, charge):
+            self._unsettled[tenant] = None
         self._longest_output.observe(request.produced)
-        self._charge_per_cost.add_upper(request.run.run.application, charge)
+        self._charge_per_cost.add_upper(application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         for run_id, increment in delivered.items():
@@ -277,6 +322,10 @@ class TieredJustitia(Policy):
 
     def time_passed(self, now: Seconds) -> None:
         for tenant in self._heartbeat.late(now):
+            self._update_gate(tenant)
+        for tenant in self._beats.late(now):
+            self._settle()
+            self._queues[tenant].look(now)
             self._update_gate(tenant)
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
@@ -308,24 +357,34 @@ class TieredJustitia(Policy):
     def _retag(self, run: OpenRun) -> None:
         self.revisions += 1
         self.virtual_time.retag(run.id, self._costs[run.id])
-        self._queues[run.tenant].rekey(run.id, self.stretched_tag(run.id))
-        self._update_gate(run.tenant)
+        if (queue := self._queues.get(run.tenant)) is not None:
+            queue.rekey(run, self.stretched_tag(run.id))
+            self._update_gate(run.tenant)
+
+    def _settle(self) -> None:
+        """Find the first runs anew of tenants whose applications were charged."""
+        while self._unsettled:
+            self._update_gate(self._unsettled.popitem()[0])
 
     def _update_gate(self, tenant: TenantId) -> None:
         """Tell the gate if the tenant's first run, or its key, is another one."""
-        first = self._queues[tenant].first_run()
+        queue = self._queues[tenant]
+        if queue.several_wait:
+            queue.settle(self.burst, self._slack)
+        first = queue.first_run()
         if first is None:
             self.gate.drop(tenant)
             return
         run_key, run = first
         key = (*self._heartbeat.rank(tenant), *run_key)
         if key != self.gate.key(tenant):
-            slack = self._slack(run)
+            slack = self._slack(run, self.weight(tenant))
             self._widest_slack.observe(min(slack, self.burst))
             self.gate.put_first(tenant, key, slack)
 
-    def _slack(self, run: OpenRun) -> float:
+    def _slack(self, run: OpenRun, weight: float) -> float:
+        """What a waiting run allows others, in the cost model's unit for this weight."""
         if self.beta == math.inf:
             return self.beta
         cost = self._costs[run.id] * self._charge_per_cost.of(run.run.application)
-        return self.beta * cost / self.weight(run.tenant)
+        return self.beta * cost / weight

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel
-from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.counters import Counters
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.policy import Policy
@@ -28,7 +28,7 @@ class VTC(Policy):
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self.counters = TenantCounters()
+        self.counters: Counters[TenantId] = Counters()
         self._queues: dict[TenantId, OrderedDict[RequestId, None]] = {}
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from justitia_scheduling.core.cost import StepTime
 from justitia_sidecar.admission.books import Books
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.engine.view import EngineView
-from justitia_vocabulary.units import Seconds, TenantId, Tokens
+from justitia_vocabulary.units import ApplicationId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 
@@ -21,6 +21,10 @@ class Admission(Protocol):
     @property
     def service(self) -> Mapping[TenantId, float]:
         """What each tenant was charged, in `unit`."""
+
+    @property
+    def application_service(self) -> Mapping[ApplicationId, float]:
+        """What each application was charged, in `unit`."""
 
     @property
     def unit(self) -> str: ...

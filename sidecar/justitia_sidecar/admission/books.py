@@ -6,22 +6,24 @@ The books know no order and no engine. An admission decides, and records its dec
 - is sent to the engine, counts as running once it has begun, and leaves.
 
 Tenants share the pool's queue by weight (`limits/room.py`). When it is full, the newest request of the tenant that
-holds most for its weight is displaced by a request of a tenant that holds less.
+holds most for its weight is displaced by a request of a tenant that holds less; and so between applications of one.
 """
 
-from bisect import insort
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from justitia_api.config import PoolConfig, TenantLimits
+from justitia_scheduling.core.model import ApplicationShare
 from justitia_sidecar.admission.bounds import TenantQueue, check_room, queue_full
+from justitia_sidecar.admission.held_back import HeldBack
 from justitia_sidecar.admission.outputs import OutputMeans
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import RunTable
 from justitia_sidecar.admission.stages import Event, Stage
-from justitia_sidecar.limits.room import Room
-from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
+from justitia_sidecar.limits.room import Owner, Room
+from justitia_vocabulary.policies import PolicyName
+from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantId, Tokens
 
 AT_A_TIME = 64
 """The most requests that enter or leave the order at once because their tenant's state has changed."""
@@ -34,7 +36,7 @@ class TenantLoad:
     queued: int = 0
     running: int = 0
     released: int = 0
-    held: deque[TrackedRequest] = field(default_factory=deque)
+    held: HeldBack = field(default_factory=HeldBack)
 
 
 class Books:
@@ -53,7 +55,7 @@ class Books:
         self.runs = runs
         self.outputs = OutputMeans()
         self.requests: dict[RequestId, TrackedRequest] = {}
-        self.load: defaultdict[TenantId, TenantLoad] = defaultdict(TenantLoad)
+        self.load: defaultdict[TenantId, TenantLoad] = defaultdict(lambda: TenantLoad(held=HeldBack(self._share_of)))
         self.queued = 0
         """Sequences that wait, held ones included."""
         self.in_engine = 0
@@ -64,6 +66,7 @@ class Books:
         """Tenants with held requests that nothing holds back."""
         self._held_up = held_up
         self._weights: dict[TenantId, float] = {}
+        self._shares: dict[ApplicationId, ApplicationShare] | None = None
         self._room: Room[RequestId] = Room(None, lambda request: waits(self.requests[request]))
         self.configure(config)
 
@@ -73,17 +76,33 @@ class Books:
         self._limits = {TenantId(tenant.name): tenant.limits for tenant in config.tenants}
         weights = {TenantId(tenant.name): tenant.weight for tenant in config.tenants}
         self._weights |= weights
+        self._share(config)
+        shares = self._shares or {}
+        self._room.reweight(weights, {application: share.weight for application, share in shares.items()})
         self._room.capacity = config.queue.maximum_requests
-        self._room.reweight(weights)
         self.runs.reweight(weights)
+
+    def _share(self, config: PoolConfig) -> None:
+        """Take how applications share, where the policy shares between them."""
+        shares = None
+        if config.scheduling.policy is PolicyName.TIERED_JUSTITIA:
+            shares = {each.id: ApplicationShare(each.weight, each.priority) for each in config.applications}
+        if shares == self._shares:
+            return
+        self._shares = shares
+        for load in self.load.values():
+            load.held.regroup()
+
+    def _share_of(self, application: ApplicationId) -> ApplicationShare | None:
+        return None if self._shares is None else self._shares.get(application, ApplicationShare())
 
     def weight(self, tenant: TenantId) -> float:
         return self._weights.get(tenant, 1.0)
 
     # What a request goes through.
 
-    def check_room(self, tenant: TenantId, sequences: int = 1) -> None:
-        """Raises a refusal if the pool or the tenant has no room for so many sequences."""
+    def check_room(self, tenant: TenantId, application: ApplicationId, sequences: int = 1) -> None:
+        """Raises a refusal if the pool or the tenant has no room for so many sequences of the application."""
         own = self._limits.get(tenant, TenantLimits())
         check_room(
             sequences,
@@ -91,7 +110,7 @@ class Books:
             TenantQueue(self.load[tenant].queued, own.queued_requests),
             own.running_requests,
         )
-        if not self._room.has_room(tenant, sequences):
+        if not self._room.has_room(Owner(tenant, application), sequences):
             raise queue_full(self._config.queue.maximum_requests)
 
     def enter(self, request: TrackedRequest) -> None:
@@ -104,15 +123,15 @@ class Books:
         load = self.load[request.tenant]
         load.queued += sequences
         self.queued += sequences
-        load.held.append(request)
-        displaced = self._room.enter(request.tenant, request.id, sequences)
+        load.held.add(request)
+        displaced = self._room.enter(_owner(request), request.id, sequences)
         if displaced is None:
             raise queue_full(self._config.queue.maximum_requests)
         for each in map(self.requests.__getitem__, displaced):
             each.observer.displaced(each)
 
     def release(self, tenant: TenantId) -> Iterator[TrackedRequest]:
-        """Release the tenant's requests that nothing holds back, in order of arrival, at most `AT_A_TIME`. What the
+        """Release the tenant's requests that nothing holds back (`held_back.py`), at most `AT_A_TIME`. What the
         caller does with one may hold up the next.
         """
         self.to_release.pop(tenant, None)
@@ -120,14 +139,14 @@ class Books:
         most = limits.running_requests if limits else None
         released = 0
         while load.held and not self._held_up(tenant):
-            request = load.held[0]
+            request = load.held.next()
             if most is not None and load.released and load.released + request.asks.sequences > most:
                 return
             if released == AT_A_TIME:
                 self.to_release[tenant] = None
                 return
             released += 1
-            load.held.popleft()
+            load.held.release(request)
             load.released += request.asks.sequences
             request.advance(Event.RELEASE)
             yield request
@@ -137,7 +156,7 @@ class Books:
         request.advance(Event.HOLD_BACK)
         load = self.load[request.tenant]
         load.released -= request.asks.sequences
-        insort(load.held, request, key=lambda each: each.timing.arrival)
+        load.held.add(request)
 
     def send(self, request: TrackedRequest, now: Seconds) -> None:
         """Note that a request goes to the engine, with its prompt."""
@@ -153,7 +172,7 @@ class Books:
         load.queued -= sequences
         load.running += sequences
         self.queued -= sequences
-        self._room.leave(request.tenant, request.id)
+        self._room.leave(_owner(request), request.id)
 
     def hold(self, request: TrackedRequest, tokens: Tokens) -> None:
         """Note that a request has so many more tokens in the engine."""
@@ -182,6 +201,10 @@ class Books:
             if completed:
                 self.outputs.observe(request.application, request.account.produced // sequences)
         request.advance(Event.END)
-        self._room.leave(request.tenant, request.id)
+        self._room.leave(_owner(request), request.id)
         del self.requests[request.id]
         self.runs.leave(request.run, now, ends=ends_run)
+
+
+def _owner(request: TrackedRequest) -> Owner:
+    return Owner(request.tenant, request.application)

@@ -33,7 +33,7 @@ from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
 from justitia_sidecar.engine.configuration import configured_knobs
 from justitia_sidecar.engine.view import EngineView
-from justitia_vocabulary.units import Seconds, TenantId, Tokens
+from justitia_vocabulary.units import ApplicationId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 
@@ -53,6 +53,10 @@ class InFront:
     @property
     def service(self) -> Mapping[TenantId, float]:
         return self.policy.service
+
+    @property
+    def application_service(self) -> Mapping[ApplicationId, float]:
+        return self.policy.application_service
 
     @property
     def unit(self) -> str:
@@ -184,6 +188,10 @@ class InFront:
         for tenant in config.tenants:
             if policy.weights.get(TenantId(tenant.name)) != tenant.weight:
                 policy.set_weight(TenantId(tenant.name), tenant.weight, now)
+        for application in config.applications:
+            share = (application.weight, application.priority)
+            if policy.share(application.id) != share:
+                policy.set_application(application.id, *share, now)
         for name in list(self.books.load):
             self._release(name, now)
         self.pump(now)

@@ -34,7 +34,7 @@ from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.view import EngineView
-from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 SAID_WITHIN: Seconds = 10.0
@@ -63,6 +63,10 @@ class Inside:
     @property
     def service(self) -> Mapping[TenantId, float]:
         return self._channel.state.service
+
+    @property
+    def application_service(self) -> Mapping[ApplicationId, float]:
+        return self._channel.state.application_service
 
     @property
     def unit(self) -> str:

@@ -74,7 +74,7 @@ class Observer(Protocol):
         """The request waits no more, here or in the engine. Called once."""
 
     def displaced(self, request: "TrackedRequest") -> None:
-        """The request waited, and is displaced by another tenant's."""
+        """The request waited, and is displaced by one of another tenant or application."""
 
     def estimated(self, request: "TrackedRequest", output: Tokens) -> None:
         """The request is over, and so many output tokens of the next count are an estimate."""

@@ -108,7 +108,7 @@ class RunTable:
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
         self._idle = _IdleRuns()
-        self._ranking = Ranking()
+        self._ranking: Ranking[TenantId] = Ranking()
         self._weights = 0.0
         self._sequence = 0
 

@@ -1,7 +1,7 @@
 """What a pool's configuration makes of a policy, for the plug-in inside the engine and for the order in front of it."""
 
 from justitia_api.config import PoolConfig, SchedulingConfig
-from justitia_channel.messages import Configure
+from justitia_channel.messages import Configure, Share
 from justitia_vocabulary.policies import Knob
 
 
@@ -30,4 +30,5 @@ def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) 
         scheduling.cost_model,
         {tenant.name: tenant.weight for tenant in config.tenants},
         {knob.value: value for knob, value in configured_knobs(scheduling, gamma).items()},
+        {application.id: Share(application.weight, application.priority) for application in config.applications},
     )

@@ -60,7 +60,7 @@ class HeldBytes:
         self.capacity = capacity
         self.total = 0
         self._holders: dict[TenantId, _Holder] = {}
-        self._ranking = Ranking()
+        self._ranking: Ranking[TenantId] = Ranking()
 
     def held(self, tenant: TenantId) -> int:
         holder = self._holders.get(tenant)

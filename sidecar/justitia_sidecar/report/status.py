@@ -1,10 +1,12 @@
 """What the sidecar reports of itself: its status, and gauges for a scrape."""
 
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from justitia_api.conditions import Condition
-from justitia_api.status import PoolStatus, TenantReport
+from justitia_api.status import ApplicationReport, PoolStatus, TenantReport
+from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.books import TenantLoad
 from justitia_sidecar.admission.observation import WINDOW, ShareWindow
 from justitia_sidecar.current import InEffect
@@ -14,17 +16,21 @@ from justitia_sidecar.objectives.gauges import set_objective_gauges
 from justitia_sidecar.report.policy_condition import PolicyCondition
 from justitia_sidecar.request.parts import Parts
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
-from justitia_vocabulary.units import TenantId
+from justitia_vocabulary.units import ApplicationId, TenantId
 
-TENANTS_OF_A_PIECE = 100
+OF_A_PIECE = 100
+"""Tenants or applications whose gauges are set in one go."""
 
 
 @dataclass(frozen=True, slots=True)
 class SidecarReport:
     parts: Parts
-    shares: ShareWindow
+    shares: ShareWindow[TenantId]
+    application_shares: ShareWindow[ApplicationId]
     hangs: HangWatch
     policy_condition: PolicyCondition
+    _labels: set[tuple[str, str]] = field(default_factory=set)
+    """Tenant and application, of the applications that have gauges."""
 
     def status(self) -> PoolStatus:
         """The status. Raises a refusal with 503 while nothing is configured."""
@@ -68,6 +74,7 @@ class SidecarReport:
             plug_in=None if channel is None else channel.status,
             conditions=self.conditions(),
             tenants=tuple(tenants),
+            applications=tuple(self._applications(in_effect)),
             learning=learning_status(config, learner.applications, learner.models),
             objectives=tuple(parts.objectives.counts(parts.clock())),
             boost=parts.objectives.boost(parts.order.policy_in_engine),
@@ -102,8 +109,9 @@ class SidecarReport:
                 m.entitled.labels(name).set(entitled.get(name, 0.0))
             m.queued.labels(name).set(load.queued)
             m.running.labels(name).set(load.running)
-            if number % TENANTS_OF_A_PIECE == 0:
+            if number % OF_A_PIECE == 0:
                 yield
+        yield from self._set_application_gauges(in_effect)
         m.kv_capacity.set(admission.engine.kv_tokens or 0)
         m.kv_reserved.set(admission.reserved)
         m.open_runs.set(len(admission.books.runs))
@@ -117,6 +125,51 @@ class SidecarReport:
             m.step_seconds.labels("step").set(t.per_step)
             m.step_seconds.labels("token").set(t.per_token)
             m.step_seconds.labels("kv_token").set(t.per_kv_token)
+
+    def _applications(self, in_effect: InEffect) -> Iterator[ApplicationReport]:
+        """What each application of the configuration has had."""
+        service, recent = in_effect.admission.application_service, self.application_shares.recent()
+        declared = in_effect.config.applications
+        of_tenants: defaultdict[str, float] = defaultdict(float)
+        for application in declared:
+            of_tenants[application.tenant] += recent.get(application.id, 0.0)
+        for application in declared:
+            yield ApplicationReport(
+                namespace=application.namespace,
+                name=application.name,
+                tenant=application.tenant,
+                weight=application.weight,
+                priority=application.priority,
+                service=service.get(application.id, 0.0),
+                recent=recent.get(application.id, 0.0),
+                tenant_recent=of_tenants[application.tenant],
+            )
+
+    def _set_application_gauges(self, in_effect: InEffect) -> Iterator[None]:
+        """Bring them up to date. Others may work at each pause."""
+        m, declared = self.parts.metrics, in_effect.config.applications
+        for gone in self._labels - {(each.tenant, each.id) for each in declared}:
+            self._labels.remove(gone)
+            m.application_service.remove(*gone)
+            m.application_share.remove(*gone)
+        for number, application in enumerate(self._applications(in_effect)):
+            labels = (application.tenant, f"{application.namespace}/{application.name}")
+            self._labels.add(labels)
+            m.application_service.labels(*labels).set(application.service)
+            m.application_share.labels(*labels).set(application.share or 0.0)
+            if number % OF_A_PIECE == 0:
+                yield
+
+    def restart(self, admission: Admission | None = None) -> None:
+        """Begin shares again, because service is in another unit or counted by another process: from what the admission
+        has counted on.
+        """
+        if admission is None:
+            self.shares.restart()
+            self.application_shares.restart()
+        else:
+            self.shares.restart(admission.service)
+            self.application_shares.restart(admission.application_service)
 
     def _entitled(self, in_effect: InEffect) -> dict[TenantId, float]:
         """The entitled shares. Empty under a policy without weights."""

@@ -8,6 +8,7 @@ import asyncio
 import time
 import uuid
 
+from justitia_api.config import ApplicationConfig
 from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import check_fits
@@ -60,7 +61,7 @@ class Proxy:
             async with Interruption() as interruption:
                 body = Body(parts.held, tenant, interruption.refuse)
                 try:
-                    self._check_open(tenant)
+                    self._check_open(tenant, self._application(tenant, scope, application))
                     await body.read(scope, receive, parts.current.configured().config.queue.maximum_body_bytes)
                     accepted = self._accept(tenant, scope, body, endpoint, application)
                     with parts.metering.reserving(tenant, lambda: self._expected_tokens(accepted)):
@@ -84,14 +85,18 @@ class Proxy:
 
     # Accepting.
 
-    def _check_open(self, tenant: TenantId, sequences: int = 1) -> None:
-        """Raises a refusal if a request of the tenant would be refused whatever its body says."""
+    def _application(self, tenant: TenantId, scope: Scope, path: str | None) -> ApplicationConfig:
+        """The application of a request. Raises a refusal if the tenant has no such one."""
+        return self._parts.current.configured().directory.application(tenant, path, dict(scope["headers"]))
+
+    def _check_open(self, tenant: TenantId, application: ApplicationConfig, sequences: int = 1) -> None:
+        """Raises a refusal if a request of the application would be refused whatever its body says."""
         parts = self._parts
         if parts.open.draining:
             raise draining()
         admission = parts.current.configured().admission
         parts.metering.check(tenant)
-        admission.books.check_room(tenant, sequences)
+        admission.books.check_room(tenant, application.id, sequences)
 
     def _accept(self, tenant: TenantId, scope: Scope, body: Body, endpoint: Endpoint, path: str | None) -> Accepted:
         parts = self._parts
@@ -99,7 +104,7 @@ class Proxy:
         headers = dict(scope["headers"])
         parsed = parse_body(endpoint, body.content, several=parts.order.in_engine)
         in_effect.models.check(tenant, parsed.model)
-        application = in_effect.directory.application(tenant, path, headers)
+        application = self._application(tenant, scope, path)
         run = recognition.run_id(headers, parsed.run)
         now = parts.clock()
         engine = in_effect.admission.engine
@@ -107,7 +112,7 @@ class Proxy:
             raise engine_unavailable()
         if parsed.longest_prompt is not None:
             check_fits(parsed.longest_prompt, parsed.max_tokens or 0, engine.bounds)
-        self._check_open(tenant, parsed.sequences)
+        self._check_open(tenant, application, parsed.sequences)
         ends = recognition.ends_run(headers)
         body.change(salted(body.content, in_effect.directory.salt(tenant)))
         return Accepted(tenant, application, parsed, body, scope["headers"], run, ends, endpoint, now)
@@ -161,7 +166,7 @@ class Proxy:
             parsed.sequences,
         )
         predicted = await self._parts.learner.predicting.predict(learning, first, accepted.run or uuid.uuid4().hex)
-        books.check_room(accepted.tenant, parsed.sequences)
+        books.check_room(accepted.tenant, application, parsed.sequences)
         return predicted
 
     def _prompt_tokens(self, application: ApplicationId, parsed: ParsedBody) -> Tokens:

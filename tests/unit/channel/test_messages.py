@@ -19,6 +19,7 @@ from justitia_channel.messages import (
     PlugInSnapshot,
     Queue,
     RunEnded,
+    Share,
     Ticket,
     WaitingRequest,
 )
@@ -47,6 +48,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         names,
         st.dictionaries(names, positive, max_size=5),
         st.dictionaries(names, positive, max_size=3),
+        st.dictionaries(names.map(ApplicationId), st.builds(Share, positive, st.integers(-10, 10)), max_size=3),
     ),
     st.builds(
         Ticket,
@@ -62,7 +64,14 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Arrived, names),
     st.builds(Admitted, names, counts),
     st.builds(Closed, names, counts, st.booleans(), counts, counts, counts, counts, positive),
-    st.builds(PlugInSnapshot, counts, service=tenants, step_time=st.none() | step_times, policy=reports),
+    st.builds(
+        PlugInSnapshot,
+        counts,
+        service=tenants,
+        application_service=st.dictionaries(names.map(ApplicationId), positive, max_size=3),
+        step_time=st.none() | step_times,
+        policy=reports,
+    ),
     st.builds(Queue, counts, st.lists(rows, max_size=3)),
 )
 

@@ -1,11 +1,11 @@
-"""What `justitia top` shows of objectives."""
+"""What `justitia top` shows of tenants, applications and objectives."""
 
 import io
 
 from rich.console import Console
 
-from justitia_api.status import ObjectiveCounts, TenantReport
-from justitia_cli.live_table import live_table, objectives_table
+from justitia_api.status import ApplicationReport, ObjectiveCounts, TenantReport
+from justitia_cli.live_table import applications_table, live_table, objectives_table
 from justitia_vocabulary.policies import PolicyName
 from support.objectives import FIRST_TOKEN, pool_status, some, told
 
@@ -60,3 +60,25 @@ def test_a_weight_is_shown_where_the_policy_knows_weights() -> None:
 
     assert row(PolicyName.VTC)[:4] == ["gold", "4", "50%", "-"]
     assert row(PolicyName.FCFS)[:4] == ["gold", "-", "50%", "-"]
+
+
+def test_applications_are_shown_of_tenants_that_have_several() -> None:
+    def report(name: str, tenant: str, **more: float) -> ApplicationReport:
+        return ApplicationReport(
+            namespace="apps", name=name, tenant=tenant, weight=more.get("weight", 1.0), priority=0, service=9, recent=1,
+            tenant_recent=4,
+        )  # fmt: skip
+
+    reports = (report("chat", "gold"), report("batch", "gold", weight=3), report("alone", "silver"))
+
+    def rows(policy: PolicyName) -> list[list[str]]:
+        page = io.StringIO()
+        status = pool_status(()).model_copy(update={"policy": policy, "applications": reports})
+        Console(file=page, width=160).print(applications_table(status))
+        return [line.split() for line in page.getvalue().splitlines() if "apps/" in line]
+
+    assert rows(PolicyName.TIERED_JUSTITIA) == [
+        ["gold", "apps/batch", "3", "0", "25%"],
+        ["gold", "apps/chat", "1", "0", "25%"],
+    ]
+    assert rows(PolicyName.VTC)[0] == ["gold", "apps/batch", "-", "-", "25%"]

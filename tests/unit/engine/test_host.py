@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from justitia_channel.messages import Arrived, Configure, Ticket
+from justitia_channel.messages import Arrived, Configure, Share, Ticket
 from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName, knobs_of
 from justitia_engine.untold import Reading, StepDone
 from justitia_scheduling.core.cost import KVTokenTimeCost
@@ -371,8 +371,9 @@ def test_a_change_of_policy_and_of_weights_keeps_what_waits_and_what_tenants_wer
         configuration("best-effort"),
         configuration("vtc", "dollars"),
         configuration("tiered-justitia", gold=0.0),
+        replace(configuration("tiered-justitia"), applications={APPLICATION: Share(0.0)}),
     ],
-    ids=["policy", "cost model", "weight"],
+    ids=["policy", "cost model", "weight", "weight of an application"],
 )
 def test_a_configuration_that_is_not_valid_changes_nothing(told: Configure) -> None:
     on = host("vtc", gold=3.0)
@@ -381,6 +382,31 @@ def test_a_configuration_that_is_not_valid_changes_nothing(told: Configure) -> N
         on.configure(told, 1.0)
     assert on.policy is before
     assert on.policy.weight(GOLD) == 3.0
+
+
+def test_the_shares_of_applications_reach_the_policy_and_the_next_one() -> None:
+    on = host("tiered-justitia")
+    on.configure(replace(configuration("tiered-justitia"), applications={APPLICATION: Share(3.0, 2)}), 1.0)
+    assert on.policy.share(APPLICATION) == (3.0, 2)
+    on.configure(replace(configuration("vtc"), applications={APPLICATION: Share(3.0, 2)}), 2.0)
+    assert on.policy.share(APPLICATION) == (3.0, 2)
+    on.configure(replace(configuration("tiered-justitia"), applications={APPLICATION: Share()}), 3.0)
+    assert on.policy.share(APPLICATION) == (1.0, 0)
+
+
+def test_the_snapshot_has_the_service_of_the_applications_that_are_configured() -> None:
+    """One that is not may have a name of anybody's choice, and there may be any number of them."""
+    on = host("tiered-justitia")
+    on.ticket(ticket("a"), 0.0)
+    for key in ("a", "without"):
+        on.queued(name(key), 10, 0.0)
+        on.admitted(name(key).id, 0, 0.0)
+    step(on, name("a").id, 5, prefilled=10)
+    assert on.snapshot().application_service == {}
+    on.configure(replace(configuration("tiered-justitia"), applications={APPLICATION: Share()}), 1.0)
+    had = on.snapshot()
+    assert had.application_service == {APPLICATION: had.service[GOLD]}
+    assert had.service[GOLD] > 0
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 
 from justitia_api.conditions import Condition
 from justitia_api.config import PoolDocuments, digest_of
-from justitia_api.status import LearningStatus, ObjectiveCounts
+from justitia_api.status import ApplicationReport, LearningStatus, ObjectiveCounts
 from justitia_operator.decide.programming import concerned_by_figures, pods_behind
 from justitia_operator.decide.reconcile import reconcile
 from justitia_operator.world.objects import Json, Kind, Push, Ref
@@ -179,6 +179,10 @@ def counted(missed: int) -> dict[tuple[str, str], tuple[ObjectiveCounts, ...]]:
 CHAT, AGENT = (Ref(Kind.LLM_APPLICATION, "apps", name) for name in ("chat", "agent"))
 
 
+def had(service: float) -> ApplicationReport:
+    return ApplicationReport(namespace="apps", name="any", tenant="alice", weight=1, priority=0, service=service)
+
+
 @pytest.mark.parametrize(
     ("after", "concerned"),
     [
@@ -187,16 +191,35 @@ CHAT, AGENT = (Ref(Kind.LLM_APPLICATION, "apps", name) for name in ("chat", "age
         ({"objectives": {}}, {AGENT}),
         ({"boost": boosted(0.3)}, {POOL}),
         ({"learning": learned(6), "objectives": counted(2), "boost": boosted(0.3)}, {CHAT, AGENT, POOL}),
+        ({"applications": {("apps", "chat"): had(2.0), ("apps", "agent"): had(0.0)}}, set()),
+        ({"applications": {("apps", "chat"): had(1.0), ("apps", "agent"): had(3.0)}}, {AGENT}),
         ({}, set()),
         ({"generation": 2, "boost": boosted(0.3)}, None),
         ({"generation": None, "problem": "refused", "objectives": {}}, None),
     ],
-    ids=["learned", "counted", "not counted any more", "gamma", "all of it", "nothing", "a generation", "silence"],
+    ids=[
+        "learned",
+        "counted",
+        "not counted any more",
+        "gamma",
+        "all of it",
+        "served on",
+        "first served",
+        "nothing",
+        "a generation",
+        "silence",
+    ],
 )
 def test_figures_concern_whom_they_are_about_and_everything_else_all(
     after: dict[str, object], concerned: set[Ref] | None
 ) -> None:
-    before = replace(report(1), learning=learned(5), objectives=counted(1), boost=boosted(0.2))
+    before = replace(
+        report(1),
+        learning=learned(5),
+        objectives=counted(1),
+        boost=boosted(0.2),
+        applications={("apps", "chat"): had(1.0)},
+    )
     assert concerned_by_figures(pod(), before, replace(before, **after)) == concerned  # type: ignore[arg-type]
 
 

@@ -71,7 +71,7 @@ def test_the_configuration_holds_tenants_with_weights_and_their_applications() -
             key("bob"),
             key("carol"),
             pool(scheduling={"policy": "VTC", "tiers": tiers, "queue": {"maximumRequests": 9, "timeoutSeconds": 8}}),
-            application("a", "alice", run={"idleTimeoutSeconds": 5}),
+            application("a", "alice", run={"idleTimeoutSeconds": 5}, share={"weight": "2.5", "priority": -1}),
             application("b", "bob"),
             application("c", "carol"),
         )
@@ -88,6 +88,7 @@ def test_the_configuration_holds_tenants_with_weights_and_their_applications() -
         ("apps", "b", "bob"),
         ("apps", "c", "carol"),
     ]
+    assert [(a.weight, a.priority) for a in found.applications] == [(2.5, -1), (1.0, 0), (1.0, 0)]
     assert found.applications[0].run.idle_timeout_seconds == 5
     assert (found.scheduling.policy, found.model) == (PolicyName.VTC, "acme/model")
     assert (found.queue.maximum_requests, found.queue.timeout_seconds) == (9, 8)

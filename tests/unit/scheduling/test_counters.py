@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from justitia_scheduling.core.counters import TenantCounters
+from justitia_scheduling.core.counters import Counters
 from justitia_vocabulary.units import TenantId
 
 A, B, C = TenantId("a"), TenantId("b"), TenantId("c")
 
 
 def test_a_newcomer_is_lifted_to_the_smallest_counter_that_waits() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.enqueue(B)
     counters.charge(A, 100, 1)
@@ -24,7 +24,7 @@ def test_a_newcomer_is_lifted_to_the_smallest_counter_that_waits() -> None:
 
 
 def test_a_tenant_that_returns_to_an_empty_queue_is_lifted_to_the_last_that_left() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.charge(A, 100, 1)
     counters.dequeue(A)
@@ -33,7 +33,7 @@ def test_a_tenant_that_returns_to_an_empty_queue_is_lifted_to_the_last_that_left
 
 
 def test_nobody_is_ever_lowered() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.enqueue(B)
     counters.charge(B, 500, 1)
@@ -43,7 +43,7 @@ def test_nobody_is_ever_lowered() -> None:
 
 
 def test_a_tenant_with_a_waiting_request_is_not_lifted() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.enqueue(B)
     counters.charge(A, 100, 1)
@@ -52,14 +52,14 @@ def test_a_tenant_with_a_waiting_request_is_not_lifted() -> None:
 
 
 def test_charges_are_divided_by_weight() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.charge(A, 100, 4)
     assert counters[A] == 25
 
 
 def test_equal_counters_go_by_who_was_seen_first() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     for tenant in (B, A):
         counters.enqueue(tenant)
     assert counters.smallest() == B
@@ -67,7 +67,7 @@ def test_equal_counters_go_by_who_was_seen_first() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("+-$"), st.sampled_from("abcd"), st.integers(-50, 50)), max_size=200))
 def test_the_smallest_is_found_whatever_happened_before(events: list[tuple[str, str, int]]) -> None:
-    counters = TenantCounters()
+    counters = Counters()
     seen: list[str] = []
     waiting: dict[str, int] = {}
     for what, name, amount in events:
@@ -87,7 +87,7 @@ def test_the_smallest_is_found_whatever_happened_before(events: list[tuple[str, 
 
 
 def test_a_refund_lowers_a_counter_and_the_tenant_is_found_again() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     for tenant in (A, B):
         counters.enqueue(tenant)
     counters.charge(A, 100, 1)
@@ -98,7 +98,7 @@ def test_a_refund_lowers_a_counter_and_the_tenant_is_found_again() -> None:
 
 
 def test_a_refund_to_a_tenant_that_is_away_puts_it_into_no_line() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.charge(A, 100, 1)
     counters.dequeue(A)
@@ -108,11 +108,11 @@ def test_a_refund_to_a_tenant_that_is_away_puts_it_into_no_line() -> None:
 
 
 def test_a_tenant_that_was_never_seen_has_had_nothing() -> None:
-    assert TenantCounters()[A] == 0
+    assert Counters()[A] == 0
 
 
 def test_every_change_is_counted() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     assert counters.changes == 0
     counters.enqueue(A)
     counters.enqueue(A)
@@ -124,7 +124,7 @@ def test_every_change_is_counted() -> None:
 
 
 def test_all_that_wait_in_order_the_first_seen_among_equals() -> None:
-    counters = TenantCounters()
+    counters = Counters()
     for tenant in (C, B, A):
         counters.enqueue(tenant)
     counters.charge(C, 10, 1)
@@ -135,7 +135,7 @@ def test_all_that_wait_in_order_the_first_seen_among_equals() -> None:
 
 def test_a_large_weight_beside_a_small_one_is_charged_as_much_as_it_is_served() -> None:
     """At this counter, a charge by itself would be rounded up by a sixth."""
-    counters = TenantCounters()
+    counters = Counters()
     counters.enqueue(A)
     counters.charge(A, 0.6, 1e-6)
     counters.enqueue(B)
@@ -148,7 +148,7 @@ def test_a_large_weight_beside_a_small_one_is_charged_as_much_as_it_is_served() 
 @given(charges=st.lists(st.tuples(st.floats(1e-6, 1e3), st.floats(-6, 6), st.integers(1, 300)), min_size=2, max_size=8))
 def test_the_sum_of_any_charges_is_exact_to_the_last_digit(charges: list[tuple[float, float, int]]) -> None:
     """Each comes some times, for a weight of ten to the power that is drawn."""
-    counters, exact = TenantCounters(), Fraction(0)
+    counters, exact = Counters(), Fraction(0)
     counters.enqueue(A)
     for charge, exponent, times in charges:
         for _ in range(times):

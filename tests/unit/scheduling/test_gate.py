@@ -3,17 +3,17 @@
 That the answers are those of the definition, whatever happened before: `tests/property/test_gate.py`.
 """
 
-from justitia_scheduling.core.counters import TenantCounters
-from justitia_scheduling.policies.gate import TenantGate
+from justitia_scheduling.core.counters import Counters
+from justitia_scheduling.policies.gate import Gate
 from justitia_vocabulary.units import TenantId
 
 A, B = TenantId("a"), TenantId("b")
 BURST = 10.0
 
 
-def gate_of(*tenants: TenantId) -> TenantGate:
+def gate_of(*tenants: TenantId) -> Gate:
     """Those tenants wait, their first runs in that order, none of which allows that another one is served before."""
-    gate = TenantGate()
+    gate = Gate()
     for place, tenant in enumerate(tenants):
         gate.counters.enqueue(tenant)
         gate.put_first(tenant, (float(place), place), 100.0)
@@ -68,12 +68,12 @@ def test_another_burst_is_another_question() -> None:
 
 
 def test_where_nobody_waits_nobody_is_served_and_the_limit_is_zero() -> None:
-    gate = TenantGate()
+    gate = Gate()
     assert gate.limit(BURST) == 0
     assert gate.best(BURST) is None
 
 
-class Watched(TenantCounters):
+class Watched(Counters):
     """Counts how often the smallest counter is looked for, which is the dear part of an answer."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Watched(TenantCounters):
 
 
 def test_an_answer_to_which_nothing_has_changed_costs_nothing() -> None:
-    gate = TenantGate()
+    gate = Gate()
     gate.counters = counters = Watched()
     for place, tenant in enumerate((A, B)):
         counters.enqueue(tenant)
@@ -98,7 +98,7 @@ def test_an_answer_to_which_nothing_has_changed_costs_nothing() -> None:
 
 
 def test_where_the_slack_decides_the_smallest_counter_is_not_looked_for() -> None:
-    gate = TenantGate()
+    gate = Gate()
     gate.counters = counters = Watched()
     counters.enqueue(A)
     gate.put_first(A, (0.0, 0), 2.0)

@@ -107,8 +107,14 @@ def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_requ
     second = host.ask("mine", "second")
     host.run("theirs", B, cost=WIDE)
     run, request = policy.runs[RunId("mine")], policy.requests[second]
-    assert policy.key(request) == (0, 1, 0, 5 * WIDE * TICKS, run.sequence, request.sequence)
-    assert policy.order_key(request) == {"gated": 0, "inTime": 1, "overdueSince": 0, "stretchedTag": 5 * WIDE}
+    assert policy.key(request) == (0, 1, 0, 0, 5 * WIDE * TICKS, run.sequence, request.sequence)
+    assert policy.order_key(request) == {
+        "gated": 0,
+        "inTime": 1,
+        "overdueSince": 0,
+        "groupsBefore": 0,
+        "stretchedTag": 5 * WIDE,
+    }
     host.serve(mine, 10)
     assert policy.key(request)[0] == 1
 

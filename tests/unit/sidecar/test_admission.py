@@ -18,7 +18,7 @@ from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.stages import Stage
 from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.refusals import RefusalError
-from justitia_vocabulary.units import RequestId, TenantId
+from justitia_vocabulary.units import ApplicationId, RequestId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
 from support.examples import examples
 from support.tracked import tracked_request
@@ -207,12 +207,12 @@ def test_a_held_request_can_leave() -> None:
 
 def test_full_queues_refuse() -> None:
     admission = room(limits={"queued_requests": 1}, view=EngineView())
-    admission.books.check_room(GOLD)
+    admission.books.check_room(GOLD, ApplicationId("ns/gold"))
     ask(admission)
     with pytest.raises(RefusalError) as refused:
-        admission.books.check_room(GOLD)
+        admission.books.check_room(GOLD, ApplicationId("ns/gold"))
     assert refused.value.refusal is Refusal.TENANT_QUEUE_FULL
-    admission.books.check_room(TenantId("silver"))
+    admission.books.check_room(TenantId("silver"), ApplicationId("ns/silver"))
 
 
 def test_nothing_is_admitted_while_the_engine_is_away() -> None:
@@ -314,6 +314,20 @@ def test_a_change_of_weight_reaches_the_policy() -> None:
     )
     admission.reconfigure(changed, admission.policy, 1, keep_service=True)
     assert admission.policy.weight(GOLD) == 7
+
+
+def test_the_share_of_an_application_reaches_the_policy_and_the_one_that_takes_over() -> None:
+    admission, application = room("tiered-justitia"), ApplicationConfig(namespace="ns", name="chat", tenant="gold")
+    weighty = config().model_copy(
+        update={"applications": (application.model_copy(update={"weight": 3.0, "priority": 2}),)}
+    )
+    admission.reconfigure(weighty, admission.policy, 1, keep_service=True)
+    assert admission.policy.share(application.id) == (3.0, 2)
+    admission.reconfigure(weighty, build_policy("vtc", WeightedTokens()), 1, keep_service=True)
+    assert admission.policy.share(application.id) == (3.0, 2)
+    plain = config().model_copy(update={"applications": (application,)})
+    admission.reconfigure(plain, admission.policy, 2, keep_service=True)
+    assert admission.policy.share(application.id) == (1.0, 0)
 
 
 class Sidecar(RuleBasedStateMachine):

@@ -50,10 +50,17 @@ class Desk:
         )
 
     def enter(
-        self, name: str, tenant: TenantId = GOLD, *, run: str | None = None, sequences: int = 1, arrival: float = 0.0
+        self,
+        name: str,
+        tenant: TenantId = GOLD,
+        *,
+        run: str | None = None,
+        sequences: int = 1,
+        arrival: float = 0.0,
+        application: str | None = None,
     ) -> TrackedRequest:
-        application = ApplicationConfig(namespace="ns", name=tenant, tenant=tenant)
-        tracked = self.books.runs.enter(tenant, application, run, arrival)
+        of = ApplicationConfig(namespace="ns", name=application or tenant, tenant=tenant)
+        tracked = self.books.runs.enter(tenant, of, run, arrival)
         request = tracked_request(name, tracked, sequences=sequences, arrival=arrival)
         self.books.enter(request)
         return request
@@ -71,7 +78,7 @@ class Desk:
 
 def refusal(books: Books, tenant: TenantId, sequences: int = 1) -> tuple[Refusal, str] | None:
     try:
-        books.check_room(tenant, sequences)
+        books.check_room(tenant, ApplicationId(f"ns/{tenant}"), sequences)
     except RefusalError as refused:
         return refused.refusal, refused.message
     return None
@@ -287,3 +294,14 @@ def test_a_run_ends_with_the_request_that_says_so(ends: bool) -> None:
     request = desk.enter("a", run="r")
     desk.leave(request, ends_run=ends)
     assert desk.over == ([request.run] if ends else [])
+
+
+def test_a_flood_of_one_application_leaves_its_tenants_others_their_part_of_the_queue() -> None:
+    desk = Desk(config(10))
+    flood = [desk.enter(f"f{number}", application="flood") for number in range(10)]
+    for number in range(5):
+        desk.books.check_room(GOLD, ApplicationId("ns/chat"))
+        desk.enter(f"c{number}", application="chat")
+    assert [hearing(each).events for each in flood[4:6]] == [[], ["displaced"]]
+    with pytest.raises(RefusalError):
+        desk.books.check_room(GOLD, ApplicationId("ns/chat"))

@@ -20,7 +20,7 @@ from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.stages import Stage
 from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.refusals import RefusalError
-from justitia_vocabulary.units import TenantId
+from justitia_vocabulary.units import ApplicationId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
 from support.examples import examples
 from support.listening_channel import Listening
@@ -91,10 +91,10 @@ def test_what_the_engine_has_not_begun_with_counts_as_queued() -> None:
     admission, engine = room(bound=2)
     first, _ = ask(admission, "a"), ask(admission, "b")
     with pytest.raises(RefusalError) as refused:
-        admission.books.check_room(GOLD)
+        admission.books.check_room(GOLD, ApplicationId("ns/gold"))
     assert refused.value.refusal is Refusal.QUEUE_FULL
     begins(engine, first)
-    admission.books.check_room(GOLD)
+    admission.books.check_room(GOLD, ApplicationId("ns/gold"))
     assert (admission.books.queued, admission.books.load[GOLD].queued, admission.books.load[GOLD].running) == (1, 1, 1)
 
 
@@ -196,16 +196,16 @@ def test_bounds_count_sequences_and_a_request_larger_than_one_is_told_so() -> No
     admission, _ = room(bound=4, queued_requests=3, running_requests=3)
     ask(admission, "a", sequences=2)
     with pytest.raises(RefusalError) as full:
-        admission.books.check_room(GOLD, 2)
+        admission.books.check_room(GOLD, ApplicationId("ns/gold"), 2)
     assert full.value.refusal is Refusal.TENANT_QUEUE_FULL
     with pytest.raises(RefusalError) as other:
-        admission.books.check_room(TenantId("silver"), 3)
+        admission.books.check_room(TenantId("silver"), ApplicationId("ns/silver"), 3)
     assert other.value.refusal is Refusal.QUEUE_FULL
     for tenant, sequences in ((GOLD, 4), (TenantId("silver"), 5)):
         with pytest.raises(RefusalError) as alone:
-            admission.books.check_room(tenant, sequences)
+            admission.books.check_room(tenant, ApplicationId(f"ns/{tenant}"), sequences)
         assert alone.value.refusal is Refusal.UNSUPPORTED
-    admission.books.check_room(GOLD, 1)
+    admission.books.check_room(GOLD, ApplicationId("ns/gold"), 1)
 
 
 def test_the_engine_is_told_how_many_sequences_will_come() -> None:
