@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.blocks import BlockPool, HeldBlocks
+from justitia_simulator.contexts import Origin, TextName
 from justitia_simulator.occupancy import AdmissionRule, peak_tokens, reserved_tokens
 from justitia_simulator.profiles import EngineProfile, Front, Preemption
 from justitia_simulator.workload import WorkloadRequest
@@ -46,7 +47,7 @@ class Inference:
 
     `computed` tokens of KV are there; it decodes once that exceeds `target`, what had to be prefilled when it was
     admitted. It takes part in steps from `enters` on. `processed` is the most that was ever there: up to it, tokens are
-    recomputed. It has a `holding` once it was admitted.
+    recomputed. `cached` tokens of its prompt were there when it was first admitted. It has a `holding` since then.
     """
 
     id: RequestId
@@ -54,7 +55,8 @@ class Inference:
     work: WorkloadRequest
     predicted_output: float | None
     ready: Seconds
-    shareable: int = 0
+    origin: Origin
+    cached: Tokens = 0
     admitted: Seconds = -1.0
     enters: Seconds = 0.0
     first_token: Seconds = -1.0
@@ -64,6 +66,16 @@ class Inference:
     processed: Tokens = 0
     preemptions: int = 0
     holding: HeldBlocks = field(init=False)
+
+    @property
+    def to_read(self) -> Tokens:
+        """Tokens that have to be in the KV before it decodes."""
+        return self.work.prompt_tokens + self.produced
+
+    @property
+    def written(self) -> Tokens:
+        """Tokens whose KV is there: the last one that it yielded is written with the next."""
+        return self.computed - (self.computed > self.target)
 
 
 @dataclass(slots=True)
@@ -127,8 +139,6 @@ class Replica:
             if request.run.id not in self.runs:
                 self.runs.add(request.run.id)
                 self.policy.run_arrived(request.run, now)
-            if request.work.prefix is not None:
-                request.shareable = self.pool.shareable(request.work.prompt_tokens, request.work.prefix_tokens)
             self._queue(request)
             announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
             self.policy.request_arrived(announced, now)
@@ -207,7 +217,7 @@ class Replica:
         self.policy.stepped(Step(progress, step.duration), now)
         done = [r for r in self.running.values() if r.produced == r.work.output_tokens]
         for request in done:
-            self.pool.release(request.holding, request.computed)
+            self.pool.release(request.holding, request.written)
             del self.running[request.id]
         return done
 
@@ -309,45 +319,49 @@ class Replica:
                 break
 
     def _fits(self, request: Inference) -> bool:
-        work = request.work
         if self.profile.admission is AdmissionRule.OPTIMISTIC:
-            tokens = work.prompt_tokens + request.produced + 1
-            return self.pool.fits(work.prefix, request.shareable, tokens)
+            return self.pool.fits(request.origin, request.to_read, request.to_read + 1)
         size = self.pool.block_size
-        prefixes: dict[str, int] = {}
+        shared: dict[TextName, int] = {}
         demands = []
-        for r in [*self.running.values(), request]:
+        batch = [*self.running.values(), request]
+        for r in batch:
+            begins = 0
+            for name, tokens in r.origin.ancestors:
+                shared[name] = max(shared.get(name, 0), tokens // size - begins)
+                begins = tokens // size
             produced = max(r.produced, 1)
-            own = r.work.prompt_tokens + produced - r.shareable * size
+            own = r.work.prompt_tokens + produced - begins * size
             remaining = r.work.output_tokens - produced
             demands.append((own, remaining + -(own + remaining) % size))
-            if r.work.prefix is not None:
-                prefixes[r.work.prefix] = max(prefixes.get(r.work.prefix, 0), r.shareable)
+        for r in batch:
+            shared.pop(r.origin.own, None)
         need = peak_tokens if self.profile.admission is AdmissionRule.PEAK else reserved_tokens
-        return need(demands) + sum(prefixes.values()) * size <= self.pool.total * size
+        return need(demands) + sum(shared.values()) * size <= self.pool.total * size
 
     def _start(self, request: Inference, now: Seconds) -> None:
-        """Admit the request: it holds its prefix, and what was swapped out comes back."""
+        """Admit the request: it holds what the cache has of it, and what was swapped out comes back."""
         del self.waiting[request.id]
         self.queued[request.run.tenant] -= 1
         self.running[request.id] = request
-        request.holding = self.pool.hold(request.work.prefix, request.shareable)
+        request.holding = self.pool.hold(request.origin, request.to_read)
         cached = request.holding.cached
         if request.admitted < 0:
             request.admitted = now
+            request.cached = cached
             self._delay += self.profile.per_request
         if request.computed > cached:
             self._delay += self.profile.swap_per_token * (request.computed - cached)
             self.pool.grow(request.holding, request.computed)
         else:
             request.computed = cached
-            request.target = request.work.prompt_tokens + request.produced
+            request.target = request.to_read
         request.processed = max(request.processed, cached)
-        self.policy.admitted(request.id, now, cached)
+        self.policy.admitted(request.id, now, min(cached, request.work.prompt_tokens))
 
     def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
         request = self.running.pop(name)
-        self.pool.release(request.holding, request.computed)
+        self.pool.release(request.holding, request.written)
         plan.drop(request)
         request.preemptions += 1
         request.processed = max(request.processed, request.computed)

@@ -58,9 +58,24 @@ ARRIVAL = st.integers(0, 20_000).map(lambda ticks: ticks * TICK)
 RUN = st.tuples(st.lists(STAGE, min_size=1, max_size=3), st.sampled_from("tuv"), ARRIVAL)
 
 
+TURNS = st.lists(st.tuples(st.integers(1, 15), st.integers(1, 15)), min_size=2, max_size=4)
+
+
+def conversation(name: str, turns: Sequence[tuple[int, int]]) -> list[WorkloadStage]:
+    """Turns of so many new tokens and so many produced, each going on with all before it."""
+    stages, known = [], 0
+    for new, output in turns:
+        prefix = name if known else None
+        stages.append(WorkloadStage((WorkloadRequest(known + new, output, prefix, known, {}, name),)))
+        known += new + output
+    return stages
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> list[WorkloadRun]:
-    drawn = draw(st.lists(RUN, min_size=1, max_size=10))
+    drawn = draw(st.lists(RUN, min_size=1, max_size=8))
+    for turns in draw(st.lists(TURNS, max_size=3)):
+        drawn.append((conversation(f"conversation {len(drawn)}", turns), "t", draw(ARRIVAL)))
     return [WorkloadRun(f"r{i}", tenant, "app", at, tuple(s)) for i, (s, tenant, at) in enumerate(drawn)]  # type: ignore[arg-type]
 
 
