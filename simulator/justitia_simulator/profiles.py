@@ -70,7 +70,8 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is first admitted takes `per_request` longer: what a request costs outside the engine that others must wait for.
     Each prompt token takes `per_attended` longer for every token of its prompt before it: what attention adds to a
     timing that is linear in prompt tokens. With a `front`, that one admits. Only where admission is OPTIMISTIC are
-    requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed.
+    requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed. With
+    `keep_paused`, a run's context is kept for its next request (:mod:`.kept`).
     `validated`: the profile was checked end to end against measured runs.
     """
 
@@ -87,6 +88,7 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_attended: Time = 0.0
     front: Front | None = None
     prefix_cache: bool = False
+    keep_paused: bool = False
     decode_steps_per_admission: Count = 1
     validated: bool = False
 
@@ -99,6 +101,15 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(
                 "a front needs a token_budget and admission 'reserve': it sees tokens, not steps or blocks"
             )
+
+        if self.keep_paused and (self.admission is not AdmissionRule.OPTIMISTIC or not self.prefix_cache):
+            raise ValueError("keep_paused needs a prefix_cache and admission 'optimistic': it keeps what that finds")
+
+    def rereading(self, tokens: Tokens, kv_tokens: Tokens) -> float:
+        """In how many iterations of a full engine of that KV space a token of so long a context is read again."""
+        charge = self.charge
+        seconds = charge.per_token + self.per_attended * tokens / 2
+        return seconds / (charge.per_step / kv_tokens + charge.per_kv_token)
 
     @property
     def charge(self) -> StepTime:

@@ -218,6 +218,10 @@ class TieredJustitia(Policy):
         before = self._returned_with.get(request.id)
         return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
 
+    def place(self, run: OpenRun) -> tuple[float, ...]:
+        rank = self._heartbeat.rank(run.tenant)
+        return (self.gated(run.tenant), *rank, self.stretched_tag(run.id), run.sequence)
+
     def stretched_tag(self, run: RunId) -> Tick:
         """K_j of an open run."""
         return self.virtual_time.tag(run, self._costs.stretch(run) * self._costs[run])
@@ -294,6 +298,9 @@ class TieredJustitia(Policy):
         if not self.runs:
             self.virtual_time.clear()
         self._renew(run.run.application)
+
+    def on_kept(self, run: OpenRun, charge: float) -> None:
+        self.counters.charge(run.tenant, charge, self.weight(run.tenant))
 
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised by what it showed."""
