@@ -1,9 +1,10 @@
 """The workload of agents that take turns: long conversations, tools between the turns, subagents.
 
-A run is a session. Its first prompt is the application's system prompt with its tools, the same for all its runs, and a
-task. Each turn yields some output, a tool call; after a pause the next turn's prompt is all that was said before and
-what the tool said. In half of the sessions turns start subagents: each has its own conversation after a system prompt
-of its own, its turns come one after the other, and when it is over the parent goes on, reading its answer.
+A run is a session. Its first prompt is the application's system prompt with its tools, the same for all runs of the
+tenant (tenants share nothing in the cache, as behind the sidecar, which salts it), and a task. Each turn yields some
+output, a tool call; after a pause the next turn's prompt is all that was said before and what the tool said. In half
+of the sessions turns start subagents: each has its own conversation after a system prompt of its own, its turns come
+one after the other, and when it is over the parent goes on, reading its answer.
 
 Where the figures are from (shapes only; no data is packaged):
 
@@ -71,7 +72,7 @@ class _Session:
     """Draws one run."""
 
     rng: random.Random
-    application: str
+    system: str
     scale: float
     stages: list[WorkloadStage] = field(default_factory=list)
     contexts: int = 0
@@ -103,7 +104,7 @@ class _Session:
             prefix, known, answer, told = context, known + new + output, output, 0
             while starts and starts[0] == turn:
                 starts.pop(0)
-                told += self.converse(SUBAGENT, f"{self.application}/subagent", 0)
+                told += self.converse(SUBAGENT, f"{self.system}/subagent", 0)
         return answer
 
 
@@ -114,8 +115,8 @@ def session(application: str, name: str, tenant: str, rng: random.Random, *, sca
         subagents = 1
         while rng.random() < MORE_SUBAGENTS:
             subagents += 1
-    drawn = _Session(rng, application, scale)
-    drawn.converse(APPLICATIONS[application], application, subagents)
+    drawn = _Session(rng, f"{tenant}/{application}", scale)
+    drawn.converse(APPLICATIONS[application], drawn.system, subagents)
     return WorkloadRun(RunId(name), TenantId(tenant), ApplicationId(application), 0.0, tuple(drawn.stages))
 
 
