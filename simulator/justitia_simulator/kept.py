@@ -11,8 +11,8 @@ where read(tokens) is the time to read a token of that context again, c_0 / M + 
 one token held for one iteration, so rho is in iterations (`EngineTime.prompt_work`). Nobody knows how long a pause will
 be; whoever gives up when it has cost as much as coming back costs pays at most twice what knowing would have cost (ski
 rental). After that anybody's request takes the place. Nothing is waited for while nothing runs, and what runs is never
-preempted while KV is kept. What is kept is charged to its tenant when it goes, in KV token-time: so a tenant that keeps
-much ranks behind others.
+preempted while KV is kept. What is kept is charged to its tenant when it goes, in KV token-time, up to that limit: so a
+tenant that keeps much ranks behind others, and pays for a pause no more than twice what reading again costs.
 """
 
 import math
@@ -56,7 +56,8 @@ class KeptContexts:
         kept = self._contexts.pop(context, None)
         if kept is not None:
             self._pool.release(kept.holding, kept.written)
-            self._policy.kept(kept.run.id, float(kept.written * (self.iterations - kept.since)), now)
+            held = min(self.iterations, kept.until) - kept.since
+            self._policy.kept(kept.run.id, kept.written * held, now)
 
     def run_ended(self, run: RunId, now: Seconds) -> None:
         for context in [name for name, kept in self._contexts.items() if kept.run.id == run]:

@@ -59,18 +59,22 @@ def test_kv_of_a_paused_run_stays_though_others_want_its_place() -> None:
 
 
 def test_it_goes_when_keeping_has_cost_as_much_as_reading_again() -> None:
-    for profile, iterations in ((DROPPING, 0), (KEEPING, 3)):
+    for profile, iterations, charged in ((DROPPING, 0, 0.0), (KEEPING, 3, 10 / 3.5)):
         of, policy = serve([talk("a", 60.0), *BESIDE], profile)
         waited = (of["c", 0].admitted or 0.0) - (of["a", 0].finished or 0.0)
         # b's steps take 120 ms and its 9 to 12 tokens; the third is the first that 2.86 iterations do not reach.
         assert waited == pytest.approx(iterations * 0.13, abs=0.02)
-        assert policy.kv_token_time[TenantId("t")] == _produced(16, 4) + _produced(22 - of["a", 1].cached_tokens, 1) + (
-            19 * iterations
-        )
+        worked = _produced(16, 4) + _produced(22 - of["a", 1].cached_tokens, 1)
+        assert policy.kv_token_time[TenantId("t")] == pytest.approx(worked + 19 * charged)
 
 
 def _produced(uncached: int, output: int) -> float:
     return uncached * output + output * (output + 1) / 2
+
+
+def test_a_pause_that_disturbs_nobody_costs_no_more_than_reading_again() -> None:
+    _, policy = serve([talk("a", 60.0), one("b", 4, 14, 0.0)], KEEPING)
+    assert policy.kv_token_time[TenantId("t")] == pytest.approx(_produced(16, 4) + _produced(3, 1) + 19 * 10 / 3.5)
 
 
 def test_a_run_that_ranks_before_a_paused_one_does_not_wait_for_it() -> None:
