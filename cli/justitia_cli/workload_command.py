@@ -136,7 +136,7 @@ def turns_command(  # noqa: PLR0917
         ),
     ] = 1.0,
     engine: Annotated[str, typer.Option(help="Engine profile that --load refers to: a name or a .json file")] = (
-        "h100-llama2-7b"
+        "a100-80g-llama3-8b"
     ),
     scale: Annotated[
         float, typer.Option(help="Multiply all lengths by this, at most 1: the longest context has 100,000 tokens")
