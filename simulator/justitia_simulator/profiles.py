@@ -18,7 +18,7 @@ of weights. Of 90 % of the GPU's memory (vLLM's default), less weights and about
 space, 0.131 MB, and of the time to read it; (72 - 16.1 - 1) / 0.000131 = 419,000 tokens. Its linear layers are from the
 same data. Attention, which prompts of 100,000 tokens spend more on than on the layers, takes 4 * 4,096 * 32 operations
 for each token before a token; at 180 TFLOPS, about what FlashAttention-2 gets of an A100 (inferred), that is 2.9 ns.
-It has a prefix cache; what others do with one, a copy in a file says.
+It has a prefix cache; to simulate another engine with one, write its profile to a file.
 """
 
 from enum import Enum
