@@ -166,7 +166,7 @@ def _row(way: Way, served: Mapping[Cell, Served], setting: Setting, seeds: Seque
 
 def benchmark(
     *,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds")] = 6,
     jobs: Annotated[int, typer.Option(min=1, help="Processes")] = os.cpu_count() or 1,
     out: Annotated[Path | None, typer.Option(help="Markdown file for the tables")] = None,
 ) -> None:
