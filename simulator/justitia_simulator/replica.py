@@ -82,7 +82,7 @@ class Replica:
         self.policy = policy
         self.profile = profile
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
-        policy.in_cache = self._in_cache
+        policy.in_cache = self._in_cache if profile.prefix_cache else None
         self._kept = KeptContexts(self.pool, policy, lambda tokens: profile.rereading(tokens, kv_tokens))
         self.running: dict[RequestId, Inference] = {}
         self.waiting: dict[RequestId, Inference] = {}

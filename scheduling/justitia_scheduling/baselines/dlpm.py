@@ -42,7 +42,8 @@ class DLPM(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(refills until its tenant has credit, prompt tokens that the cache has, negative, arrival)."""
-        return (self._refills(request.tenant), -self.in_cache(request.id), request.place_in_line)
+        cached = self.in_cache(request.id) if self.in_cache else 0
+        return (self._refills(request.tenant), -cached, request.place_in_line)
 
     def head(self) -> RequestId | None:
         waiting = self._waiting.values()

@@ -47,7 +47,8 @@ from justitia_vocabulary.waiting import WaitingReason
 class Policy(ABC):
     """An order of service. Subclasses decide; this class keeps the books.
 
-    `in_cache` is the host's, where it has a prefix cache: how many tokens of a waiting request's prompt that has now.
+    `in_cache` is the host's, where it has a prefix cache and can say how many tokens of a waiting request's prompt that
+    has now. The head may then come before requests with smaller keys; `in_order` stays that of the keys.
 
     `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host. `takes_back`
     tells that `gives_way` may name a request. `knobs` are what `tune` sets. `parts` names the parts of `key`.
@@ -71,7 +72,7 @@ class Policy(ABC):
         self.runs: dict[RunId, OpenRun] = {}
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
-        self.in_cache: Callable[[RequestId], Tokens] = lambda _: 0
+        self.in_cache: Callable[[RequestId], Tokens] | None = None
         self._queue: LazyHeap[RequestId] = LazyHeap()
         self._sequence = 0
 

@@ -25,6 +25,9 @@ Three decisions, one above the other.
    tag is lifted at the same time, to V - kappa * attained / weight: a run gains nothing by staying open and asking for
    little at first.
 
+4. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
+   (`locality.py`).
+
 V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
 requests go back to their tenant's queue and pass the gate again.
 
@@ -52,6 +55,7 @@ from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runqueue import RunKey, RunQueue
 from justitia_scheduling.policies.gate import TenantGate
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
+from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
@@ -155,7 +159,10 @@ class TieredJustitia(Policy):
 
     def head(self) -> RequestId | None:
         tenant = self.gate.best(self.burst)
-        return None if tenant is None else self._queues[tenant].first()
+        if tenant is None or self.in_cache is None:
+            return None if tenant is None else self._queues[tenant].first()
+        worth = self.kappa * self._prompt_work / self.weight(tenant)
+        return first_by_cache(self._queues[tenant].in_order(), self.in_cache, worth)
 
     def in_order(self) -> Iterator[RequestId]:
         limit = self.gate.limit(self.burst)
