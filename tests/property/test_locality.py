@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
+from justitia_scheduling.core.gps import in_kv_token_time
 from justitia_scheduling.core.model import Request, Run
 from justitia_scheduling.policies import locality
 from justitia_scheduling.policies.locality import CANDIDATES, GAIN
-from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.policies.tiered import THETA, TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId, Tokens
 from support import backlog
 from support.examples import examples
@@ -56,7 +57,7 @@ def test_a_run_is_passed_by_no_more_than_what_reading_again_is_worth(costs: list
     assert place < CANDIDATES
     behind = policy.stretched_tag(RunId(head)) - policy.stretched_tag(RunId(order[0]))
     rho = policy.cost_model.prompt_work(CAPACITY)
-    assert behind <= GAIN * policy.kappa * rho * (cached[int(head[1:])] - cached[int(order[0][1:])]) + 1e-6
+    assert in_kv_token_time(behind) <= GAIN * rho * (cached[int(head[1:])] - cached[int(order[0][1:])]) + 1e-6
 
 
 @pytest.mark.parametrize(("gain", "first"), [(GAIN, "r0"), (3 * GAIN, "r1")])
@@ -64,7 +65,7 @@ def test_a_larger_gain_lets_it_be_passed_by_more(gain: float, first: str, monkey
     """The control: the second run costs what lies between the two gains."""
     monkeypatch.setattr(locality, "GAIN", gain)
     rho = EngineTime(STEP).prompt_work(CAPACITY)
-    costs = [1e6, 1e6 + 2 * GAIN * rho * 50]
+    costs = [1e6, 1e6 + 2 * GAIN * rho * 50 / THETA]
     assert waiting(costs, lambda name: 50 if name == "r1" else 0).head() == first
 
 

@@ -161,7 +161,7 @@ class TieredJustitia(Policy):
         tenant = self.gate.best(self.burst)
         if tenant is None or self.in_cache is None:
             return None if tenant is None else self._queues[tenant].first()
-        worth = self.kappa * self._prompt_work / self.weight(tenant)
+        worth = self._prompt_work / self.weight(tenant)
         return first_by_cache(self._queues[tenant].in_order(), self.in_cache, worth)
 
     def in_order(self) -> Iterator[RequestId]:
