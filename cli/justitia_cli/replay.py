@@ -1,19 +1,18 @@
 """Replays a workload file against a live OpenAI endpoint: open loop by arrival, runs stage by stage.
 
 Each request is a streamed completion through the `openai` client: a prompt of exactly `prompt_tokens` token ids
-(seeded, so the same file and seed give the same prompts), `max_tokens` and `ignore_eos` for exactly `output_tokens`;
-a caller that has other prompts writes the bodies. `x-justitia-*` headers name the run; the last request of its last
-stage ends it.
+(:mod:`.prompts`), `max_tokens` and `ignore_eos` for exactly `output_tokens`; a caller that has other prompts writes the
+bodies. `x-justitia-*` headers name the run; the last request of its last stage ends it.
 
-Work of the client must not slow the engine beside it. So chunks are not parsed but only searched for their end, and the
-prompt goes into `extra_body`, because the client would spend microseconds on each token of the typed field.
+Work of the client must not slow the engine beside it. So chunks are not parsed but only searched for their end, unless
+a later prompt repeats the answer: then the engine is asked for its token ids (vLLM's `return_token_ids`). The prompt
+goes into `extra_body`, because the client would spend microseconds on each token of the typed field.
 
 `ready` is the moment at which a request should have been sent, so that a client that lags does not hide it. A request
 that fails is recorded with its status and ends its run, as it would end an agent's: later stages are not sent.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,7 @@ from openai import AsyncOpenAI, DefaultAioHttpClient
 from openai.resources.completions import AsyncCompletions
 
 from justitia_api.wire import APPLICATION_HEADER, RUN_END_HEADER, RUN_HEADER
+from justitia_cli.prompts import Prompts
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, run_result
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun
 from justitia_vocabulary.units import Seconds
@@ -81,11 +81,11 @@ class Target:
             headers[RUN_END_HEADER] = "true"
         return headers
 
-    def body(self, run: WorkloadRun, number: int, request: WorkloadRequest) -> Mapping[str, object]:
+    def body(self, run: WorkloadRun, number: int, request: WorkloadRequest, prompt: list[int]) -> Mapping[str, object]:
         if self.write is not None:
             return self.write(run, number)
-        prompt = prompt_token_ids(run, number, request, self.seed, self.token_ids)
-        return {"prompt": prompt, "max_tokens": request.output_tokens, "ignore_eos": True}
+        fields: dict[str, object] = {"prompt": prompt, "max_tokens": request.output_tokens, "ignore_eos": True}
+        return fields if request.context is None else fields | {"return_token_ids": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +171,16 @@ class Replay:
     async def _run(self, run: WorkloadRun) -> None:
         ready = run.arrival * self._target.time_scale
         number = 0
+        prompts = Prompts(run, self._target.seed, self._target.token_ids)
         for index, stage in enumerate(run.stages):
             ready += stage.delay * self._target.time_scale
             await asyncio.sleep(max(0.0, ready - self._elapsed()))
             last_stage = index == len(run.stages) - 1
+            prompts.stage_begins()
             async with asyncio.TaskGroup() as group:
                 for position, request in enumerate(stage.requests, 1):
                     last = last_stage and position == len(stage.requests)
-                    group.create_task(self._request(run, index, number, request, ready=ready, last=last))
+                    group.create_task(self._request(run, index, number, request, prompts, ready=ready, last=last))
                     number += 1
             mine = self._requests[run.id]
             if any(r.status != FINISHED for r in mine):
@@ -186,11 +188,20 @@ class Replay:
             ready = self._elapsed()
 
     async def _request(
-        self, run: WorkloadRun, stage: int, number: int, request: WorkloadRequest, *, ready: Seconds, last: bool
+        self,
+        run: WorkloadRun,
+        stage: int,
+        number: int,
+        request: WorkloadRequest,
+        prompts: Prompts,
+        *,
+        ready: Seconds,
+        last: bool,
     ) -> None:
         target = self._target
-        stream = _Stream()
-        body = target.body(run, number, request)
+        stream = _Stream(tells_ids=request.context is not None)
+        prompt = prompts.write(number, request)
+        body = target.body(run, number, request, prompt)
         self._sent += 1
         status = FINISHED
         try:
@@ -207,6 +218,7 @@ class Replay:
             status = CANCELLED
             raise
         finally:
+            prompts.answered(number, request, prompt, stream.token_ids)
             self._record(run, stage, ready, request, stream=stream, status=status)
 
     async def _complete(
@@ -281,21 +293,16 @@ def root_cause(error: BaseException) -> BaseException:
     return error
 
 
-def prompt_token_ids(
-    run: WorkloadRun, number: int, request: WorkloadRequest, seed: int, token_ids: tuple[int, int]
-) -> list[int]:
-    """The request's prompt: its prefix, the same for all with that prefix id, then ids of its own."""
-    alphabet = range(token_ids[0], token_ids[1] + 1)
-    own = random.Random(f"{seed}/{run.id}/{number}").choices(
-        alphabet, k=request.prompt_tokens - (request.prefix_tokens if request.prefix else 0)
-    )
-    if not request.prefix:
-        return own
-    return random.Random(f"{seed}/prefix/{request.prefix}").choices(alphabet, k=request.prefix_tokens) + own
-
-
 class _Usage(msgspec.Struct):
     completion_tokens: int
+
+
+class _Choice(msgspec.Struct):
+    token_ids: list[int] | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
 
 
 class _Tail(msgspec.Struct):
@@ -310,10 +317,12 @@ _DATA = b"data: "
 class _Stream:
     """The facts of a server-sent event stream that a client needs: first token, last token, usage, how it ended.
 
-    Only the last events are parsed, once, when the end marker arrives.
+    Only the last events are parsed, once, when the end marker arrives; with `tells_ids` all are, for `token_ids`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells_ids: bool = False) -> None:
+        self.token_ids: list[int] = []
+        self._unparsed: bytes | None = b"" if tells_ids else None
         self.first_token: Seconds | None = None
         self.last_token: Seconds | None = None
         self.finished = False
@@ -327,8 +336,20 @@ class _Stream:
         if self.first_token is None and _DATA in chunk:
             self.first_token = now
         self.tokens += chunk.count(b'"finish_reason"')
+        if self._unparsed is not None:
+            self._read_ids(self._unparsed + chunk)
         if _DONE in self._tail[-64:] or b'"error"' in chunk:
             self._close()
+
+    def _read_ids(self, received: bytes) -> None:
+        *events, self._unparsed = received.split(b"\n\n")
+        for event in events:
+            try:
+                chunk = msgspec.json.decode(event.removeprefix(_DATA), type=_Chunk)
+            except msgspec.DecodeError:
+                continue
+            for choice in chunk.choices:
+                self.token_ids += choice.token_ids or []
 
     def _close(self) -> None:
         for event in self._tail.split(b"\n"):

@@ -27,6 +27,7 @@ from justitia_simulator.production import trace_workload
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.suite import ONE_TENANT, agent_suite, per_run
 from justitia_simulator.traces import demo_workload, load_trace
+from justitia_simulator.turns import reusable, turns
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun, write_workload
 from justitia_vocabulary.units import Seconds
 
@@ -117,6 +118,37 @@ def agents_command(  # noqa: PLR0917
             iterations = sum(run.cost for run in runs) / profile.kv_tokens
             runs = scaled_to_load(runs, load, profile.kv_tokens, seconds / iterations)
         _write(runs, out)
+
+
+@app.command("turns")
+def turns_command(  # noqa: PLR0917
+    out: Out,
+    sessions: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of sessions, each a run")] = 100,
+    tenant: Annotated[
+        list[str], typer.Option(help="TENANT=SHARE of the sessions, repeatable; one tenant unless given")
+    ] = [],  # noqa: B006
+    load: Annotated[
+        float,
+        typer.Option(
+            min=0.001,
+            max=1000,
+            help="Offered load: engine time of the sessions with KV full and every prefix cached, over the window",
+        ),
+    ] = 1.0,
+    engine: Annotated[str, typer.Option(help="Engine profile that --load refers to: a name or a .json file")] = (
+        "a100-80g-llama3-8b"
+    ),
+    scale: Annotated[
+        float, typer.Option(help="Multiply all lengths by this, at most 1: the longest context has 100,000 tokens")
+    ] = 1.0,
+    seed: Seed = 1,
+) -> None:
+    """Sessions of agents: tens of turns, each going on with the whole conversation, tool pauses, subagents."""
+    with mistakes():
+        tenants = parse_weights(tenant, "--tenant") or ONE_TENANT
+        runs = turns(sessions, seed=seed, load=load, profile=find_profile(engine), tenants=tenants, scale=scale)
+        _write(runs, out)
+        errors.print(f"{reusable(runs):.1%} of the prompt tokens are in a prefix")
 
 
 @app.command("vtc")

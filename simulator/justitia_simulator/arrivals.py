@@ -88,9 +88,12 @@ def _azure_counts() -> dict[str, list[int]]:
     return counts
 
 
-def full_engine_seconds(requests: Sequence[WorkloadRequest], profile: EngineProfile) -> Seconds:
-    """The time the engine takes for these requests while its KV space is full."""
-    prompts, outputs = sum(r.prompt_tokens for r in requests), sum(r.output_tokens for r in requests)
+def full_engine_seconds(
+    requests: Sequence[WorkloadRequest], profile: EngineProfile, *, cached: bool = False
+) -> Seconds:
+    """The time the engine takes for these requests while its KV space is full; with `cached`, it reads no prefix."""
+    prompts = sum(r.prompt_tokens - (r.prefix_tokens if cached else 0) for r in requests)
+    outputs = sum(r.output_tokens for r in requests)
     steps = max(sum(r.cost for r in requests) / profile.kv_tokens, outputs / (profile.max_requests or outputs))
     read = sum(r.cost for r in requests) / steps
     if profile.token_budget is None:

@@ -20,10 +20,12 @@ from typing import Protocol
 
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.policy import Policy
+from justitia_simulator.contexts import Contexts
+from justitia_simulator.inference import Inference
 from justitia_simulator.prediction import MEAN, TRUE, PredictionSource, Told
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, RunResult, ServiceSample, run_result
-from justitia_simulator.replica import Inference, Replica
+from justitia_simulator.replica import Replica
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 
@@ -64,6 +66,7 @@ class _Run:
     source: WorkloadRun
     announced: Run
     told: Told
+    contexts: Contexts
     results: list[RequestResult] = field(default_factory=list)
     stage: int = 0
     open: int = 0
@@ -153,7 +156,7 @@ class Engine:
             announced = Run(
                 source.id, source.tenant, source.application, of_run.cost, of_run.prompt_tokens, of_run.output_tokens
             )
-            run = self._runs[source.id] = _Run(source, announced, of_run)
+            run = self._runs[source.id] = _Run(source, announced, of_run, Contexts(source.id))
             self._push(source.arrival, run)
         self._tenants = list(dict.fromkeys(source.tenant for source in workload))
 
@@ -189,9 +192,10 @@ class Engine:
 
     def _submit_stage(self, run: _Run, ready: Seconds) -> None:
         source = run.source
-        for work in source.stages[run.stage].requests:
+        requests = source.stages[run.stage].requests
+        for work, origin in zip(requests, run.contexts.follow(requests), strict=True):
             request = Inference(
-                RequestId(f"{source.id}#{run.made}"), run.announced, work, run.told.outputs[run.made], ready
+                RequestId(f"{source.id}#{run.made}"), run.announced, work, run.told.outputs[run.made], ready, origin
             )
             run.made += 1
             run.open += 1
@@ -239,6 +243,7 @@ class Engine:
             output_tokens=request.work.output_tokens,
             preemptions=request.preemptions,
             status=FINISHED,
+            cached_tokens=request.cached,
         )
 
     def _sample_until(self, moment: Seconds) -> None:

@@ -13,6 +13,12 @@ that are inferred, not measured.
 KV space of those: Llama-2-7B in fp16 has 2 (K and V) * 32 layers * 4,096 * 2 bytes = 0.524 MB of KV a token and 13.5 GB
 of weights. Of 90 % of the GPU's memory (vLLM's default), less weights and about 1 GB for activations:
 40 GB: (36 - 14.5) / 0.000524 = 41,000 tokens; 80 GB: (72 - 14.5) / 0.000524 = 109,700. Rounded down to blocks of 16.
+
+`a100-80g-llama3-8b` is for long contexts: Llama-3-8B shares K and V among four heads, so a token takes a quarter of the
+space, 0.131 MB, and of the time to read it; (72 - 16.1 - 1) / 0.000131 = 419,000 tokens. Its linear layers are from the
+same data. Attention, which prompts of 100,000 tokens spend more on than on the layers, takes 4 * 4,096 * 32 operations
+for each token before a token; at 180 TFLOPS, about what FlashAttention-2 gets of an A100 (inferred), that is 2.9 ns.
+It has a prefix cache; to simulate another engine with one, write its profile to a file.
 """
 
 from enum import Enum
@@ -65,7 +71,8 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     is first admitted takes `per_request` longer: what a request costs outside the engine that others must wait for.
     Each prompt token takes `per_attended` longer for every token of its prompt before it: what attention adds to a
     timing that is linear in prompt tokens. With a `front`, that one admits. Only where admission is OPTIMISTIC are
-    requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed.
+    requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed. With
+    `keep_paused`, a run's context is kept for its next request (:mod:`.kept`).
     `validated`: the profile was checked end to end against measured runs.
     """
 
@@ -82,6 +89,7 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_attended: Time = 0.0
     front: Front | None = None
     prefix_cache: bool = False
+    keep_paused: bool = False
     decode_steps_per_admission: Count = 1
     validated: bool = False
 
@@ -94,6 +102,15 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(
                 "a front needs a token_budget and admission 'reserve': it sees tokens, not steps or blocks"
             )
+
+        if self.keep_paused and (self.admission is not AdmissionRule.OPTIMISTIC or not self.prefix_cache):
+            raise ValueError("keep_paused needs a prefix_cache and admission 'optimistic': it keeps what that finds")
+
+    def rereading(self, tokens: Tokens, kv_tokens: Tokens) -> float:
+        """In how many iterations of a full engine of that KV space a token of so long a context is read again."""
+        charge = self.charge
+        seconds = charge.per_token + self.per_attended * tokens / 2
+        return seconds / (charge.per_step / kv_tokens + charge.per_kv_token)
 
     @property
     def charge(self) -> StepTime:
@@ -108,13 +125,16 @@ _A10G = SeparateTiming(
 _A100_LAYERS = (
     (64, 9.3e-3), (128, 12.2e-3), (256, 17.8e-3), (512, 33.4e-3), (1024, 67.9e-3), (2048, 133.4e-3), (4096, 258.4e-3),
 )  # fmt: skip
+_A100_LLAMA3_LAYERS = (
+    (64, 11.2e-3), (128, 13.2e-3), (256, 19.5e-3), (512, 34.6e-3), (1024, 75.1e-3), (2048, 141.8e-3), (4096, 272.9e-3),
+)  # fmt: skip
 _H100_LAYERS = (
     (64, 5.7e-3), (128, 6.4e-3), (256, 9.2e-3), (512, 12.0e-3), (1024, 21.0e-3), (2048, 40.3e-3), (4096, 83.5e-3),
 )  # fmt: skip
 
 
 def _vllm(name: str, timing: Timing, kv_tokens: Tokens, swap_per_token: float = 0.0) -> EngineProfile:
-    """A profile with vLLM V1's habits and defaults."""
+    """A profile with vLLM V1's habits and defaults, but for the prefix cache."""
     return EngineProfile(
         name,
         timing,
@@ -138,6 +158,11 @@ PROFILES = {
         ),
         _vllm("a100-40g-llama2-7b", LayerTiming(_A100_LAYERS, 3.8e-7, 7.5e-3), 41_008, swap_per_token=0.04e-3),
         _vllm("a100-80g-llama2-7b", LayerTiming(_A100_LAYERS, 3.0e-7, 7.5e-3), 109_696),
+        msgspec.structs.replace(
+            _vllm("a100-80g-llama3-8b", LayerTiming(_A100_LLAMA3_LAYERS, 0.75e-7, 7.5e-3), 419_152),
+            per_attended=2.9e-9,
+            prefix_cache=True,
+        ),
         _vllm("h100-llama2-7b", LayerTiming(_H100_LAYERS, 1.8e-7, 7.5e-3), 109_696),
     )
 }

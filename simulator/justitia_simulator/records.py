@@ -3,6 +3,7 @@
 All times are seconds from the start of the workload. `arrival` is the run's, `ready` the moment the request could
 start (its stage's turn), `admitted` None where the host does not see it. `output_tokens` is what was produced. `cost`
 is in KV token-time; `finished` and `jct` are None for a run that did not finish. `status` is `finished`, or why not.
+`cached_tokens` of the prompt were found in the prefix cache at the first admission; 0 where the host does not see it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ class RequestResult(msgspec.Struct, frozen=True):
     output_tokens: Tokens
     preemptions: int
     status: str
+    cached_tokens: Tokens = 0
 
 
 class RunResult(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ admission; the head that does not fit blocks, unless the policy names a running 
   `decode_steps_per_admission` decode steps after the last admission on before every step, until something is admitted.
 - *mixed* (token budget): one token for each decoding request, then prompts in order of admission, in chunks, then new
   requests while budget remains; the queue is looked at before every step, unless a request had just to be preempted
-  for lack of KV. A prompt's last chunk yields its first token.
+  for lack of KV. A prompt's last chunk yields its first token. KV of paused runs makes way for both (:mod:`.kept`).
 - *mixed behind a front*: the front admits, at any moment, and what it admits takes part some latency later.
 
 Before a step each of its requests takes the blocks for what it will hold after it, the token it yields included (vLLM
@@ -17,9 +17,9 @@ requests wait again and keep what they have produced. A request leaves, with its
 
 Decode steps of an unchanged batch are served as one jump, with the exact sum of their durations: up to the first
 finish, or lack of blocks, or the next sample; a new request ends it with the step under way, so that the policy hears
-of it then. While requests wait that the last look did not admit, only the policy's order, or the batch's peak, could
-change: such a jump ends after `LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something changed, it ends
-at the next look. A front may look at any moment, so behind one there are no jumps.
+of it then. While requests wait that the last look did not admit, only the policy's order, the batch's peak or what is
+kept could change: such a jump ends after `LONGEST_JUMP_WHILE_WAITING` steps. If nobody has looked since something
+changed, it ends at the next look. A front may look at any moment, so behind one there are no jumps.
 """
 
 import sys
@@ -28,42 +28,18 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from justitia_scheduling.core.model import Progress, Request, Run, Step
+from justitia_scheduling.core.model import Progress, Request, Step
 from justitia_scheduling.core.policy import Policy
-from justitia_simulator.blocks import BlockPool, HeldBlocks
+from justitia_simulator.blocks import BlockPool
+from justitia_simulator.contexts import TextName
+from justitia_simulator.inference import Inference
+from justitia_simulator.kept import KeptContexts
 from justitia_simulator.occupancy import AdmissionRule, peak_tokens, reserved_tokens
 from justitia_simulator.profiles import EngineProfile, Front, Preemption
-from justitia_simulator.workload import WorkloadRequest
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
 
 LONGEST_JUMP = 10_000
 LONGEST_JUMP_WHILE_WAITING = 20
-
-
-@dataclass(slots=True, eq=False)
-class Inference:
-    """A ready request in an engine.
-
-    `computed` tokens of KV are there; it decodes once that exceeds `target`, what had to be prefilled when it was
-    admitted. It takes part in steps from `enters` on. `processed` is the most that was ever there: up to it, tokens are
-    recomputed. It has a `holding` once it was admitted.
-    """
-
-    id: RequestId
-    run: Run
-    work: WorkloadRequest
-    predicted_output: float | None
-    ready: Seconds
-    shareable: int = 0
-    admitted: Seconds = -1.0
-    enters: Seconds = 0.0
-    first_token: Seconds = -1.0
-    produced: Tokens = 0
-    computed: Tokens = 0
-    target: Tokens = 0
-    processed: Tokens = 0
-    preemptions: int = 0
-    holding: HeldBlocks = field(init=False)
 
 
 @dataclass(slots=True)
@@ -106,6 +82,8 @@ class Replica:
         self.policy = policy
         self.profile = profile
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
+        policy.in_cache = self._in_cache if profile.prefix_cache else None
+        self._kept = KeptContexts(self.pool, policy, lambda tokens: profile.rereading(tokens, kv_tokens))
         self.running: dict[RequestId, Inference] = {}
         self.waiting: dict[RequestId, Inference] = {}
         self.queued: Counter[TenantId] = Counter()
@@ -127,8 +105,6 @@ class Replica:
             if request.run.id not in self.runs:
                 self.runs.add(request.run.id)
                 self.policy.run_arrived(request.run, now)
-            if request.work.prefix is not None:
-                request.shareable = self.pool.shareable(request.work.prompt_tokens, request.work.prefix_tokens)
             self._queue(request)
             announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
             self.policy.request_arrived(announced, now)
@@ -146,6 +122,7 @@ class Replica:
         if run not in self.runs:
             return
         self.runs.remove(run)
+        self._kept.run_ended(run, moment)
         if self._step is None:
             self.policy.run_ended(run, moment)
         else:
@@ -193,6 +170,7 @@ class Replica:
         assert now is not None
         self._step = None
         steps = step.steps
+        self._kept.iterations += steps
         progress = []
         for request in step.decoding:
             request.produced += steps
@@ -207,7 +185,10 @@ class Replica:
         self.policy.stepped(Step(progress, step.duration), now)
         done = [r for r in self.running.values() if r.produced == r.work.output_tokens]
         for request in done:
-            self.pool.release(request.holding, request.computed)
+            if self.profile.keep_paused and request.work.context is not None:
+                self._kept.keep(request.origin.own, request.run, request.holding, request.written)
+            else:
+                self.pool.release(request.holding, request.written)
             del self.running[request.id]
         return done
 
@@ -257,6 +238,8 @@ class Replica:
         batch = [r for r in self.running.values() if r.enters <= now]
         for request in [r for r in batch if r.computed > r.target] + [r for r in batch if r.computed <= r.target]:
             while plan.left and request.id in self.running and not self._allot(plan, request):
+                if self._kept.make_room(None, now):
+                    continue
                 preempted = True
                 victim = self.policy.victim()
                 if victim is None:
@@ -298,7 +281,7 @@ class Replica:
         gave_way: set[RequestId] = set()
         while plan.left and (head := self.policy.head()) is not None:
             request = self.waiting[head]
-            if (seats is None or len(self.running) < seats) and self._fits(request):
+            if (seats is None or len(self.running) < seats) and self._room_for(request, now):
                 self._start(request, now)
                 if not self._allot(plan, request):
                     raise RuntimeError(f"request {request.id!r} was admitted and does not fit")
@@ -308,46 +291,62 @@ class Replica:
             else:
                 break
 
+    def _in_cache(self, name: RequestId) -> Tokens:
+        request = self.waiting.get(name)
+        return self.pool.cached(request.origin, request.to_read) if request else 0
+
+    def _room_for(self, request: Inference, now: Seconds) -> bool:
+        """Whether the request fits, if need be in place of KV that is kept for paused runs."""
+        while not (fits := self._fits(request)):
+            if not self._kept.make_room(request.run if self.running else None, now):
+                break
+        return fits
+
     def _fits(self, request: Inference) -> bool:
-        work = request.work
         if self.profile.admission is AdmissionRule.OPTIMISTIC:
-            tokens = work.prompt_tokens + request.produced + 1
-            return self.pool.fits(work.prefix, request.shareable, tokens)
+            return self.pool.fits(request.origin, request.to_read, request.to_read + 1)
         size = self.pool.block_size
-        prefixes: dict[str, int] = {}
+        shared: dict[TextName, int] = {}
         demands = []
-        for r in [*self.running.values(), request]:
+        batch = [*self.running.values(), request]
+        for r in batch:
+            begins = 0
+            for name, tokens in r.origin.ancestors:
+                shared[name] = max(shared.get(name, 0), tokens // size - begins)
+                begins = tokens // size
             produced = max(r.produced, 1)
-            own = r.work.prompt_tokens + produced - r.shareable * size
+            own = r.work.prompt_tokens + produced - begins * size
             remaining = r.work.output_tokens - produced
             demands.append((own, remaining + -(own + remaining) % size))
-            if r.work.prefix is not None:
-                prefixes[r.work.prefix] = max(prefixes.get(r.work.prefix, 0), r.shareable)
+        for r in batch:
+            shared.pop(r.origin.own, None)
         need = peak_tokens if self.profile.admission is AdmissionRule.PEAK else reserved_tokens
-        return need(demands) + sum(prefixes.values()) * size <= self.pool.total * size
+        return need(demands) + sum(shared.values()) * size <= self.pool.total * size
 
     def _start(self, request: Inference, now: Seconds) -> None:
-        """Admit the request: it holds its prefix, and what was swapped out comes back."""
+        """Admit the request: it holds what the cache has of it, and what was swapped out comes back."""
         del self.waiting[request.id]
         self.queued[request.run.tenant] -= 1
         self.running[request.id] = request
-        request.holding = self.pool.hold(request.work.prefix, request.shareable)
+        self._kept.give_up(request.origin.own, now)
+        request.holding = self.pool.hold(request.origin, request.to_read)
         cached = request.holding.cached
         if request.admitted < 0:
             request.admitted = now
+            request.cached = cached
             self._delay += self.profile.per_request
         if request.computed > cached:
             self._delay += self.profile.swap_per_token * (request.computed - cached)
             self.pool.grow(request.holding, request.computed)
         else:
             request.computed = cached
-            request.target = request.work.prompt_tokens + request.produced
+            request.target = request.to_read
         request.processed = max(request.processed, cached)
-        self.policy.admitted(request.id, now, cached)
+        self.policy.admitted(request.id, now, min(cached, request.work.prompt_tokens))
 
     def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
         request = self.running.pop(name)
-        self.pool.release(request.holding, request.computed)
+        self.pool.release(request.holding, request.written)
         plan.drop(request)
         request.preemptions += 1
         request.processed = max(request.processed, request.computed)
@@ -380,6 +379,7 @@ class Replica:
         limit = LONGEST_JUMP
         if self.waiting:
             limit = LONGEST_JUMP_WHILE_WAITING if self._looked else max(self._to_look, 1)
+            limit = min(limit, self._kept.next_change() or limit)
         limit = min(limit, *[r.work.output_tokens - r.produced for r in step.decoding])
         if step.start + self._duration(step, limit) > until:
             inside = range(2, limit + 1)

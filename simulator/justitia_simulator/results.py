@@ -3,7 +3,7 @@
 A folder holds, for one or several policies (labels):
 
 - `requests.jsonl`: policy, run, tenant, application, stage, arrival, ready, admitted, first_token, finished,
-  prompt_tokens, output_tokens, preemptions, status;
+  prompt_tokens, output_tokens, preemptions, status, cached_tokens;
 - `runs.jsonl`: policy, run, tenant, application, arrival, finished, cost, jct;
 - `service.jsonl`: policy, time, tenant, service, queued, running. A time series: `service` is what the tenant has been
   charged until `time` in the pool's cost model, `queued` and `running` are its requests at that moment;

@@ -7,8 +7,14 @@ JSON Lines (`.jsonl`, `.jsonl.gz`), one request a line:
 
 `arrival` is the run's, in seconds from the start, the same on all its lines. The requests of stage k become ready
 `delay` seconds (tool time) after the last one of stage k-1 has finished; those of stage 0 `delay` seconds after
-the arrival. Optional: `prefix` (id) with `prefix_tokens` (a prompt part shared with others of that id) and the run's
-`predicted_cost` in KV token-time. Fields with other names are kept and written back.
+the arrival. Optional: the run's `predicted_cost` in KV token-time, and what its prompt has in common with others'
+(:mod:`.contexts`): it begins with the first `prefix_tokens` tokens of the text `prefix`, and with its output it is the
+beginning of the run's `context`, or what that goes on with. Two turns of a conversation after a system prompt have
+
+    "stage": 0, "prompt_tokens": 900, "output_tokens": 50, "prefix": "system", "prefix_tokens": 800, "context": "main"
+    "stage": 1, "prompt_tokens": 990, "output_tokens": 40, "prefix": "main", "prefix_tokens": 950, "context": "main"
+
+Fields with other names are kept and written back.
 
 A file is accepted whole or refused with the number of the first bad line.
 """
@@ -22,6 +28,7 @@ from typing import Annotated
 import msgspec
 
 from justitia_scheduling.core.model import kv_token_time
+from justitia_simulator.contexts import ContextError, Contexts
 from justitia_simulator.files import write_lines
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId, Tokens
 
@@ -43,6 +50,7 @@ class WorkloadRequest:
     prefix: str | None = None
     prefix_tokens: Tokens = 0
     extra: Mapping[str, object] = field(default_factory=dict)
+    context: str | None = None
 
     @property
     def cost(self) -> KVTokenTime:
@@ -94,6 +102,7 @@ class _Line(msgspec.Struct, frozen=True):
     delay: NonNegative = 0.0
     prefix: Name | None = None
     prefix_tokens: Annotated[int, msgspec.Meta(ge=0, le=MAXIMUM_TOKENS)] = 0
+    context: Name | None = None
     predicted_cost: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
@@ -121,7 +130,9 @@ def parse_workload(lines: Iterable[bytes], name: str) -> list[WorkloadRun]:
             line, extra = _parse_line(raw)
         except (msgspec.DecodeError, ValueError) as error:
             raise WorkloadError(f"{name}:{number}: {error}") from None
-        request = WorkloadRequest(line.prompt_tokens, line.output_tokens, line.prefix, line.prefix_tokens, extra)
+        request = WorkloadRequest(
+            line.prompt_tokens, line.output_tokens, line.prefix, line.prefix_tokens, extra, line.context
+        )
         runs.setdefault(line.run, []).append((number, line, request))
     if not runs:
         raise WorkloadError(f"{name}:1: no requests in the file")
@@ -150,6 +161,8 @@ def workload_lines(run: WorkloadRun) -> Iterator[dict[str, object]]:
             }
             if request.prefix is not None:
                 line |= {"prefix": request.prefix, "prefix_tokens": request.prefix_tokens}
+            if request.context is not None:
+                line["context"] = request.context
             if run.predicted_cost is not None:
                 line["predicted_cost"] = run.predicted_cost
             yield line | dict(request.extra)
@@ -167,7 +180,7 @@ def _parse_line(raw: bytes) -> tuple[_Line, dict[str, object]]:
 
 def _build_run(name: str, entries: Sequence[tuple[int, _Line, WorkloadRequest]]) -> WorkloadRun:
     first_number, first, _ = entries[0]
-    stages: dict[int, tuple[int, Seconds, list[WorkloadRequest]]] = {}
+    stages: dict[int, tuple[list[int], Seconds, list[WorkloadRequest]]] = {}
     for number, line, request in entries:
         for shared in _SHARED:
             mine, theirs = getattr(line, shared), getattr(first, shared)
@@ -176,16 +189,23 @@ def _build_run(name: str, entries: Sequence[tuple[int, _Line, WorkloadRequest]])
                     f"{name}:{number}: {shared} of run {line.run!r} is {mine!r} here and {theirs!r} on line "
                     f"{first_number}: it must be the same on all lines of a run"
                 )
-        stage_number, delay, requests = stages.setdefault(line.stage, (number, line.delay, []))
+        numbers, delay, requests = stages.setdefault(line.stage, ([], line.delay, []))
         if line.delay != delay:
             raise WorkloadError(
                 f"{name}:{number}: delay of stage {line.stage} of run {line.run!r} is {line.delay} here and {delay} "
-                f"on line {stage_number}: a stage becomes ready as a whole"
+                f"on line {numbers[0]}: a stage becomes ready as a whole"
             )
+        numbers.append(number)
         requests.append(request)
+    contexts = Contexts(RunId(first.run))
     for expected, index in enumerate(sorted(stages)):
+        numbers, _, requests = stages[index]
         if index != expected:
-            raise WorkloadError(f"{name}:{stages[index][0]}: run {first.run!r} has stage {index} but no {expected}")
+            raise WorkloadError(f"{name}:{numbers[0]}: run {first.run!r} has stage {index} but no {expected}")
+        try:
+            contexts.follow(requests)
+        except ContextError as error:
+            raise WorkloadError(f"{name}:{numbers[error.request]}: run {first.run!r}: {error}") from None
     return WorkloadRun(
         RunId(first.run),
         TenantId(first.tenant),

@@ -78,7 +78,7 @@ def of_who_holds_most(policy: Policy) -> OpenRequest:
 
 
 VICTIMS: dict[str, Callable[[Policy], OpenRequest]] = {
-    **dict.fromkeys(("VTC", "LCF", "DRR", "VTC-Predicted", "VTC-Oracle", "TwoLevelVTC"), latest_to_arrive),
+    **dict.fromkeys(("VTC", "LCF", "DRR", "DLPM", "VTC-Predicted", "VTC-Oracle", "TwoLevelVTC"), latest_to_arrive),
     "DistBoost": last_to_decode,
     "SRPT": not_late_if_any,
     "TieredJustitia": of_who_holds_most,
@@ -96,6 +96,7 @@ class Books:
         self.produced: defaultdict[RequestId, int] = defaultdict(int)
         self.open_runs: dict[RunId, Run] = {}
         self.admissions: defaultdict[RequestId, int] = defaultdict(int)
+        self.kept: defaultdict[TenantId, int] = defaultdict(int)
         self.tokens: defaultdict[TenantId, list[int]] = defaultdict(lambda: [0, 0, 0])  # admitted p, d, C
 
 
@@ -259,6 +260,14 @@ class PolicyMachine(RuleBasedStateMachine):
         assert sorted(self.policy.order()) == sorted(self.books.waiting)
         assert set(self.policy.running) == set(self.books.running)
 
+    @precondition(lambda self: self.books.open_runs)
+    @rule(data=st.data(), kv_token_time=st.integers(1, 10_000))
+    def keeps_kv_for_a_run(self, data: st.DataObject, kv_token_time: int) -> None:
+        run = data.draw(st.sampled_from(sorted(self.books.open_runs)))
+        tenant = self.books.open_runs[run].tenant
+        self.policy.kept(run, kv_token_time, self.now)
+        self.books.kept[tenant] += kv_token_time
+
     @invariant()
     def the_queue_is_in_the_order_of_the_keys(self) -> None:
         policy = self.policy
@@ -273,6 +282,11 @@ class PolicyMachine(RuleBasedStateMachine):
         if len(policy.running) > 1:
             rule = VICTIMS.get(self.policy_name, lambda p: max(p.running.values(), key=p.key))
             assert policy.victim() == rule(policy).id
+
+    @invariant()
+    def no_two_open_runs_have_the_same_place(self) -> None:
+        runs = self.policy.runs.values()
+        assert len({self.policy.place(run) for run in runs}) == len(runs)
 
     @invariant()
     def no_two_keys_are_equal(self) -> None:
@@ -301,7 +315,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @invariant()
     def kv_token_time_is_counted_whatever_the_cost_model(self) -> None:
         for tenant, (_, _, kv) in self.books.tokens.items():
-            assert self.policy.kv_token_time[tenant] == pytest.approx(kv)
+            assert self.policy.kv_token_time[tenant] == pytest.approx(kv + self.books.kept[tenant])
 
     @invariant()
     def revisions_never_fall(self) -> None:
@@ -320,7 +334,7 @@ class PolicyMachine(RuleBasedStateMachine):
                 case WeightedTokens():
                     assert self.policy.service[tenant] == pytest.approx(prompts + 2 * outputs)
                 case KVTokenTimeCost():
-                    assert self.policy.service[tenant] == pytest.approx(kv)
+                    assert self.policy.service[tenant] == pytest.approx(kv + self.books.kept[tenant])
 
     @invariant()
     def what_applications_had_is_what_their_tenants_had(self) -> None:

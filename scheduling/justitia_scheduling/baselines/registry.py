@@ -1,6 +1,7 @@
 """All policies and cost models by name: those that a pool may choose, and those of the papers to compare with."""
 
 from justitia_scheduling.baselines.distboost import DistBoost
+from justitia_scheduling.baselines.dlpm import DLPM
 from justitia_scheduling.baselines.drr import DRR
 from justitia_scheduling.baselines.justitia_c import JustitiaC
 from justitia_scheduling.baselines.lcf import LCF
@@ -19,6 +20,7 @@ BASELINES: dict[str, registry.BuildPolicy] = {
     "RPM": RPM,
     "LCF": LCF,
     "DRR": DRR,
+    "DLPM": DLPM,
     "Sarathi": Sarathi,
     "VTC-Predicted": PredictedVTC,
     "VTC-Oracle": OracleVTC,

@@ -82,6 +82,10 @@ class CostModel(ABC):
         """Charge at the moment of admission."""
         return 0.0
 
+    def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
+        """Charge for KV that was kept while nothing was done with it; 0 if the model charges work only."""
+        return 0.0
+
     @abstractmethod
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         """Charges for a step, one per entry of `work`; `running` requests shared the engine meanwhile."""
@@ -96,6 +100,9 @@ class KVTokenTimeCost(CostModel):
     """Charges p + i for the i-th output token, so a request ends up charged its cost C."""
 
     unit = "KV token-time"
+
+    def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
+        return kv_token_time
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         return float(capacity * longest_output)
@@ -204,8 +211,12 @@ class EngineTime(CostModel):
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
         """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
-        per_kv_token_time = self.step_time.per_step / capacity + self.step_time.per_kv_token
+        per_kv_token_time = self.keeping(1.0, capacity)
         return self.step_time.per_token / per_kv_token_time if per_kv_token_time else 0.0
+
+    def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
+        """The time in which a full engine would have delivered it."""
+        return kv_token_time * (self.step_time.per_step / capacity + self.step_time.per_kv_token)
 
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         n = len(work) if duration is not None else max(running, len(work))

@@ -28,7 +28,7 @@ run or request got another key than before.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
@@ -48,6 +48,9 @@ AS_OTHERS = ApplicationShare()
 
 class Policy(ABC):
     """An order of service. Subclasses decide; this class keeps the books.
+
+    `in_cache` is the host's, where it has a prefix cache and can say how many tokens of a waiting request's prompt that
+    has now. The head may then come before requests with smaller keys; `in_order` stays that of the keys.
 
     `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host. `takes_back`
     tells that `gives_way` may name a request. `knobs` are what `tune` sets. `parts` names the parts of `key`.
@@ -73,6 +76,7 @@ class Policy(ABC):
         self.runs: dict[RunId, OpenRun] = {}
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
+        self.in_cache: Callable[[RequestId], Tokens] | None = None
         self._queue: LazyHeap[RequestId] = LazyHeap()
         self._sequence = 0
 
@@ -134,6 +138,10 @@ class Policy(ABC):
         Most policies never take back what they admitted: only one that does says so with `takes_back`.
         """
         return None
+
+    def place(self, run: OpenRun) -> tuple[float, ...]:
+        """The run's place in the order while none of its requests waits. KV kept for the last one goes first."""
+        return (float(run.sequence),)
 
     def held_until(self) -> Seconds | None:
         """The moment at which a request that is held back may be offered; None if none is held back."""
@@ -309,6 +317,14 @@ class Policy(ABC):
         self._forget(request_id, now)
         self.on_closed(request, False, now)
 
+    def kept(self, run_id: RunId, kv_token_time: KVTokenTime, now: Seconds) -> None:
+        """KV was kept for the run between two of its requests: its tenant is charged what that took from others."""
+        run = self._run(run_id)
+        charge = self.cost_model.keeping(kv_token_time, self.capacity) if self.capacity else 0.0
+        self.kv_token_time[run.tenant] += kv_token_time
+        self.service[run.tenant] += charge
+        self.on_kept(run, charge)
+
     def run_ended(self, run_id: RunId, now: Seconds) -> None:
         """No request of the run will come again; its attained cost is its true cost."""
         run = self._run(run_id)
@@ -342,6 +358,8 @@ class Policy(ABC):
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None: ...  # noqa: B027
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None: ...  # noqa: B027
+
+    def on_kept(self, run: OpenRun, charge: float) -> None: ...  # noqa: B027
 
     # Shared bookkeeping.
 

@@ -47,6 +47,9 @@ class RunOrder(Policy):
             return (1, self.run_key(run), request.sequence)
         return (1, self.run_key(run), run.sequence, request.sequence)
 
+    def place(self, run: OpenRun) -> tuple[float, ...]:
+        return (self.run_key(run), run.sequence)
+
     def head(self) -> RequestId | None:
         return next(iter(self._preempted)) if self._preempted else self._runs.first()
 

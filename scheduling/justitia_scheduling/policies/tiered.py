@@ -29,6 +29,9 @@ Four decisions, one above the other.
    may cost before it is keyed again. The start tag is lifted at the same time, to V - kappa * attained / weight: a run
    gains nothing by staying open and asking for little at first.
 
+4. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
+   (`locality.py`).
+
 V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
 requests go back to their tenant's queue and pass the gate again.
 
@@ -57,6 +60,7 @@ from justitia_scheduling.core.runqueue import RunKey
 from justitia_scheduling.policies.applications import TenantQueue, Told
 from justitia_scheduling.policies.gate import Gate
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
+from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
@@ -169,7 +173,10 @@ class TieredJustitia(Policy):
         if self._unsettled:
             self._settle()
         tenant = self.gate.best(self.burst)
-        return None if tenant is None else self._queues[tenant].first()
+        if tenant is None or self.in_cache is None:
+            return None if tenant is None else self._queues[tenant].first()
+        worth = self._prompt_work / self.weight(tenant)
+        return first_by_cache(self._queues[tenant].in_order(), self.in_cache, worth)
 
     def in_order(self) -> Iterator[RequestId]:
         self._settle()
@@ -247,6 +254,10 @@ class TieredJustitia(Policy):
         """Whether it was never preempted, or has since produced as much as reading it again took from others."""
         before = self._returned_with.get(request.id)
         return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
+
+    def place(self, run: OpenRun) -> tuple[float, ...]:
+        rank = self._heartbeat.rank(run.tenant)
+        return (self.gated(run.tenant), *rank, self.stretched_tag(run.id), run.sequence)
 
     def stretched_tag(self, run: RunId) -> Tick:
         """K_j of an open run."""
@@ -343,6 +354,9 @@ class TieredJustitia(Policy):
         if not self.runs:
             self.virtual_time.clear()
         self._renew(run.run.application)
+
+    def on_kept(self, run: OpenRun, charge: float) -> None:
+        self.counters.charge(run.tenant, charge, self.weight(run.tenant))
 
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised by what it showed."""

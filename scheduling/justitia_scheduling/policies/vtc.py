@@ -16,7 +16,7 @@ from typing import ClassVar
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.counters import Counters
 from justitia_scheduling.core.model import Step
-from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.policy import Policy
 from justitia_vocabulary.units import RequestId, Seconds, TenantId
 
@@ -34,6 +34,9 @@ class VTC(Policy):
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(tenant's service per weight in the cost model's unit, when it was first seen, arrival)."""
         return (*self.counters.place(request.tenant), request.place_in_line)
+
+    def place(self, run: OpenRun) -> tuple[float, ...]:
+        return (*self.counters.place(run.tenant), run.sequence)
 
     def head(self) -> RequestId | None:
         tenant = self.counters.smallest()
@@ -58,6 +61,9 @@ class VTC(Policy):
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
+
+    def on_kept(self, run: OpenRun, charge: float) -> None:
+        self.counters.charge(run.tenant, charge, self.weight(run.tenant))
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         """The next answer is made ready here, while the engine computes, and not when the host waits for it."""

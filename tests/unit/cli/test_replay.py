@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, prompt_token_ids, replay
+from justitia_cli.prompts import Prompts
+from justitia_cli.replay import CANCELLED, Replay, Target, TargetError, replay
 from justitia_cli.replay_command import until_done_or_interrupted
 from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadStage, write_workload
 
@@ -200,7 +201,7 @@ async def test_requests_carry_key_application_run_exact_prompt_and_the_runs_end(
     assert (path, headers["x-justitia-application"], headers["x-justitia-run"]) == ("/v1/completions", "team/app", "r")
     assert headers["Authorization"] == "Bearer secret"
     assert (body["max_tokens"], body["ignore_eos"], body["stream"]) == (2, True, True)
-    assert body["prompt"] == prompt_token_ids(run(stages=2, width=2), 0, WorkloadRequest(6, 2), 1, (3, 400))
+    assert body["prompt"] == Prompts(run(stages=2, width=2), 1, (3, 400)).write(0, WorkloadRequest(6, 2))
 
 
 async def test_a_caller_that_has_other_prompts_writes_the_bodies() -> None:
@@ -238,11 +239,50 @@ def test_a_tenant_without_a_key_is_refused_before_anything_is_sent() -> None:
 
 def test_prompts_have_the_asked_length_are_seeded_and_share_their_prefix() -> None:
     shared = WorkloadRequest(500, 2, "p", 300)
-    one, two = (prompt_token_ids(run(), n, shared, 1, (3, 400)) for n in (0, 1))
+    one, two = (Prompts(run(), 1, (3, 400)).write(n, shared) for n in (0, 1))
     assert (len(one), one[:300] == two[:300], one[300:] == two[300:]) == (500, True, False)
-    assert one == prompt_token_ids(run(), 0, shared, 1, (3, 400))
-    assert one != prompt_token_ids(run(), 0, shared, 2, (3, 400))
+    assert one == Prompts(run(), 1, (3, 400)).write(0, shared)
+    assert one != Prompts(run(), 2, (3, 400)).write(0, shared)
     assert 3 <= min(one) <= max(one) <= 400
+
+
+def conversation() -> WorkloadRun:
+    turns = WorkloadRequest(6, 2, "system", 4, context="main"), WorkloadRequest(11, 2, "main", 8, context="main")
+    return WorkloadRun("r", "t", "team/app", 0.0, tuple(WorkloadStage((turn,)) for turn in turns))
+
+
+async def answer_with_ids(http: web.Request) -> web.StreamResponse:
+    """Two tokens, 7 and 9, in pieces that end where no event ends."""
+    response = await streamed(http, b'{"choices":[{"text":"a","token_ids":[7],"finish_reason":null}]}')
+    rest = b'data: {"choices":[{"text":"b","token_ids":[9],"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
+    for piece in (rest[:20], rest[20:]):
+        await response.write(piece)
+    return response
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["the answer's ids are told", "they are not"])
+async def test_a_turn_repeats_what_was_sent_and_answered(told: bool) -> None:
+    endpoint = MisbehavingEndpoint({0: answer_with_ids} if told else {})
+    async with endpoint.serve() as url:
+        results = await replay([conversation()], target(url))
+    assert [r.status for r in results.requests] == ["finished", "finished"]
+    first, second = (body for _, _, body in endpoint.seen)
+    assert first["return_token_ids"] is True
+    before, after = first["prompt"], second["prompt"]
+    assert isinstance(before, list)
+    assert isinstance(after, list)
+    assert (len(before), len(after), after[:6]) == (6, 11, before)
+    assert (after[6:8] == [7, 9]) is told
+
+
+def test_answers_of_a_stage_are_repeated_only_after_it() -> None:
+    prompts = Prompts(conversation(), 1, (3, 400))
+    turn = WorkloadRequest(6, 2, context="main")
+    prompts.answered(0, turn, [1] * 6, [7, 9])
+    again = WorkloadRequest(9, 1, "main", 8)
+    assert prompts.write(1, again)[:8] != [1] * 6 + [7, 9]
+    prompts.stage_begins()
+    assert prompts.write(1, again)[:8] == [1] * 6 + [7, 9]
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -112,7 +112,7 @@ def test_a_report_of_runs_that_all_failed_still_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--policy", "best"], "unknown policy 'best': choose one of DistBoost, DRR, FCFS, "),
+        (["--policy", "best"], "unknown policy 'best': choose one of DistBoost, DLPM, DRR, FCFS, "),
         (["--engine", "tpu"], "unknown engine 'tpu': choose one of a100-40g-llama2-7b, "),
         (["--weight", "t"], "--weight 't': expected NAME=VALUE"),
         (["--weight", "t=0"], "--weight t=0: must be positive and finite"),

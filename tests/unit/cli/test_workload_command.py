@@ -30,6 +30,7 @@ def invoke(*arguments: object) -> tuple[int, str]:
         (("reasoning", "--count", 40, "--light", "--others", "code"), 40),
         (("reasoning", "--count", 40, "--others", "sharegpt", "--arrivals", "azure-code"), 40),
         (("starvation", "--count", 40), 40),
+        (("turns", "--sessions", 20, "--scale", 0.1, "--tenant", "a=1", "--tenant", "b=2"), 20),
     ],
 )
 def test_a_workload_file_is_made_the_same_for_the_same_seed(

@@ -149,6 +149,12 @@ def test_reading_a_prompt_token_is_worth_what_a_full_engine_would_have_delivered
     assert EngineTime(STEP).prompt_work(1000) == pytest.approx(0.001 / (0.01 / 1000 + 0.0001))
 
 
+def test_keeping_all_of_the_kv_space_for_an_iteration_costs_a_full_iteration() -> None:
+    assert EngineTime(STEP).keeping(1000, 1000) == pytest.approx(0.01 + 1000 * 0.0001)
+    assert KVTokenTimeCost().keeping(1000, 1000) == 1000
+    assert WeightedTokens().keeping(1000, 1000) == 0
+
+
 def test_where_step_times_are_not_known_reading_is_worth_nothing() -> None:
     assert EngineTime(StepTime(0.0, 0.001, 0.0)).prompt_work(1000) == 0
     assert KVTokenTimeCost().prompt_work(1000) == 0

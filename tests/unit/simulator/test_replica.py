@@ -140,6 +140,15 @@ def test_a_kept_prefix_is_not_read_again() -> None:
     assert of["b"].finished == pytest.approx(1.0 + 0.1 + 0.01 + 0.008)
 
 
+def test_a_turn_reads_only_what_it_adds_to_the_conversation() -> None:
+    keeping = replace(CHUNKED, block_size=4, prefix_cache=True)
+    turns = [[WorkloadRequest(8, 4, context="main")], [WorkloadRequest(15, 1, "main", 12, context="main")]]
+    first, second = engine(keeping).serve([run("a", *turns)]).requests
+    # The token that the first turn yielded last is not in the KV: 8 of its 12 are found, and 7 read.
+    assert (first.cached_tokens, second.cached_tokens) == (0, 8)
+    assert second.finished == pytest.approx((first.finished or 0.0) + 0.1 + 0.07 + 0.008)
+
+
 def test_no_more_requests_run_than_there_are_seats() -> None:
     of = served([one("a", 4, 3), one("b", 4, 1)], replace(CHUNKED, max_requests=1))
     assert of["b"].admitted == of["a"].finished

@@ -58,7 +58,7 @@ def test_the_files_have_the_documented_columns(tmp_path: Path) -> None:
     }
     assert columns["requests.jsonl"] == (
         "policy run tenant application stage arrival ready admitted first_token finished prompt_tokens output_tokens "
-        "preemptions status"
+        "preemptions status cached_tokens"
     )
     assert columns["runs.jsonl"] == "policy run tenant application arrival finished cost jct"
 

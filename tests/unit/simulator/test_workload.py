@@ -47,7 +47,10 @@ def test_a_written_file_reads_back_the_same_with_unknown_fields(tmp_path: Path, 
             "u",
             "b",
             1.5,
-            (WorkloadStage((WorkloadRequest(8, 2),) * 2), WorkloadStage((WorkloadRequest(7, 1),), 2.0)),
+            (
+                WorkloadStage((WorkloadRequest(8, 2), WorkloadRequest(8, 2, context="main"))),
+                WorkloadStage((WorkloadRequest(17, 1, "main", 10, context="main"),), 2.0),
+            ),
         ),
     ]
     write_workload(runs, tmp_path / name)
@@ -71,6 +74,28 @@ def test_the_same_runs_give_the_same_compressed_bytes(tmp_path: Path) -> None:
         ([line(output_tokens="5")], r"w:1: Expected `int`, got `str` - at `\$.output_tokens`"),
         ([line(arrival=-1)], r"w:1: Expected `float` >= 0.0 - at `\$.arrival`"),
         ([line(prefix="p", prefix_tokens=11)], "w:1: prefix_tokens is 11, more than prompt_tokens 10"),
+        (
+            [line(context="c", prefix="c", prefix_tokens=1)],
+            "w:1: run 'r': context 'c' is its own prefix, but no earlier",
+        ),
+        (
+            [line(context="c"), line(stage=1, prefix="c", prefix_tokens=16, prompt_tokens=20)],
+            "w:2: run 'r': prefix_tokens is 16, but context 'c' has 15 tokens by then",
+        ),
+        (
+            [line(context="c"), line(stage=1, prefix="c", prefix_tokens=9, context="c")],
+            "w:2: run 'r': context 'c' has 15 tokens by then and only grows: to go on with it, give prefix 'c' and "
+            "prefix_tokens 15; else give another context",
+        ),
+        (
+            [line(context="c"), line(), line(context="c")],
+            "w:3: run 'r': context 'c' is that of another request of this",
+        ),
+        (
+            [line(prefix="c", prefix_tokens=5), line(stage=1, context="c")],
+            "w:2: run 'r': context 'c' has the name of a text that the run uses as a shared prefix",
+        ),
+        ([line(context="")], r"w:1: Expected `str` of length >= 1 - at `\$.context`"),
         ([line(), line(tenant="u")], "w:2: tenant of run 'r' is 'u' here and 't' on line 1"),
         ([line(), line(run="x"), line(arrival=2)], "w:3: arrival of run 'r' is 2.0 here and 0.0 on line 1"),
         ([line(), line(stage=1), line(stage=1, delay=1)], "w:3: delay of stage 1 of run 'r' is 1.0 here and 0.0"),
