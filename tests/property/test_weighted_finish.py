@@ -74,9 +74,7 @@ class Watched(UnitServer):
 
     def _serve(self, request: RequestId) -> None:
         counters = self.policy.counters
-        if OURS not in counters.waiting:
-            self._since = None
-        else:
+        if OURS in counters.waiting:
             if self._since is None:
                 least = min(counters[tenant] for tenant in counters.waiting)
                 self._since, self._lead, self._units = self.time, counters[OURS] - least, 0
@@ -84,6 +82,8 @@ class Watched(UnitServer):
             self.late = max(self.late, self.time - self._since - bound)
             self._units += self.runs[self._run_of[request]].tenant == OURS
         super()._serve(request)
+        if OURS not in counters.waiting:
+            self._since = None
 
 
 @given(theirs=theirs, ours=ours)

@@ -163,6 +163,10 @@ class TenantQueue:
         """The first run, behind its (key, arrival); None if none waits."""
         return None if self._front is None else self._front.first_run()
 
+    def firsts(self) -> Iterator[tuple[RunKey, RequestId]]:
+        """The waiting requests of the application that has the first run, in order."""
+        return iter(()) if self._front is None else self._front.in_order()
+
     def groups_before(self, application: ApplicationId) -> int:
         """How many groups of the tenant's waiting applications go before it: 0 if it may be served, or if nothing of it
         waits. Applications in one group are ordered by the keys of their runs.

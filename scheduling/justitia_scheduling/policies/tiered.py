@@ -1,6 +1,6 @@
 """Tiered Justitia, the default: tenants gated by weight, runs inside the gate by stretched virtual finish time.
 
-Four decisions, one above the other.
+Five decisions, one above the other.
 
 1. *Gate.* Tenant f may be served iff, for every tenant g that waits,
 
@@ -29,7 +29,7 @@ Four decisions, one above the other.
    may cost before it is keyed again. The start tag is lifted at the same time, to V - kappa * attained / weight: a run
    gains nothing by staying open and asking for little at first.
 
-4. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
+5. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
    (`locality.py`).
 
 V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
@@ -176,7 +176,7 @@ class TieredJustitia(Policy):
         if tenant is None or self.in_cache is None:
             return None if tenant is None else self._queues[tenant].first()
         worth = self._prompt_work / self.weight(tenant)
-        return first_by_cache(self._queues[tenant].in_order(), self.in_cache, worth)
+        return first_by_cache(self._queues[tenant].firsts(), self.in_cache, worth)
 
     def in_order(self) -> Iterator[RequestId]:
         self._settle()
