@@ -20,10 +20,11 @@ from typing import Protocol
 
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.policy import Policy
+from justitia_simulator.inference import Inference
 from justitia_simulator.prediction import MEAN, TRUE, PredictionSource, Told
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import FINISHED, PolicyResults, RequestResult, RunResult, ServiceSample, run_result
-from justitia_simulator.replica import Inference, Replica
+from justitia_simulator.replica import Replica
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 

@@ -12,7 +12,7 @@ from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
 from justitia_scheduling.policies.boost import Boosted
-from justitia_simulator.replica import Inference
+from justitia_simulator.inference import Inference
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.policies import Knob

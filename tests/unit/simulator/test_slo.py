@@ -12,10 +12,10 @@ from justitia_scheduling.objectives.observations import ObjectiveId
 from justitia_scheduling.objectives.slo import PERIOD, GammaController
 from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_simulator.engine import Engine
+from justitia_simulator.inference import Inference
 from justitia_simulator.mixes import LIGHT_REASONING, reasoning_mix
 from justitia_simulator.profiles import find_profile
 from justitia_simulator.records import PolicyResults
-from justitia_simulator.replica import Inference
 from justitia_simulator.slo import Declared, SloControl
 from justitia_simulator.summary import tpot, ttft, ttlt
 from justitia_simulator.workload import WorkloadRun
