@@ -7,7 +7,7 @@ out. A head that is not sent blocks all others. Requests of a tenant that is at 
 is stuck, are held back from the policy, in order of arrival.
 
 Each token of prompt and output reaches the policy once, as the engine counts it. Of a prompt that is not counted yet,
-the policy is told what to expect, which orders runs and is never charged.
+the policy gets an estimate, which orders runs and is never charged.
 """
 
 from collections.abc import Iterator, Mapping
