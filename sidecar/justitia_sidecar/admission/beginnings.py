@@ -8,11 +8,11 @@ A request may take longer for two reasons. The engine has no KV space or seat fo
 and counts in the engine's queue. Or it waits for a grammar or media: then others must not wait for it. So the time does
 not decide alone. A request whose time is over is late if the engine has begun one that goes after it, or if the engine
 says that none waits for capacity. Others wait no longer for a late one, and if it is streamed it is overdue. One that
-is not streamed has begun.
+is not streamed is presumed to have begun, which a probe confirms that finds nothing deferred.
 
 A tenant is stuck when one of its requests is overdue and `TRIES` of them have not begun, or when it fills `WINDOWS`
-windows: no further one is sent until one has begun. So a tenant can delay others for one patience at a time, and then
-only its own requests.
+windows, with those that are only presumed to have begun: no further one is sent until some have begun. So a tenant can
+delay others for one patience at a time, and then only its own requests.
 """
 
 from collections import defaultdict, deque
@@ -48,6 +48,8 @@ class Beginnings:
         self._overdue: dict[RequestId, TrackedRequest] = {}
         self._overdue_of: defaultdict[TenantId, int] = defaultdict(int)
         self._not_begun_of: defaultdict[TenantId, int] = defaultdict(int)
+        self._presumed: dict[RequestId, TrackedRequest] = {}
+        self._presumed_of: defaultdict[TenantId, int] = defaultdict(int)
         self._for_capacity = 0
         self._to_presume = MOST
         self._kept_back: RequestId | None = None
@@ -72,7 +74,7 @@ class Beginnings:
     def stuck(self, tenant: TenantId) -> bool:
         not_begun = self._not_begun_of.get(tenant, 0)
         overdue = self._overdue_of.get(tenant, 0) > 0 and not_begun >= TRIES
-        return overdue or not_begun >= WINDOWS * self._window.size
+        return overdue or not_begun + self._presumed_of.get(tenant, 0) >= WINDOWS * self._window.size
 
     def given(self, request: TrackedRequest, now: Seconds, prefill: Seconds) -> int:
         """Note that the engine gets a request, whose prompt it should read in `prefill` seconds. Returns its priority
@@ -103,12 +105,20 @@ class Beginnings:
         self._settle(request)
         self._handed.over(request.id)
 
-    def told(self, for_capacity: int) -> None:
-        """Note how many requests wait for capacity, as the engine says: the last ones."""
+    def told(self, waiting: int, for_capacity: int) -> list[TenantId]:
+        """Note how many requests wait, as the engine says, and how many of these for capacity: the last ones. Returns
+        the tenants whose requests are known to have begun.
+        """
+        confirmed: list[TenantId] = []
+        if waiting <= for_capacity:
+            confirmed = list(self._presumed_of)
+            self._presumed.clear()
+            self._presumed_of.clear()
         self._for_capacity, self._to_presume, self._kept_back = for_capacity, MOST, None
         if for_capacity:
             ordered = sorted(self._waited_for, key=self._handed.number)
             self._overtaken |= {name for name in ordered[:-for_capacity] if not self._waited_for[name][0].asks.streamed}
+        return confirmed
 
     def look(self, now: Seconds) -> None:
         """Let nobody wait any longer for requests that are late."""
@@ -118,6 +128,8 @@ class Beginnings:
             if not request.asks.streamed:
                 self._to_presume -= request.id not in self._overtaken
                 self._settle(request)
+                self._presumed[request.id] = request
+                self._presumed_of[request.tenant] += 1
                 continue
             self._discount(request)
             self._overdue[request.id] = request
@@ -135,20 +147,26 @@ class Beginnings:
 
     def _settle(self, request: TrackedRequest) -> None:
         """The request has begun, or is over."""
+        if self._presumed.pop(request.id, None) is not None:
+            _take_one(self._presumed_of, request.tenant)
+            return
         overdue = self._overdue.pop(request.id, None) is not None
         if overdue:
-            self._overdue_of[request.tenant] -= 1
-            if not self._overdue_of[request.tenant]:
-                del self._overdue_of[request.tenant]
+            _take_one(self._overdue_of, request.tenant)
         elif request.id not in self._waited_for:
             return
         self._discount(request)
-        self._not_begun_of[request.tenant] -= 1
-        if not self._not_begun_of[request.tenant]:
-            del self._not_begun_of[request.tenant]
+        _take_one(self._not_begun_of, request.tenant)
 
     def _discount(self, request: TrackedRequest) -> None:
         self._handed.discount(request.id)
         self._waited_for.pop(request.id, None)
         self._overtaken.discard(request.id)
         self._kept_back = None
+
+
+def _take_one(counts: dict[TenantId, int], tenant: TenantId) -> None:
+    """Count one less. Tenants without any are not kept."""
+    counts[tenant] -= 1
+    if not counts[tenant]:
+        del counts[tenant]

@@ -151,9 +151,11 @@ class InFront:
 
     def engine_told(self, view: EngineView, now: Seconds) -> None:
         self.engine = view
-        self._beginnings.told(view.for_capacity)
+        confirmed = self._beginnings.told(view.waiting, view.for_capacity)
         if view.kv_tokens is not None and view.kv_tokens != self.policy.capacity:
             self.policy.set_capacity(view.kv_tokens, now)
+        for tenant in confirmed:
+            self._release(tenant, now)
         self.pump(now)
 
     def tick(self, now: Seconds) -> None:

@@ -271,13 +271,30 @@ def test_whole_answers_count_as_begun_when_their_prefill_should_be_over() -> Non
 
 def test_no_more_whole_answers_are_taken_to_have_begun_between_two_probes_than_a_window_has() -> None:
     admission, now = room(), 0.0
-    tickets = [ask(admission, 1, 1, streamed=False) for _ in range(3 * MOST)]
+    tenants = [f"t{i % 12}" for i in range(3 * MOST)]
+    tickets = [ask(admission, 1, 1, streamed=False, tenant=tenant) for tenant in tenants]
     for probe in (1, 2):
         while (wake := admission.next_look(now)) is not None:
             now = wake
             admission.pump(now)
         assert sum(t.stage is Stage.SENT for t in tickets) == probe * MOST + LEAST
         admission.engine_told(READY, now)
+
+
+def test_a_tenant_of_whole_answers_that_do_not_begin_gives_the_engine_a_few_windows_of_them() -> None:
+    """Each is presumed to have begun, and the engine says that something is deferred."""
+    admission, now = room(), 0.0
+    slow = [ask(admission, 1, 1, tenant="silver", streamed=False) for _ in range(10 * LEAST)]
+    deferred = EngineView(ready=True, kv_tokens=1000, block_size=10, longest=900, waiting=5, deferred=5)
+    for _ in range(20):
+        admission.engine_told(deferred, now)
+        while (wake := admission.next_look(now)) is not None:
+            now = wake
+            admission.pump(now)
+    assert sum(t.stage is Stage.SENT for t in slow) == 3 * LEAST
+    assert ask(admission, 1, 1, now=now).stage is Stage.SENT
+    admission.engine_told(READY, now)
+    assert sum(t.stage is Stage.SENT for t in slow) > 3 * LEAST
 
 
 def test_whole_answers_that_wait_for_capacity_by_the_engines_count_have_not_begun() -> None:
