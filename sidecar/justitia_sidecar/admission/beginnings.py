@@ -15,6 +15,7 @@ windows, with those that are only presumed to have begun: no further one is sent
 delay others for one patience at a time, and then only its own requests.
 """
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable
 
@@ -44,13 +45,15 @@ class Beginnings:
         self._waited_for: dict[RequestId, tuple[TrackedRequest, Seconds]] = {}
         """Requests that others wait for, each with when it should have begun."""
         self._overtaken: set[RequestId] = set()
-        """Those of them that the engine has passed over."""
+        """Those of them that the engine has passed over, for one that it got later and that goes after them."""
         self._overdue: dict[RequestId, TrackedRequest] = {}
         self._overdue_of: defaultdict[TenantId, int] = defaultdict(int)
         self._not_begun_of: defaultdict[TenantId, int] = defaultdict(int)
         self._presumed: dict[RequestId, TrackedRequest] = {}
         self._presumed_of: defaultdict[TenantId, int] = defaultdict(int)
         self._for_capacity = 0
+        self._room_since: Seconds = -math.inf
+        """When the engine was first seen without requests that wait for capacity."""
         self._to_presume = MOST
         self._kept_back: RequestId | None = None
         """The head that was not handed over, and nothing has left the engine's queue since."""
@@ -69,7 +72,8 @@ class Beginnings:
     @property
     def next_due(self) -> Seconds | None:
         """When the next request is late, as far as is known. A probe may tell more."""
-        return min((due for request, due in self._waited_for.values() if self._may_be_late(request)), default=None)
+        waited_for = self._waited_for.values()
+        return min((self._late_at(r, due) for r, due in waited_for if self._may_be_late(r)), default=None)
 
     def stuck(self, tenant: TenantId) -> bool:
         not_begun = self._not_begun_of.get(tenant, 0)
@@ -89,9 +93,13 @@ class Beginnings:
     def begun(self, request: TrackedRequest, now: Seconds, step: Seconds) -> None:
         """Note that a request has begun. A step takes `step` seconds at present."""
         number = self._handed.number(request.id)
-        self._overtaken |= {other for other in self._waited_for if self._handed.number(other) < number}
-        sent, answered = request.timing.sent, request.timing.answered
-        if answered is not None:
+        sent = request.timing.sent
+        self._overtaken |= {
+            name
+            for name, (other, _) in self._waited_for.items()
+            if other.timing.sent <= sent and self._handed.number(name) < number
+        }
+        if (answered := request.timing.answered) is not None:
             self._round_trips.append(answered - sent)
             self._window.begun(now, min(self._round_trips) + step)
         self._settle(request)
@@ -105,7 +113,7 @@ class Beginnings:
         self._settle(request)
         self._handed.over(request.id)
 
-    def told(self, waiting: int, for_capacity: int) -> list[TenantId]:
+    def told(self, waiting: int, for_capacity: int, now: Seconds) -> list[TenantId]:
         """Note how many requests wait, as the engine says, and how many of these for capacity: the last ones. Returns
         the tenants whose requests are known to have begun.
         """
@@ -114,6 +122,8 @@ class Beginnings:
             confirmed = list(self._presumed_of)
             self._presumed.clear()
             self._presumed_of.clear()
+        if self._for_capacity and not for_capacity:
+            self._room_since = now
         self._for_capacity, self._to_presume, self._kept_back = for_capacity, MOST, None
         if for_capacity:
             ordered = sorted(self._waited_for, key=self._handed.number)
@@ -123,7 +133,7 @@ class Beginnings:
     def look(self, now: Seconds) -> None:
         """Let nobody wait any longer for requests that are late."""
         for request, due in list(self._waited_for.values()):
-            if now < due or not self._may_be_late(request):
+            if not self._may_be_late(request) or now < self._late_at(request, due):
                 continue
             if not request.asks.streamed:
                 self._to_presume -= request.id not in self._overtaken
@@ -144,6 +154,12 @@ class Beginnings:
         if request.id in self._overtaken:
             return True
         return not self._for_capacity and (request.asks.streamed or self._to_presume > 0)
+
+    def _late_at(self, request: TrackedRequest, due: Seconds) -> Seconds:
+        """A stream that waited for capacity has its patience again from when there is some."""
+        if request.id in self._overtaken or not request.asks.streamed:
+            return due
+        return max(due, self._room_since + PATIENCE)
 
     def _settle(self, request: TrackedRequest) -> None:
         """The request has begun, or is over."""

@@ -151,7 +151,7 @@ class InFront:
 
     def engine_told(self, view: EngineView, now: Seconds) -> None:
         self.engine = view
-        confirmed = self._beginnings.told(view.waiting, view.for_capacity)
+        confirmed = self._beginnings.told(view.waiting, view.for_capacity, now)
         if view.kv_tokens is not None and view.kv_tokens != self.policy.capacity:
             self.policy.set_capacity(view.kv_tokens, now)
         for tenant in confirmed:

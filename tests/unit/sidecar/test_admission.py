@@ -334,6 +334,21 @@ def test_streams_that_wait_for_capacity_are_not_overdue() -> None:
     admission.pump(100 * PATIENCE)
     assert waiting[-1].stage is Stage.QUEUED
     assert admission.next_look(100 * PATIENCE) is None
+    admission.engine_told(READY, 100 * PATIENCE)
+    assert waiting[-1].stage is Stage.QUEUED
+    assert admission.next_look(100 * PATIENCE) == 101 * PATIENCE
+
+
+def test_a_stream_is_not_passed_over_by_one_that_the_engine_got_before_it() -> None:
+    """The later one goes first, and reaches an engine that is just beginning with the earlier one."""
+    admission = latest_first()
+    earlier, later = ask(admission, 10, 10, now=0.0), ask(admission, 10, 10, now=0.1)
+    assert later.placement.number < earlier.placement.number
+    admission.engine_told(FULL, 0.1)
+    admission.counted(earlier, 10, 1, 0.11)
+    admission.pump(5 * PATIENCE)
+    ask(admission, 10, 10, now=5 * PATIENCE)
+    assert ask(admission, 10, 10, now=5 * PATIENCE).stage is Stage.SENT
 
 
 def test_streams_that_the_engine_passes_over_are_overdue_though_others_wait_for_capacity() -> None:

@@ -9,8 +9,8 @@ s the largest slack that a waiting tenant allowed, U the most that the requests 
 """
 
 from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_simulator.inference import Inference
 from justitia_simulator.records import PolicyResults
-from justitia_simulator.replica import Inference
 from justitia_simulator.shares import widest_gaps
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.units import Seconds
