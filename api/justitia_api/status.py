@@ -197,7 +197,7 @@ class PoolStatus(Document):
     engine_ready: bool
     draining: bool
     kv_capacity_tokens: int | None = Field(description="None until the engine has reported it")
-    kv_reserved_tokens: int
+    kv_held_tokens: int
     open_runs: int
     window_seconds: float = Field(description="Length of the window of the shares below")
     gate: GateStatus | None
@@ -241,8 +241,8 @@ class QueuedRequest(Document):
     preemptions: int = Field(description="How often it has lost its KV space")
     waiting_seconds: float = Field(description="Time since its arrival")
     prompt_tokens: int
-    reserved_tokens: int | None = Field(
-        description="KV tokens that it would reserve; None if the order is kept inside the engine"
+    expected_tokens: int | None = Field(
+        description="KV tokens that it is expected to hold at its end; None if the order is kept inside the engine"
     )
     reason: WaitingReason
 

@@ -18,7 +18,6 @@ from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, outpu
 from justitia_cli.printing import plain_table, print_json
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime
-from justitia_sidecar.admission.beginnings import UNSTARTED
 from justitia_simulator.calibration import CalibrationError, StepFit, build_profile, fit_steps
 from justitia_simulator.engine import Engine
 from justitia_simulator.profiles import EngineProfile, write_profile
@@ -81,7 +80,6 @@ def calibrate_command(  # noqa: PLR0917
             block_size=measured.space.block_size,
             token_budget=token_budget,
             max_requests=max_requests,
-            unstarted=UNSTARTED,
         )
         check = check_profile(profile, measured.plan, measured.measurements)
         write_profile(profile, out)

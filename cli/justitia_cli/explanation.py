@@ -48,8 +48,8 @@ def explain(request: QueuedRequest, queue: Sequence[QueuedRequest]) -> Iterator[
     if request.preemptions:
         yield f"  was preempted {request.preemptions} times, because the engine's memory was full"
     takes = f"{request.prompt_tokens} tokens of prompt"
-    if request.reserved_tokens is not None:
-        takes += f"; would take {request.reserved_tokens} tokens of the engine's memory"
+    if request.expected_tokens is not None:
+        takes += f"; expected to take {request.expected_tokens} tokens of the engine's memory"
     yield f"  {takes}"
 
 

@@ -154,7 +154,7 @@ def _title(name: str, status: PoolStatus) -> str:
     state = "draining" if status.draining else "" if status.engine_ready else "engine away"
     capacity, memory = status.kv_capacity_tokens, ""
     if capacity:
-        memory = f"{status.kv_reserved_tokens / capacity:.0%} of {capacity:,} KV tokens"
+        memory = f"{status.kv_held_tokens / capacity:.0%} of {capacity:,} KV tokens"
     which = f"{status.namespace}/{status.name}   {name}   {status.policy.value}"
     if status.boost is not None:
         which += f", gamma {status.boost.gamma:.2g} per second"

@@ -103,9 +103,9 @@ class SidecarMetrics:
             registry=r,
         )
         self.kv_capacity = Gauge("justitia_kv_capacity_tokens", "KV space of the engine, in tokens", registry=r)
-        self.kv_reserved = Gauge(
-            "justitia_kv_reserved_tokens",
-            "KV space reserved by admitted requests, in tokens; 0 if the order is kept inside the engine",
+        self.kv_held = Gauge(
+            "justitia_kv_held_tokens",
+            "KV tokens of the requests that the engine has, as counted here; 0 if the order is kept inside the engine",
             registry=r,
         )
         self.open_runs = Gauge("justitia_open_runs", "Runs that have not ended", registry=r)

@@ -267,23 +267,20 @@ def build_profile(
     block_size: Tokens,
     token_budget: Tokens,
     max_requests: int,
-    unstarted: int,
 ) -> EngineProfile:
-    """The engine behind a gateway that reserves each request's whole length in KV and lets a request in while fewer
-    than `unstarted` have yielded no token, as the sidecar does. The latency h is the gateway's.
-    """
+    """The engine behind a gateway that keeps the order as the sidecar does. The latency h is the gateway's."""
     timing = LinearTiming(fit.per_step, fit.per_prefill_token, fit.per_decode, fit.per_kv_token)
     return EngineProfile(
         name,
         timing,
         kv_tokens,
         block_size=block_size,
-        admission=AdmissionRule.RESERVE,
+        admission=AdmissionRule.OPTIMISTIC,
         token_budget=token_budget,
         max_requests=max_requests,
         per_request=fit.per_request,
         per_attended=fit.per_attended,
-        front=Front(unstarted, fit.latency),
+        front=Front(fit.latency),
     )
 
 

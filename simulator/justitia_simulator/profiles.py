@@ -50,14 +50,12 @@ class Preemption(Enum):
 
 
 class Front(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A gateway that keeps the queue in front of an engine, as the sidecar does.
+    """A gateway that keeps the queue in front of an engine, as the sidecar does (`front.py`).
 
-    It looks at its queue whenever a request comes, begins or ends, also in the middle of a step, and lets a request
-    in while fewer than `unstarted` of those that it let in have yielded no token. One that it lets in can take part in
-    steps that begin `latency` seconds later: all that a request passes outside the engine, there and back.
+    It looks at its queue whenever a request comes, begins or ends, also in the middle of a step. What it hands over can
+    take part in steps that begin `latency` seconds later: all that a request passes outside the engine, there and back.
     """
 
-    unstarted: Count
     latency: Time = 0.0
 
 
@@ -70,9 +68,9 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps after the last admission on before every step; at most `max_requests` run at once. The step after a request
     is first admitted takes `per_request` longer: what a request costs outside the engine that others must wait for.
     Each prompt token takes `per_attended` longer for every token of its prompt before it: what attention adds to a
-    timing that is linear in prompt tokens. With a `front`, that one admits. Only where admission is OPTIMISTIC are
-    requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are needed. With
-    `keep_paused`, a run's context is kept for its next request (:mod:`.kept`).
+    timing that is linear in prompt tokens. With a `front`, that one keeps the policy's order. Only where admission is
+    OPTIMISTIC are requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are
+    needed. With `keep_paused`, a run's context is kept for its next request (:mod:`.kept`).
     `validated`: the profile was checked end to end against measured runs.
     """
 
@@ -98,13 +96,14 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("admission 'peak' needs block_size 1 and no token_budget: it counts on steps in unison")
         if self.token_budget is not None and self.decode_steps_per_admission > 1:
             raise ValueError("decode_steps_per_admission must be 1 with a token_budget: every step may admit")
-        if self.front is not None and (self.token_budget is None or self.admission is not AdmissionRule.RESERVE):
+        if self.front is not None and (self.token_budget is None or self.admission is not AdmissionRule.OPTIMISTIC):
             raise ValueError(
-                "a front needs a token_budget and admission 'reserve': it sees tokens, not steps or blocks"
+                "a front needs a token_budget and admission 'optimistic': it leaves KV space to the engine"
             )
-
         if self.keep_paused and (self.admission is not AdmissionRule.OPTIMISTIC or not self.prefix_cache):
             raise ValueError("keep_paused needs a prefix_cache and admission 'optimistic': it keeps what that finds")
+        if self.keep_paused and self.front is not None:
+            raise ValueError("keep_paused needs the order inside the engine: a front cannot keep KV")
 
     def rereading(self, tokens: Tokens, kv_tokens: Tokens) -> float:
         """In how many iterations of a full engine of that KV space a token of so long a context is read again."""

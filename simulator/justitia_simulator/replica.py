@@ -9,7 +9,9 @@ admission; the head that does not fit blocks, unless the policy names a running 
 - *mixed* (token budget): one token for each decoding request, then prompts in order of admission, in chunks, then new
   requests while budget remains; the queue is looked at before every step, unless a request had just to be preempted
   for lack of KV. A prompt's last chunk yields its first token. KV of paused runs makes way for both (:mod:`.kept`).
-- *mixed behind a front*: the front admits, at any moment, and what it admits takes part some latency later.
+- *mixed behind a front*: the policy's order is kept in front, which hands requests over at any moment. To the policy a
+  request is admitted then, and it hears of no preemption. The engine takes what has reached it by priority number, and
+  preempts by it.
 
 Before a step each of its requests takes the blocks for what it will hold after it, the token it yields included (vLLM
 writes that one's KV a step later). If there are not enough, the policy's victim is preempted until it fits. Preempted
@@ -26,71 +28,44 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from justitia_scheduling.core.model import Progress, Request, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.blocks import BlockPool
 from justitia_simulator.contexts import TextName
-from justitia_simulator.inference import Inference
+from justitia_simulator.front import EngineFront
+from justitia_simulator.inference import Inference, Plan, StepUnderWay
 from justitia_simulator.kept import KeptContexts
 from justitia_simulator.occupancy import AdmissionRule, peak_tokens, reserved_tokens
-from justitia_simulator.profiles import EngineProfile, Front, Preemption
+from justitia_simulator.profiles import EngineProfile, Preemption
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
 
 LONGEST_JUMP = 10_000
 LONGEST_JUMP_WHILE_WAITING = 20
 
 
-@dataclass(slots=True)
-class _StepUnderWay:
-    """`steps` steps alike since `start`; `kv_read` in the first, `delay` more for swaps, arrivals and attention."""
-
-    start: Seconds
-    decoding: list[Inference]
-    prefill: dict[Inference, Tokens]
-    prefilled: Tokens
-    kv_read: Tokens
-    delay: Seconds
-    steps: int = 1
-    duration: Seconds = 0.0
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The next step: a token for each of `decoding`, prompt tokens by request; `left` more may join."""
-
-    left: Tokens
-    decoding: list[Inference] = field(default_factory=list)
-    prefill: dict[Inference, Tokens] = field(default_factory=dict)
-
-    def drop(self, request: Inference) -> None:
-        if request in self.decoding:
-            self.decoding.remove(request)
-            self.left += 1
-        else:
-            self.left += self.prefill.pop(request, 0)
-
-
 class Replica:
     """An engine that is told its requests and asked for `end`, the moment of its next decision.
 
-    `queued` counts what is `waiting`, by tenant; `began` are those whose first token came with the last step.
+    `queued` counts what is `waiting` for the policy, by tenant; `began` are those whose first token came with the last
+    step. Those `given` to the engine by its `front`, and not in the batch, neither wait nor run.
     """
 
     def __init__(self, policy: Policy, profile: EngineProfile, kv_tokens: Tokens) -> None:
         self.policy = policy
         self.profile = profile
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
-        policy.in_cache = self._in_cache if profile.prefix_cache else None
+        policy.in_cache = self._in_cache if profile.prefix_cache and profile.front is None else None
         self._kept = KeptContexts(self.pool, policy, lambda tokens: profile.rereading(tokens, kv_tokens))
         self.running: dict[RequestId, Inference] = {}
         self.waiting: dict[RequestId, Inference] = {}
+        self.given: dict[RequestId, Inference] = {}
+        self.front = None if profile.front is None else EngineFront(policy, profile.front.latency)
         self.queued: Counter[TenantId] = Counter()
         self.began: list[Inference] = []
         self.runs: set[RunId] = set()
         self.end: Seconds | None = None
-        self._step: _StepUnderWay | None = None
+        self._step: StepUnderWay | None = None
         self._inbox: list[Callable[[Seconds], None]] = []
         self._delay: Seconds = 0.0
         self._to_look = 0
@@ -109,13 +84,13 @@ class Replica:
             announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
             self.policy.request_arrived(announced, now)
 
-        if self.profile.front is None or self._step is None:
+        if self.front is None or self._step is None:
             self._inbox.append(tell)
             self._interrupt(moment)
         else:
             tell(moment)
             self.policy.time_passed(moment)
-            self._let_in(self.profile.front, moment)
+            self._hand_over(self.front, moment)
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
         """The run is over. Between steps the policy hears of it at once, else at the next decision."""
@@ -160,8 +135,8 @@ class Replica:
                 self._interrupt(held)
         else:
             held = self.policy.held_until() if self.waiting else None
-            moments = [r.enters for r in self.running.values()] + ([] if held is None else [held])
-            self.end = min((m for m in moments if m > now), default=None)
+            comes = None if self.front is None else self.front.next_comes(now)
+            self.end = min((m for m in (held, comes) if m is not None and m > now), default=None)
 
     def complete(self) -> list[Inference]:
         """The step under way has ended: tell the policy. Returns the requests that it finished."""
@@ -180,6 +155,9 @@ class Replica:
         for request, tokens in step.prefill.items():
             progress.append(self._prefilled(request, tokens, now))
         self.began = [r for r in step.prefill if r.first_token == now]
+        if self.front is not None:
+            for request in self.began:
+                self.front.begun(request.id, now, step.duration)
         if step.decoding:
             self._to_look = max(self._to_look - steps, 0)
         self.policy.stepped(Step(progress, step.duration), now)
@@ -190,6 +168,8 @@ class Replica:
             else:
                 self.pool.release(request.holding, request.written)
             del self.running[request.id]
+            if self.front is not None:
+                self.front.over(request.id)
         return done
 
     @staticmethod
@@ -207,8 +187,8 @@ class Replica:
 
     # Steps.
 
-    def _plan_whole(self, now: Seconds) -> _Plan:
-        plan = _Plan(sys.maxsize)
+    def _plan_whole(self, now: Seconds) -> Plan:
+        plan = Plan(sys.maxsize)
         self._looked = not self._to_look or not self.running
         if self._looked:
             self._admit(plan, now)
@@ -221,33 +201,33 @@ class Replica:
             self._looked = False
         return plan
 
-    def _plan_mixed(self, now: Seconds, budget: Tokens) -> _Plan:
-        plan = _Plan(budget)
-        if self.profile.front is not None:
-            self._let_in(self.profile.front, now)
-            self._plan_running(plan, now)
-            return plan
+    def _plan_mixed(self, now: Seconds, budget: Tokens) -> Plan:
+        plan = Plan(budget)
+        if self.front is not None:
+            self._hand_over(self.front, now)
         self._looked = not self._plan_running(plan, now)
-        if self._looked:
+        if self._looked and self.front is not None:
+            self._take(self.front, plan, now)
+        elif self._looked:
             self._admit(plan, now)
         return plan
 
-    def _plan_running(self, plan: _Plan, now: Seconds) -> bool:
+    def _plan_running(self, plan: Plan, now: Seconds) -> bool:
         """Give running requests their tokens. True if one was preempted for it."""
         preempted = False
-        batch = [r for r in self.running.values() if r.enters <= now]
+        batch = list(self.running.values())
         for request in [r for r in batch if r.computed > r.target] + [r for r in batch if r.computed <= r.target]:
             while plan.left and request.id in self.running and not self._allot(plan, request):
                 if self._kept.make_room(None, now):
                     continue
                 preempted = True
-                victim = self.policy.victim()
-                if victim is None:
+                victim = self.policy.victim() if self.front is None else self.front.victim(self.running)
+                if victim is None or len(self.running) < 2:
                     raise RuntimeError(f"request {request.id!r} does not fit though it runs alone")
                 self._preempt(plan, victim, now)
         return preempted
 
-    def _allot(self, plan: _Plan, request: Inference) -> bool:
+    def _allot(self, plan: Plan, request: Inference) -> bool:
         """Take blocks for the request's part of the step. False if there are not enough."""
         missing = request.target - request.computed
         if missing < 0:
@@ -263,19 +243,27 @@ class Replica:
         plan.left -= tokens
         return True
 
-    def _let_in(self, front: Front, now: Seconds) -> None:
-        """Admit what the front lets in at that moment."""
-        seats = self.profile.max_requests or sys.maxsize
-        unstarted = sum(r.first_token < 0 for r in self.running.values())
-        while unstarted < front.unstarted and len(self.running) < seats and (head := self.policy.head()) is not None:
-            request = self.waiting[head]
-            if not self._fits(request):
-                return
-            self._start(request, now)
-            request.enters = now + front.latency
-            unstarted += 1
+    def _hand_over(self, front: EngineFront, now: Seconds) -> None:
+        """Give the engine what the front lets it have at that moment."""
+        while (head := self.policy.head()) is not None and front.lets(head):
+            front.hand_over(head, now)
+            request = self.given[head] = self._dequeue(head)
+            request.admitted = now
+            self.policy.admitted(head, now)
 
-    def _admit(self, plan: _Plan, now: Seconds) -> None:
+    def _take(self, front: EngineFront, plan: Plan, now: Seconds) -> None:
+        """Admit what has been handed over."""
+        seats = self.profile.max_requests or sys.maxsize
+        while plan.left and len(self.running) < seats and (name := front.next(now)) is not None:
+            request = self.given[name]
+            if not self._fits(request):
+                break
+            front.taken(name)
+            del self.given[name]
+            self._join(request, now)
+            self._allot_admitted(plan, request)
+
+    def _admit(self, plan: Plan, now: Seconds) -> None:
         seats = self.profile.max_requests
         optimistic = self.profile.admission is AdmissionRule.OPTIMISTIC
         gave_way: set[RequestId] = set()
@@ -283,8 +271,7 @@ class Replica:
             request = self.waiting[head]
             if (seats is None or len(self.running) < seats) and self._room_for(request, now):
                 self._start(request, now)
-                if not self._allot(plan, request):
-                    raise RuntimeError(f"request {request.id!r} was admitted and does not fit")
+                self._allot_admitted(plan, request)
             elif optimistic and (loser := self.policy.gives_way()) is not None and loser not in gave_way:
                 gave_way.add(loser)
                 self._preempt(plan, loser, now)
@@ -323,16 +310,26 @@ class Replica:
         need = peak_tokens if self.profile.admission is AdmissionRule.PEAK else reserved_tokens
         return need(demands) + sum(shared.values()) * size <= self.pool.total * size
 
+    def _allot_admitted(self, plan: Plan, request: Inference) -> None:
+        if not self._allot(plan, request):
+            raise RuntimeError(f"request {request.id!r} was admitted and does not fit")
+
     def _start(self, request: Inference, now: Seconds) -> None:
-        """Admit the request: it holds what the cache has of it, and what was swapped out comes back."""
-        del self.waiting[request.id]
-        self.queued[request.run.tenant] -= 1
+        """Admit the request."""
+        self._dequeue(request.id)
+        if request.admitted < 0:
+            request.admitted = now
+        self.policy.admitted(request.id, now, min(self._join(request, now), request.work.prompt_tokens))
+
+    def _join(self, request: Inference, now: Seconds) -> Tokens:
+        """Put the request into the batch: it holds what the cache has of it, whose tokens are returned, and what was
+        swapped out comes back.
+        """
         self.running[request.id] = request
         self._kept.give_up(request.origin.own, now)
         request.holding = self.pool.hold(request.origin, request.to_read)
         cached = request.holding.cached
-        if request.admitted < 0:
-            request.admitted = now
+        if not request.preemptions:
             request.cached = cached
             self._delay += self.profile.per_request
         if request.computed > cached:
@@ -342,9 +339,9 @@ class Replica:
             request.computed = cached
             request.target = request.to_read
         request.processed = max(request.processed, cached)
-        self.policy.admitted(request.id, now, min(cached, request.work.prompt_tokens))
+        return cached
 
-    def _preempt(self, plan: _Plan, name: RequestId, now: Seconds) -> None:
+    def _preempt(self, plan: Plan, name: RequestId, now: Seconds) -> None:
         request = self.running.pop(name)
         self.pool.release(request.holding, request.written)
         plan.drop(request)
@@ -355,26 +352,35 @@ class Replica:
                 request.computed = 0
             case Preemption.SWAP:
                 self._delay += self.profile.swap_per_token * request.computed
-        self._queue(request)
-        self.policy.preempted(name, now)
+        if self.front is None:
+            self._queue(request)
+            self.policy.preempted(name, now)
+        else:
+            self.given[name] = request
+            self.front.preempted(name, now)
+
+    def _dequeue(self, name: RequestId) -> Inference:
+        request = self.waiting.pop(name)
+        self.queued[request.run.tenant] -= 1
+        return request
 
     def _queue(self, request: Inference) -> None:
         self.waiting[request.id] = request
         self.queued[request.run.tenant] += 1
 
-    def _begin(self, plan: _Plan, now: Seconds, until: Seconds) -> None:
+    def _begin(self, plan: Plan, now: Seconds, until: Seconds) -> None:
         prefilled = sum(plan.prefill.values())
         kv_read = sum([r.computed for r in plan.decoding]) + sum([r.computed for r in plan.prefill])
         attended = sum([tokens * (r.computed + tokens / 2) for r, tokens in plan.prefill.items()])
         delay = self._delay + self.profile.per_attended * attended
-        step = self._step = _StepUnderWay(now, plan.decoding, plan.prefill, prefilled, kv_read, delay)
+        step = self._step = StepUnderWay(now, plan.decoding, plan.prefill, prefilled, kv_read, delay)
         self._delay = 0.0
         steps = 1
-        if not plan.prefill and len(plan.decoding) == len(self.running) and self.profile.front is None:
+        if not plan.prefill and len(plan.decoding) == len(self.running) and self.front is None:
             steps = self._jump(step, until)
         self._jump_to(step, steps)
 
-    def _jump(self, step: _StepUnderWay, until: Seconds) -> int:
+    def _jump(self, step: StepUnderWay, until: Seconds) -> int:
         """How many decode steps this batch can make before the next decision."""
         limit = LONGEST_JUMP
         if self.waiting:
@@ -388,12 +394,12 @@ class Replica:
             limit = 1 + self.pool.further_steps([r.computed + 1 for r in step.decoding], limit - 1)
         return limit
 
-    def _duration(self, step: _StepUnderWay, steps: int) -> Seconds:
+    def _duration(self, step: StepUnderWay, steps: int) -> Seconds:
         grown = len(step.decoding) * steps * (steps - 1) // 2
         timing = self.profile.timing
         return step.delay + timing.step(step.prefilled, len(step.decoding), step.kv_read * steps + grown, steps)
 
-    def _jump_to(self, step: _StepUnderWay, steps: int) -> None:
+    def _jump_to(self, step: StepUnderWay, steps: int) -> None:
         step.steps, step.duration = steps, self._duration(step, steps)
         self.end = step.start + step.duration
 

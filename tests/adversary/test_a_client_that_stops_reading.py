@@ -46,7 +46,7 @@ async def test_what_the_engine_has_finished_is_released_and_the_engine_is_not_ta
         with stalled_readers(sidecar.public, KEYS["silver"], body, 3):
             await asyncio.to_thread(eventually, "the engine has them", lambda: len(engine.received) == 3)
             await asyncio.to_thread(eventually, "all is released", lambda: at_rest(sidecar))
-            assert sidecar.status()["kvReservedTokens"] == 0
+            assert sidecar.status()["kvHeldTokens"] == 0
             await asyncio.to_thread(probes, engine, PROBES)
             engine.behaviour = Misbehaviour.NONE
             answer = await asyncio.to_thread(

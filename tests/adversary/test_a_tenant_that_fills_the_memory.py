@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, TenantConfig, key_digest
+from justitia_scheduling.core.handover import LEAST
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.service import Sidecar
@@ -87,8 +88,8 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_bodies_of_a_flood_give_way_to_those_of_a_tenant_within_its_due(
     sidecar: Sidecar, engine: MisbehavingEngine, requests: Requests
 ) -> None:
-    requests.send(HEAVY, 2, size=1)
-    await until(lambda: len(engine.received) == 2)
+    requests.send(HEAVY, LEAST, size=1)
+    await until(lambda: len(engine.received) == LEAST)
     flood = requests.send(HEAVY, 2 * AT_MOST)
     await until(lambda: len(refused(flood)) == AT_MOST)
     assert sidecar.parts.held.held(HEAVY) > CAPACITY - LARGE
@@ -104,10 +105,12 @@ async def test_bodies_of_a_flood_give_way_to_those_of_a_tenant_within_its_due(
 async def test_a_body_is_let_go_of_once_the_engine_has_it(
     sidecar: Sidecar, engine: MisbehavingEngine, requests: Requests
 ) -> None:
-    requests.send(HEAVY, 3)
-    await until(lambda: len(engine.received) == 2 and sidecar.parts.open.count == 3)
+    requests.send(HEAVY, LEAST - 1, size=1)
+    await until(lambda: len(engine.received) == LEAST - 1)
+    requests.send(HEAVY, 2)
+    await until(lambda: len(engine.received) == LEAST and sidecar.parts.open.count == LEAST + 1)
     await until(lambda: 0 < sidecar.parts.held.total < 2 * LARGE)
-    assert [json.loads(body)["user"] for _, body in engine.received] == ["x" * LARGE] * 2
+    assert json.loads(engine.received[-1][1])["user"] == "x" * LARGE
 
 
 async def test_a_body_of_unknown_size_counts_as_the_largest_until_it_is_whole(sidecar: Sidecar) -> None:
@@ -123,7 +126,7 @@ async def test_a_full_queue_is_told_before_a_body_is_read(sidecar: Sidecar, requ
     config = sidecar.parts.current.configured().config
     queue = config.queue.model_copy(update={"maximum_requests": 1})
     sidecar.parts.current.put_config(config.model_copy(update={"generation": 2, "queue": queue}))
-    requests.send(HEAVY, 3, size=1)
+    requests.send(HEAVY, LEAST + 1, size=1)
     await until(lambda: sidecar.parts.current.configured().admission.books.queued == 1)
     (late,) = requests.send(HEAVY, 1)
     await until(lambda: late.sent)

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import aiohttp
 
+from justitia_scheduling.core.handover import LEAST
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.serving import KEYS, RunningSidecar, eventually, running_sidecar
 
 BOUND, LIGHT = 100, 26
-SENT = 2  # of the flood, which the engine has and does not begin
+SENT = LEAST  # of the flood, which the engine has and does not begin
 
 
 def connections() -> aiohttp.ClientSession:

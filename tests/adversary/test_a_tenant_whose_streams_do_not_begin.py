@@ -5,13 +5,14 @@ from pathlib import Path
 
 import aiohttp
 
+from justitia_scheduling.core.handover import LEAST
 from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
 from support.serving import KEYS, eventually, running_sidecar
 
 SLOW = 20
-GIVEN = 2
-"""At most so many wait in the engine."""
+GIVEN = LEAST
+"""So many wait in the engine: nothing has begun, so that the window is at its smallest."""
 
 
 async def test_others_are_served_beside_streams_that_do_not_begin(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_weights_and_policy_change_while_requests_run_and_wait(sidecar: RunningS
         release()
         assert [answer.result().status_code for answer in asked] == [200] * 3
     eventually("all is over", lambda: at_rest(sidecar))
-    assert sidecar.status()["kvReservedTokens"] == 0
+    assert sidecar.status()["kvHeldTokens"] == 0
 
 
 def test_an_invalid_configuration_leaves_the_old_one_in_effect(sidecar: RunningSidecar) -> None:

@@ -71,7 +71,7 @@ def test_readers_that_stop_hold_nothing_and_an_engine_that_hangs_is_noticed(tmp_
             assert ask(sidecar) == 200
             eventually("the engine has finished", lambda: vllm.metric("vllm:num_requests_running") == 0, 120)
             eventually("all is released", lambda: at_rest(sidecar))
-            assert sidecar.status()["kvReservedTokens"] == 0
+            assert sidecar.status()["kvHeldTokens"] == 0
             for _ in range(PROBES):
                 assert ask(sidecar) == 200
                 assert vllm.metric("vllm:num_requests_running") <= 1

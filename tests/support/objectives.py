@@ -60,7 +60,7 @@ def pool_status(objectives: tuple[ObjectiveCounts, ...], **more: Any) -> PoolSta
         engine_ready=True,
         draining=False,
         kv_capacity_tokens=None,
-        kv_reserved_tokens=0,
+        kv_held_tokens=0,
         open_runs=0,
         window_seconds=60.0,
         gate=None,

@@ -86,5 +86,5 @@ def assert_nothing_left(sidecar: Sidecar) -> None:
     admission = sidecar.parts.current.configured().admission
     assert not admission.books.requests
     assert len(admission.books.runs) == 0
-    assert (admission.reserved, admission.books.queued, sidecar.parts.open.count) == (0, 0, 0)
+    assert (admission.held, admission.books.queued, sidecar.parts.open.count) == (0, 0, 0)
     assert not sidecar.parts.open.waits

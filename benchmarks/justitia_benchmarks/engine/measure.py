@@ -145,7 +145,7 @@ async def replay_told(
     results = await replay(runs, replace(target, announce=announce))
     state = teller.channel.state
     grown = {name: getattr(state, name) - getattr(before, name) for name in ("failures", "unticketed", "late_tickets")}
-    if grown["failures"] or grown["unticketed"] > grown["lateTickets"]:
+    if grown["failures"] or grown["unticketed"] > grown["late_tickets"]:
         raise RuntimeError(f"the scheduler failed, or tickets did not come: {state}")
     return results
 

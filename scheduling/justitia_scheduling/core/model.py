@@ -28,13 +28,15 @@ class Request:
     """One inference: a prompt to read, then tokens to produce until the engine or the client stops it.
 
     `predicted_output` is the number of tokens it will produce, if something predicted it (a simulation may tell the
-    true one), else None.
+    true one), else None. `expected_prompt` is what is expected of a prompt that has not been counted, of which
+    `prompt_tokens` is a lower bound. It decides about order only.
     """
 
     id: RequestId
     run: RunId
     prompt_tokens: Tokens
     predicted_output: float | None = None
+    expected_prompt: Tokens | None = None
 
 
 class ApplicationShare(NamedTuple):

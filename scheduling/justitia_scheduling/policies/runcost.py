@@ -9,8 +9,9 @@ with the application's censored mean (`estimate.py` has both). What the run show
 
     known = attained + sum of (p d + d^2 / 2 + rho p) over its requests that have not been admitted yet
 
-p is the request's prompt, d the mean output of its application's finished requests (of the pool's while it has none,
-one token before any): d is measured, not claimed. As soon as `known > theta * E`,
+p is the request's prompt (what is expected of it, while it is not counted), d the mean output of its application's
+finished requests (of the pool's while it has none, one token before any): d is measured, not claimed. As soon as
+`known > theta * E`,
 
     E <- max(known, theta * attained)
 
@@ -109,7 +110,8 @@ class RunCosts:
 
     def asked(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
         """A request of the run has arrived. True if that changed the run's estimate."""
-        p, d = request.request.prompt_tokens, max(1.0, self._outputs.of(request.run.run.application))
+        p = request.request.expected_prompt or request.request.prompt_tokens
+        d = max(1.0, self._outputs.of(request.run.run.application))
         self._requests[request.id] = expected = p * d + d * d / 2 + prompt_work * p
         self._open[request.run.id].unadmitted += expected
         return self._revised(request.run)

@@ -38,8 +38,8 @@ class Admission(Protocol):
         """The engine's step time, as fitted. None while it is not known."""
 
     @property
-    def reserved(self) -> Tokens:
-        """KV tokens that are reserved for the requests in the engine; 0 where nothing is reserved."""
+    def held(self) -> Tokens:
+        """KV tokens of the requests in the engine, as far as they are counted; 0 where they are not counted here."""
 
     def enter(self, request: TrackedRequest, now: Seconds) -> None:
         """Let a request wait. Its run counts it already.
@@ -86,5 +86,5 @@ class Admission(Protocol):
     def order_key(self, request: TrackedRequest) -> Mapping[str, float] | None:
         """What decides the request's place in the order that is kept here. None if it has no place here."""
 
-    def reservation(self, request: TrackedRequest) -> Tokens | None:
-        """KV tokens that the request would reserve if it were admitted. None where nothing is reserved."""
+    def expected_tokens(self, request: TrackedRequest) -> Tokens | None:
+        """KV tokens that the request is expected to hold at its end. None where that is not expected here."""

@@ -1,18 +1,13 @@
-"""Keeps the order in front of the engine. Owns the policy, the KV reservations and the engine's own short queue.
+"""Keeps the order in front of the engine. Owns the policy, and the account of what the engine has.
 
-A request enters, waits in the policy's order and is admitted when it is the head and fits:
+A request enters, waits in the policy's order and is sent when it is the head and the engine's own queue is short of
+what goes before it (`beginnings.py`). Its priority number is its place in that queue. Whether there is KV space for it
+is the engine's decision: it admits by what it really holds, and preempts the request of the largest number when it runs
+out. A head that is not sent blocks all others. Requests of a tenant that is at its limit of running requests, or that
+is stuck, are held back from the policy, in order of arrival.
 
-- *KV space.* A request reserves its prompt and predicted output (`outputs.py`; `max_tokens` where nothing else ends the
-  output, as with `ignore_eos`), in whole blocks, out of the engine's M tokens. A request that outgrows its reservation
-  holds what it really has; if the engine runs out, it preempts the request of largest priority number, the one
-  admitted last.
-- *The engine's own queue stays short* (`beginnings.py`). The engine's own count of requests that wait for its steps
-  overrules what is presumed here.
-
-A head that does not fit blocks all others. Requests of a tenant that is at its limit of running requests, or that is
-stuck, are held back from the policy, in order of arrival.
-
-Each token of prompt and output reaches the policy once, as the engine counts it.
+Each token of prompt and output reaches the policy once, as the engine counts it. Of a prompt that is not counted yet,
+the policy gets an estimate, which orders runs and is never charged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +19,7 @@ from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.takeover import carry_over
-from justitia_sidecar.admission.beginnings import UNSTARTED, Beginnings
+from justitia_sidecar.admission.beginnings import Beginnings
 from justitia_sidecar.admission.books import AT_A_TIME, Books
 from justitia_sidecar.admission.chunks import ChunkClock
 from justitia_sidecar.admission.estimate import presumed
@@ -41,13 +36,11 @@ class InFront:
     def __init__(self, config: PoolConfig, policy: Policy, step_time: StepTimeFit | None = None) -> None:
         self.policy = policy
         self.engine = EngineView()
-        self.reserved: Tokens = 0
         self.fit = step_time or StepTimeFit()
-        self._beginnings = Beginnings()
+        self._beginnings = Beginnings(lambda request: self.policy.key(self.policy.requests[request]))
         runs = RunTable(self._run_opened, self._run_ended)
         self.books = Books(config, runs, waits=self.waits, held_up=self._beginnings.stuck)
         self._clock = ChunkClock(self.fit)
-        self._rank = 0
         self._processed: Tokens = 0
 
     @property
@@ -68,6 +61,10 @@ class InFront:
         if report.burst is None or report.slack is None or report.in_engine is None:
             return None
         return GateStatus(burst=report.burst, slack=report.slack, in_engine=report.in_engine)
+
+    @property
+    def held(self) -> Tokens:
+        return self.books.resident
 
     @property
     def step_time(self) -> StepTime:
@@ -93,7 +90,7 @@ class InFront:
                 held_back += 1
                 self.policy.withdrawn(request.id, now)
                 self.books.hold_back(request)
-            elif self._obstacle(request) is not None:
+            elif self._engine_away or not self._beginnings.lets(request):
                 return
             else:
                 self._admit(request, now)
@@ -101,7 +98,6 @@ class InFront:
     def leave(self, request: TrackedRequest, now: Seconds, *, completed: bool, ends_run: bool = False) -> None:
         if request.in_engine:
             self._beginnings.over(request)
-            self.reserved -= request.placement.reserved
             self._clock.over(request)
         if completed and request.in_engine:
             self.policy.finished(request.id, now)
@@ -131,10 +127,10 @@ class InFront:
         account.produced = produced
         self._processed += prefilled + new
         self.books.hold(request, new)
-        self._reserve(request, account.prompt + produced)
         if request.asks.streamed:
             self._clock.chunk(request, new, self._processed, self.books.resident, now)
         if first:
+            self._beginnings.begun(request, now, self._step)
             self._started(request, now)
         else:
             # The charge may have put another request at the head, one that fits.
@@ -142,6 +138,7 @@ class InFront:
 
     def refused_by_engine(self, request: TrackedRequest, now: Seconds) -> None:
         if request.stage is Stage.SENT:
+            self._beginnings.refused(request)
             self._started(request, now)
 
     def abandoned(self, request: TrackedRequest, now: Seconds) -> Tokens:
@@ -158,8 +155,11 @@ class InFront:
 
     def engine_told(self, view: EngineView, now: Seconds) -> None:
         self.engine = view
+        confirmed = self._beginnings.told(view.waiting, view.for_capacity, now)
         if view.kv_tokens is not None and view.kv_tokens != self.policy.capacity:
             self.policy.set_capacity(view.kv_tokens, now)
+        for tenant in confirmed:
+            self._release(tenant, now)
         self.pump(now)
 
     def tick(self, now: Seconds) -> None:
@@ -199,14 +199,15 @@ class InFront:
     # What people ask.
 
     def waiting(self, now: Seconds) -> Iterator[tuple[TrackedRequest, WaitingReason]]:
-        order = self.policy.order()
-        for name in order:
+        for place, name in enumerate(self.policy.order()):
             request = self.books.requests[name]
-            obstacle = self._obstacle(request)
-            if obstacle is WaitingReason.ENGINE_UNAVAILABLE:
-                yield request, obstacle
-            elif name == order[0]:
-                yield request, obstacle or WaitingReason.BEHIND_OTHERS
+            if self._engine_away:
+                yield request, WaitingReason.ENGINE_UNAVAILABLE
+            elif not place:
+                yield (
+                    request,
+                    WaitingReason.BEHIND_OTHERS if self._beginnings.lets(request) else WaitingReason.ENGINE_BUSY,
+                )
             else:
                 yield request, self.policy.why_waits(self.policy.requests[name])
         for tenant, load in self.books.load.items():
@@ -219,12 +220,12 @@ class InFront:
         opened = self.policy.requests.get(request.id)
         return None if opened is None else self.policy.order_key(opened)
 
-    def reservation(self, request: TrackedRequest) -> Tokens:
-        """The prompt and the expected output, at most what the engine has."""
+    def expected_tokens(self, request: TrackedRequest) -> Tokens:
+        """The prompt and the expected output."""
         asks, output = request.asks, request.asks.max_tokens
         if not asks.fixed_output:
             output = self.books.outputs.predict(request.application, output)
-        return self._blocks(request.account.prompt + asks.sequences * output)
+        return request.account.prompt + asks.sequences * output
 
     # How.
 
@@ -236,26 +237,24 @@ class InFront:
 
     def _release(self, tenant: TenantId, now: Seconds) -> None:
         for request in self.books.release(tenant):
-            known = request.account.prompt if request.account.prompt_exact else 0
-            self.policy.request_arrived(Request(request.id, request.run.id, known), now)
+            prompt, exact = request.account.prompt, request.account.prompt_exact
+            announced = Request(request.id, request.run.id, prompt if exact else 0, expected_prompt=prompt)
+            self.policy.request_arrived(announced, now)
 
-    def _obstacle(self, request: TrackedRequest) -> WaitingReason | None:
-        capacity = self.engine.kv_tokens
-        if not self.engine.ready or capacity is None:
-            return WaitingReason.ENGINE_UNAVAILABLE
-        if self._beginnings.full or self.engine.waiting - self.engine.deferred > UNSTARTED:
-            return WaitingReason.ENGINE_BUSY
-        if self.reserved and self.reserved + self.reservation(request) > capacity:
-            return WaitingReason.NO_KV_SPACE
-        return None
+    @property
+    def _engine_away(self) -> bool:
+        return not self.engine.ready or self.engine.kv_tokens is None
+
+    @property
+    def _step(self) -> Seconds:
+        """The duration of a step at present, as fitted."""
+        t = self.step_time
+        return t.per_step + t.per_token * self.books.in_engine + t.per_kv_token * self.books.resident
 
     def _admit(self, request: TrackedRequest, now: Seconds) -> None:
-        placement, t = request.placement, self.step_time
-        self._rank += 1
-        placement.rank = self._rank
-        placement.reserved = self.reservation(request)
-        self.reserved += placement.reserved
-        self._beginnings.given(request, now, t.per_step + t.per_token * request.account.prompt)
+        t = self.step_time
+        prefill = t.per_step + t.per_token * request.account.prompt
+        request.placement.number = self._beginnings.given(request, now, prefill)
         self.policy.admitted(request.id, now)
         self.books.send(request, now)
         self.books.begin(request)
@@ -264,7 +263,6 @@ class InFront:
 
     def _started(self, request: TrackedRequest, now: Seconds) -> None:
         request.advance(Event.START)
-        self._beginnings.over(request)
         self._release(request.tenant, now)
         self.pump(now)
 
@@ -276,16 +274,3 @@ class InFront:
         self.policy.prompt_known(request.id, prompt_tokens, now)
         self.books.hold(request, prompt_tokens - request.account.prompt)
         request.account.prompt, request.account.prompt_exact = prompt_tokens, True
-
-    def _reserve(self, request: TrackedRequest, held: Tokens) -> None:
-        """Reserve at least what the request holds."""
-        placement = request.placement
-        if held > placement.reserved:
-            grown = self._blocks(held)
-            self.reserved += grown - placement.reserved
-            placement.reserved = grown
-
-    def _blocks(self, tokens: Tokens) -> Tokens:
-        size = self.engine.block_size
-        whole = -(-tokens // size) * size
-        return whole if self.engine.kv_tokens is None else min(whole, self.engine.kv_tokens)

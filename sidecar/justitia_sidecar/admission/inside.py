@@ -46,7 +46,7 @@ collects messages.
 class Inside:
     """Keeps bounds and books for an engine that keeps the order itself."""
 
-    reserved: Tokens = 0
+    held: Tokens = 0
 
     def __init__(self, config: PoolConfig, channel: EngineChannel, clock: Callable[[], Seconds]) -> None:
         self.engine = EngineView()
@@ -183,8 +183,8 @@ class Inside:
     def order_key(self, request: TrackedRequest) -> None:
         """None: the plug-in orders."""
 
-    def reservation(self, request: TrackedRequest) -> None:
-        """None: the engine gives each request what it needs, block by block."""
+    def expected_tokens(self, request: TrackedRequest) -> None:
+        """None: the engine expects its tokens."""
 
     # How.
 

@@ -46,21 +46,21 @@ class TokenAccount:
 
 @dataclass(slots=True)
 class Timing:
-    """When a request arrived, was sent to the engine, and got its first token."""
+    """When a request arrived, was sent to the engine, and got the head of a streamed answer and its first token."""
 
     arrival: Seconds
     sent: Seconds = 0.0
+    answered: Seconds | None = None
     first_token: Seconds | None = None
 
 
 @dataclass(slots=True)
 class Placement:
-    """A request's part of the engine. `rank` is its place in the order of admissions, and its priority there.
-    `reserved` KV tokens are set aside for it, and it holds `resident` ones.
+    """A request's part of the engine. `number` is its priority there, the smallest first. It holds `resident` KV
+    tokens.
     """
 
-    rank: int = 0
-    reserved: Tokens = 0
+    number: int = 0
     resident: Tokens = 0
 
 

@@ -36,7 +36,8 @@ _STEPS = re.compile(r"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)", r
 _USAGE = re.compile(r"^vllm:kv_cache_usage_perc(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _WAITING = re.compile(r"^vllm:num_requests_waiting(?:\{[^}]*\})? (\S+)", re.MULTILINE)
-_DEFERRED = re.compile(r'^vllm:num_requests_waiting_by_reason\{[^}]*reason="deferred"[^}]*\} (\S+)', re.MULTILINE)
+_REASON = r'^vllm:num_requests_waiting_by_reason\{[^}]*reason="%s"[^}]*\} (\S+)'
+_DEFERRED, _FOR_CAPACITY = (re.compile(_REASON % reason, re.MULTILINE) for reason in ("deferred", "capacity"))
 
 
 class EngineError(Exception):
@@ -79,7 +80,8 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         raise EngineError(f"vllm:cache_config_info has no num_gpu_blocks or block_size: {labels}") from None
     if blocks * size <= 0:
         raise EngineError(f"the engine has {blocks} KV blocks of {size} tokens: it is not ready")
-    running, waiting, deferred = (_total(count, text) for count in (_RUNNING, _WAITING, _DEFERRED))
+    counts = (_RUNNING, _WAITING, _DEFERRED, _FOR_CAPACITY)
+    running, waiting, deferred, for_capacity = (_total(count, text) for count in counts)
     steps, usage = _STEPS.findall(text), _USAGE.findall(text)
     progress = (*steps, *usage) if steps and usage else None
     return replace(
@@ -89,6 +91,7 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         running=running,
         waiting=waiting,
         deferred=deferred,
+        for_capacity=for_capacity,
         progress=progress,
     )
 

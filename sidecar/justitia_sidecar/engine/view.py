@@ -8,9 +8,9 @@ from justitia_vocabulary.units import Tokens
 @dataclass(slots=True)
 class EngineView:
     """The engine as its metrics last described it. `running` and `waiting` requests are its own counts; the `deferred`
-    ones among the waiting wait for something else than a step. `longest` is the most tokens that a request may have.
-    `progress` changes with each step: it is the number of steps with output, and the KV space in use, which grows while
-    a prompt is read. None: the metrics do not have it.
+    ones among the waiting wait for something else than a step, those `for_capacity` for KV space or a seat. `longest`
+    is the most tokens that a request may have. `progress` changes with each step: it is the number of steps with
+    output, and the KV space in use, which grows while a prompt is read. None: the metrics do not have it.
     """
 
     ready: bool = False
@@ -20,6 +20,7 @@ class EngineView:
     waiting: int = 0
     running: int = 0
     deferred: int = 0
+    for_capacity: int = 0
     progress: tuple[str, ...] | None = None
 
     @property

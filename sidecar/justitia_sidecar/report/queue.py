@@ -83,7 +83,7 @@ def _row(admission: Admission, request: TrackedRequest, reason: WaitingReason, n
         "run_name": request.run.name,
         "waiting_seconds": round(request.age(now), 3),
         "prompt_tokens": request.account.prompt,
-        "reserved_tokens": admission.reservation(request),
+        "expected_tokens": admission.expected_tokens(request),
     }
 
 
@@ -99,6 +99,6 @@ def _unknown(key: str, reason: WaitingReason) -> dict[str, Any]:
         "preemptions": 0,
         "waiting_seconds": 0.0,
         "prompt_tokens": 0,
-        "reserved_tokens": None,
+        "expected_tokens": None,
         "reason": reason,
     }

@@ -67,7 +67,7 @@ class SidecarReport:
             engine_ready=admission.engine.ready,
             draining=parts.open.draining,
             kv_capacity_tokens=admission.engine.kv_tokens,
-            kv_reserved_tokens=admission.reserved,
+            kv_held_tokens=admission.held,
             open_runs=len(books.runs),
             window_seconds=WINDOW,
             gate=admission.gate,
@@ -113,7 +113,7 @@ class SidecarReport:
                 yield
         yield from self._set_application_gauges(in_effect)
         m.kv_capacity.set(admission.engine.kv_tokens or 0)
-        m.kv_reserved.set(admission.reserved)
+        m.kv_held.set(admission.held)
         m.open_runs.set(len(admission.books.runs))
         m.engine_ready.set(admission.engine.ready)
         m.engine_hangs.set(self.hangs.hangs)

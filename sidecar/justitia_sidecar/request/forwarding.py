@@ -80,7 +80,7 @@ class Forwarding:
 
     async def _forward(self) -> bytes:
         """Forward all of the answer but its last bytes, which it returns: the request is over before they are sent."""
-        headers = engine_headers(self._request.id, self._request.placement.rank, self._accepted.headers)
+        headers = engine_headers(self._request.id, self._request.placement.number, self._accepted.headers)
         endpoint, body = self._accepted.endpoint.value, self._accepted.body
         body.pin()
         try:
@@ -100,6 +100,7 @@ class Forwarding:
         return last
 
     async def _stream(self, response: aiohttp.ClientResponse) -> bytes:
+        self._request.timing.answered = self._parts.clock()
         if not self._parts.order.in_engine:
             await self._begin(response)
         splitter, count = EventSplitter(), StreamedCount(self._accepted.parsed.choices)

@@ -97,7 +97,7 @@ def test_the_check_compares_the_simulated_mixed_load_with_the_median_round(tmp_p
     plan = plan_measurements(Limits(2048, 8192, 16, 2048), 3)
     found = measured((1.0, 2.0, 9.0))
     fit = fit_steps(found.decode, found.prefill, found.arrivals, 2048)
-    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=2048, max_requests=16, unstarted=2)
+    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=2048, max_requests=16)
     check = check_profile(profile, plan, found)
     assert check.error == pytest.approx(check.simulated / 2.0 - 1)
     work = [r for client in plan.mixed for r in client.requests]

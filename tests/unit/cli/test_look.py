@@ -25,7 +25,7 @@ def waiting(position: int, tenant: str = "gold", **more: Any) -> QueuedRequest:
         "preemptions": 0,
         "waiting_seconds": 2.25,
         "prompt_tokens": 90,
-        "reserved_tokens": None,
+        "expected_tokens": None,
         "reason": WaitingReason.BEHIND_OTHERS,
     }
     return QueuedRequest(position=position, **given | more)
@@ -37,7 +37,7 @@ def test_every_reason_has_words() -> None:
 
 def test_a_request_is_explained_by_whose_it_is_why_it_waits_and_who_is_before_it() -> None:
     last = waiting(
-        4, run_name="agent-7", order_key={"virtualFinish": 12.5, "arrival": 3.0}, preemptions=2, reserved_tokens=160
+        4, run_name="agent-7", order_key={"virtualFinish": 12.5, "arrival": 3.0}, preemptions=2, expected_tokens=160
     )
     queue = [waiting(1, "silver"), waiting(2, "silver"), waiting(3, "gold"), last, waiting(5, "bronze")]
     assert list(explain(last, queue)) == [
@@ -46,7 +46,7 @@ def test_a_request_is_explained_by_whose_it_is_why_it_waits_and_who_is_before_it
         "  before it: 2 of silver, 1 of gold",
         "  ordered by virtualFinish 12.5, arrival 3; the smaller goes first",
         "  was preempted 2 times, because the engine's memory was full",
-        "  90 tokens of prompt; would take 160 tokens of the engine's memory",
+        "  90 tokens of prompt; expected to take 160 tokens of the engine's memory",
     ]
 
 

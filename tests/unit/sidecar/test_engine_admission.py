@@ -477,5 +477,5 @@ def test_the_books_hold_what_is_there(events: list[tuple[str, int]]) -> None:
         admission.books.queued,
         admission.books.load[GOLD].running,
         len(admission.books.runs),
-        admission.reserved,
+        admission.held,
     ) == (0, 0, 0, 0)

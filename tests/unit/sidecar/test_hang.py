@@ -146,7 +146,7 @@ vllm:num_requests_waiting_by_reason{engine="0",reason="deferred"} 3.0
 vllm:cache_config_info{block_size="10",num_gpu_blocks="100",engine="0"} 1.0
 """
     view = read_metrics(text, EngineView())
-    assert (view.running, view.waiting, view.deferred) == (3, 4, 3)
+    assert (view.running, view.waiting, view.deferred, view.for_capacity) == (3, 4, 3, 1)
 
 
 @pytest.mark.parametrize("missing", ["vllm:iteration_tokens_total_count", "vllm:kv_cache_usage_perc"])

@@ -6,6 +6,7 @@ from justitia_api.config import ApplicationConfig, PoolConfig, TenantConfig
 from justitia_channel.messages import Queue, WaitingRequest
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import WeightedTokens
+from justitia_scheduling.core.handover import LEAST
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.in_front import InFront
 from justitia_sidecar.admission.inside import Inside
@@ -66,7 +67,7 @@ def test_what_the_engine_has_is_told_with_what_the_sidecar_knows_of_it() -> None
         "preemptions": 2,
         "waiting_seconds": 3.0,
         "prompt_tokens": 7,
-        "reserved_tokens": None,
+        "expected_tokens": None,
         "reason": "NoKVSpace",
     }
 
@@ -126,7 +127,7 @@ def test_while_the_engine_does_not_answer_nothing_has_a_rank() -> None:
 def test_in_front_of_the_engine_the_sidecars_policy_gives_rank_and_key() -> None:
     admission = InFront(CONFIG, build_policy("sjf", WeightedTokens()))
     admission.engine_told(READY, 0.0)
-    for name in "abc":
+    for name in [*map(str, range(LEAST)), "b", "c"]:
         enter(admission, name)
     rows = list(waiting_here(admission, 4.0))
     assert [(row["request"], row["rank"], row["order_key"]) for row in rows] == [

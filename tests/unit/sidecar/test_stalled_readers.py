@@ -116,7 +116,7 @@ async def test_a_finished_answer_that_nobody_reads_is_ended_after_the_limit(
     engine.behaviour = behaviour
     async with door.asking(stream=behaviour is Misbehaviour.SAYS_MUCH) as (reader, _):
         await until(lambda: door.outcomes().get("completed"))
-        assert door.sidecar.parts.current.configured().admission.reserved == 0
+        assert door.sidecar.parts.current.configured().admission.held == 0
         await until(lambda: door.congested)
         assert door.sidecar.parts.held.total > 0
         door.look(STALL_SECONDS)
@@ -180,7 +180,7 @@ async def test_the_second_request_of_a_stalled_connection_waits_for_no_head(
         while len(engine.received) < 2:
             await reader.read(2**16)
         await until(lambda: door.outcomes().get("completed") == 2)
-        assert door.sidecar.parts.current.configured().admission.reserved == 0
+        assert door.sidecar.parts.current.configured().admission.held == 0
 
 
 async def test_the_fullest_outbox_of_whom_holds_most_gives_way(door: Door, engine: MisbehavingEngine) -> None:
@@ -189,4 +189,4 @@ async def test_the_fullest_outbox_of_whom_holds_most_gives_way(door: Door, engin
     async with door.asking(), door.asking(), door.asking():
         await until(lambda: door.stalled == 2)
         assert 0 < door.sidecar.parts.held.total <= MUCH * 2**16
-        await until(lambda: door.sidecar.parts.current.configured().admission.reserved == 0)
+        await until(lambda: door.sidecar.parts.current.configured().admission.held == 0)

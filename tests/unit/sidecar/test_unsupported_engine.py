@@ -10,6 +10,7 @@ import pytest
 from justitia_api.config import KeyEntry, KeyTable, PoolConfig, SchedulingConfig, TenantConfig, TenantLimits, key_digest
 from justitia_channel.messages import VERSION, About, Hello
 from justitia_channel.wire import encode
+from justitia_scheduling.core.handover import LEAST
 from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import EngineClient
@@ -71,12 +72,10 @@ async def test_the_order_is_kept_in_front_and_the_condition_says_why(sidecar: Si
     assert several.status == 400
 
 
-async def test_no_more_than_two_requests_wait_in_an_engine_that_keeps_no_order(
-    sidecar: Sidecar, engine: MisbehavingEngine
-) -> None:
+async def test_few_requests_wait_in_an_engine_that_keeps_no_order(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
     hello(sidecar, "one", WHY)
     engine.behaviour = Misbehaviour.SILENT
-    clients = [Client(sidecar) for _ in range(5)]
+    clients = [Client(sidecar) for _ in range(LEAST + 3)]
     requests = [asyncio.create_task(client.run()) for client in clients]
     await engine.silent.wait()
     async with asyncio.timeout(60):

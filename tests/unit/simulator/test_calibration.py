@@ -256,7 +256,7 @@ def test_prompts_beside_a_batch_simulated_with_the_profile_cost_it_what_was_meas
 def simulated(truth: Truth, *runs: list[WorkloadStage]) -> float:
     """Seconds that the first run takes on the engine as calibrated; the others come half a second later."""
     fit = fit_steps(decoded(truth), prefilled(truth), arrived(truth), BUDGET)
-    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=BUDGET, max_requests=64, unstarted=2)
+    profile = build_profile("it", fit, kv_tokens=8192, block_size=32, token_budget=BUDGET, max_requests=64)
     workload = [
         WorkloadRun(RunId(f"r{i}"), TenantId("t"), ApplicationId("a"), 0.5 * bool(i), tuple(stages))
         for i, stages in enumerate(runs)

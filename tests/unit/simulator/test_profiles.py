@@ -93,7 +93,7 @@ def test_a_file_may_leave_out_what_has_a_default(tmp_path: Path) -> None:
             "'peak' needs block_size 1",
         ),
         (
-            f'{{"name": "x", "timing": {TIMING}, "kv_tokens": 10, "front": {{"unstarted": 2}}}}',
+            f'{{"name": "x", "timing": {TIMING}, "kv_tokens": 10, "front": {{"latency": 0.1}}}}',
             "a front needs a token_budget",
         ),
         (

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime
+from justitia_scheduling.core.handover import LEAST
 from justitia_simulator.engine import Engine
 from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.prediction import TRUE
@@ -18,7 +19,7 @@ from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 
 # A step takes 100 ms + 10 ms a prompt token + 20 ms a decoding request + 1 ms a KV token that its requests had before.
 CHUNKED = EngineProfile("chunked", LinearTiming(0.1, 0.01, 0.02, 0.001), kv_tokens=100, token_budget=10)
-FRONTED = replace(CHUNKED, front=Front(unstarted=2, latency=0.05))
+FRONTED = replace(CHUNKED, admission=AdmissionRule.OPTIMISTIC, front=Front(latency=0.05))
 TIGHT = replace(CHUNKED, kv_tokens=20, token_budget=100, admission=AdmissionRule.OPTIMISTIC)
 
 
@@ -93,14 +94,6 @@ def test_attention_makes_each_prompt_token_cost_more_the_more_of_its_prompt_is_b
     assert of["a"].finished == pytest.approx((0.2 + 0.05) + (0.2 + 0.01 + 0.15))
 
 
-def test_a_front_lets_the_next_in_when_one_of_the_unstarted_has_its_first_token() -> None:
-    of = served([one("a", 4, 3), one("b", 4, 1)], replace(CHUNKED, front=Front(unstarted=1, latency=0.05)))
-    # a's prompt .14 after the latency. b comes .05 into a's next step of .125, so that it joins the one after.
-    assert of["a"].first_token == pytest.approx(0.05 + 0.14)
-    assert moments(of["b"]) == (0.19, 0.315 + 0.166, 0.315 + 0.166)
-    assert of["a"].finished == of["b"].finished
-
-
 @pytest.mark.parametrize(("arrival", "joins"), [(0.2, 0.315), (0.3, 0.315 + 0.126)], ids=["in time", "too late"])
 def test_a_front_admits_in_the_middle_of_a_step_and_what_it_admits_joins_the_first_step_after_the_latency(
     arrival: float, joins: float
@@ -116,21 +109,38 @@ def test_requests_that_come_in_one_step_are_admitted_each_at_its_moment_and_begi
     assert of["b"].first_token == of["c"].first_token
 
 
-@pytest.mark.parametrize("unstarted", [1, 2, 3])
-def test_no_more_than_the_fronts_number_of_requests_are_unstarted(unstarted: int) -> None:
-    """Without a front all six are: the negative control."""
-    six = [run("r", [WorkloadRequest(3 + i, 1 + i) for i in range(6)])]
+def handed_over_at_most(profile: EngineProfile, requests: int) -> int:
+    """How many were in the engine without a token at some time."""
+    together = [run("r", [WorkloadRequest(4, 40) for _ in range(requests)])]
+    results = engine(profile).serve(together).requests
+    return max(
+        sum((r.admitted or 0.0) <= at.admitted < (r.first_token or 0.0) for r in results)
+        for at in results
+        if at.admitted is not None
+    )
 
-    def most(profile: EngineProfile) -> int:
-        results = engine(profile).serve(six).requests
-        return max(
-            sum((r.admitted or 0.0) <= at.admitted < (r.first_token or 0.0) for r in results)
-            for at in results
-            if at.admitted is not None
-        )
 
-    assert most(replace(CHUNKED, token_budget=100)) == 6
-    assert most(replace(FRONTED, front=Front(unstarted, 0.05))) == unstarted
+def test_a_front_hands_over_few_that_have_not_begun() -> None:
+    """The engine has KV space for a few of the thirty at a time."""
+    small = replace(FRONTED, kv_tokens=88)
+    assert LEAST <= handed_over_at_most(small, 30) <= LEAST + 1
+
+
+def test_a_front_hands_over_a_request_that_goes_before_all_that_have_not_begun() -> None:
+    """By length, a short request overtakes those that were handed over before it came. By arrival, it does not."""
+    small = replace(FRONTED, kv_tokens=50)
+    long = [one(f"long{i}", 4, 40) for i in range(20)]
+    for policy, overtakes in (("sjf", True), ("fcfs", False)):
+        of = served([*long, one("short", 4, 2, arrival=0.5)], small, policy)
+        assert (of["short"].admitted == 0.5) is overtakes
+        assert (of["short"].finished < of["long7"].first_token) is overtakes
+
+
+def test_behind_a_front_the_engine_preempts_the_request_of_the_largest_number() -> None:
+    """Both fit until they grow. The shorter came later and goes first, so the longer makes room."""
+    tight = replace(FRONTED, kv_tokens=24, token_budget=100, front=Front(0.0))
+    of = served([one("long", 8, 14), one("short", 8, 6, arrival=0.01)], tight, "sjf")
+    assert (of["long"].preemptions, of["short"].preemptions) == (1, 0)
 
 
 def test_a_kept_prefix_is_not_read_again() -> None:
