@@ -88,6 +88,8 @@ class HandedOver:
         order. Returns its number.
         """
         key, ordered, place = self._key(request), self._ordered, len(self._ordered)
+        if not ordered:
+            self._last = 0
         while place and self._key(ordered[place - 1][1]) > key:
             place -= 1
         if place == len(ordered):

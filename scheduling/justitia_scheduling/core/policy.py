@@ -323,6 +323,7 @@ class Policy(ABC):
         charge = self.cost_model.keeping(kv_token_time, self.capacity) if self.capacity else 0.0
         self.kv_token_time[run.tenant] += kv_token_time
         self.service[run.tenant] += charge
+        self.application_service[run.run.application] += charge
         self.on_kept(run, charge)
 
     def run_ended(self, run_id: RunId, now: Seconds) -> None:

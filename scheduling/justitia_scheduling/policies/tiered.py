@@ -315,13 +315,9 @@ class TieredJustitia(Policy):
         self._widest_slack.count()
 
     def on_charged(self, request: OpenRequest, charge: float) -> None:
-        tenant, application = request.tenant, request.run.run.application
-        self.counters.charge(tenant, charge, self.weight(tenant))
-        queue = self._queues[tenant]
-        if queue.several_seen and queue.charge(application, charge):
-            self._unsettled[tenant] = None
+        self._count(request.run, charge)
         self._longest_output.observe(request.produced)
-        self._charge_per_cost.add_upper(application, charge)
+        self._charge_per_cost.add_upper(request.run.run.application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         for run_id, increment in delivered.items():
@@ -356,7 +352,15 @@ class TieredJustitia(Policy):
         self._renew(run.run.application)
 
     def on_kept(self, run: OpenRun, charge: float) -> None:
-        self.counters.charge(run.tenant, charge, self.weight(run.tenant))
+        self._count(run, charge)
+
+    def _count(self, run: OpenRun, charge: float) -> None:
+        """Raise the counters of the run's tenant and of its application."""
+        tenant = run.tenant
+        self.counters.charge(tenant, charge, self.weight(tenant))
+        queue = self._queues[tenant]
+        if queue.several_seen and queue.charge(run.run.application, charge):
+            self._unsettled[tenant] = None
 
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised by what it showed."""
