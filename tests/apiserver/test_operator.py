@@ -76,7 +76,7 @@ def test_an_application_is_ready_once_its_engine_is(stage: Stage) -> None:
     assert stage.condition("llmapp", "chat", "Ready") == ("False", "PoolNotReady")
     stage.act_as_kubelet()
     eventually(lambda: stage.condition("llmapp", "chat", "Ready") == ("True", "Serving"))
-    assert stage.condition("spool", "shared", "EnginesAvailable") == ("True", "AllAvailable")
+    eventually(lambda: stage.condition("spool", "shared", "EnginesAvailable") == ("True", "AllAvailable"))
     assert stage.kubectl.get("spool", "shared", stage.namespace)["status"]["readyReplicas"] == 1
     stage.kubectl("-n", stage.namespace, "wait", "--for=condition=Ready", "llmapp/chat", "--timeout=5s")
 

@@ -231,6 +231,31 @@ def test_a_tenant_at_its_running_limit_is_held_in_the_sidecar(pool: Pool) -> Non
         assert held.result().status_code == 200
 
 
+def test_the_status_says_what_each_application_of_a_tenant_had(pool: Pool) -> None:
+    """That they share by weight is in `test_promises.py`."""
+    scheduling = {"policy": "TieredJustitia", "costModel": "WeightedTokens", "enforcement": "Engine"}
+    weights = {"chat": 1.0, "batch": 3.0}
+    applications = [{"namespace": "demo", "name": n, "tenant": "gold", "weight": w} for n, w in weights.items()]
+    silvers = {"namespace": "demo", "name": "summarise", "tenant": "silver"}
+    pool.sidecar.reconfigure(scheduling=scheduling, applications=[*applications, silvers])
+    eventually(
+        "the engine orders by it",
+        lambda: pool.sidecar.status()["plugIn"]["generation"] == pool.sidecar.generation,
+    )
+
+    def had() -> dict[str, float]:
+        pool.service()  # what is true by then is told
+        return {each["name"]: each["service"] for each in pool.sidecar.status()["applications"]}
+
+    before = had()
+    for name in ("chat", "batch", "batch", "batch"):
+        named = {"x-justitia-application": f"demo/{name}"}
+        pool.post({"prompt": [9] * 100, "max_tokens": 4}, headers=named).raise_for_status()
+    after = had()
+    assert {name: after[name] - before[name] for name in weights} == {"chat": 108, "batch": 3 * 108}
+    assert [each["weight"] for each in pool.sidecar.status()["applications"]] == [1.0, 3.0, 1.0]
+
+
 def test_draining_refuses_what_waits_in_the_engine_and_finishes_what_it_has_begun(pool: Pool) -> None:
     with (
         ThreadPoolExecutor(1) as others,
@@ -247,24 +272,3 @@ def test_draining_refuses_what_waits_in_the_engine_and_finishes_what_it_has_begu
         release()
         assert [line for line in lines if line][-1] == "data: [DONE]"
     drained.join()
-
-
-def test_the_status_says_what_each_application_of_a_tenant_had(pool: Pool) -> None:
-    """That they share by weight is in `test_promises.py`."""
-    scheduling = {"policy": "TieredJustitia", "costModel": "WeightedTokens", "enforcement": "Engine"}
-    weights = {"chat": 1.0, "batch": 3.0}
-    applications = [{"namespace": "demo", "name": n, "tenant": "gold", "weight": w} for n, w in weights.items()]
-    silvers = {"namespace": "demo", "name": "summarise", "tenant": "silver"}
-    pool.sidecar.reconfigure(scheduling=scheduling, applications=[*applications, silvers])
-
-    def had() -> dict[str, float]:
-        pool.service()  # what is true by then is told
-        return {each["name"]: each["service"] for each in pool.sidecar.status()["applications"]}
-
-    before = had()
-    for name in ("chat", "batch", "batch", "batch"):
-        named = {"x-justitia-application": f"demo/{name}"}
-        pool.post({"prompt": [9] * 100, "max_tokens": 4}, headers=named).raise_for_status()
-    after = had()
-    assert {name: after[name] - before[name] for name in weights} == {"chat": 108, "batch": 3 * 108}
-    assert [each["weight"] for each in pool.sidecar.status()["applications"]] == [1.0, 3.0, 1.0]

@@ -124,7 +124,7 @@ def test_an_application_is_of_its_class() -> None:
 def test_an_answer_of_another_length_is_noticed() -> None:
     (one, *_) = past(1)
     target = writing(Target("http://127.0.0.1:1/v1"), [one])
-    assert target.body(one.run, 0, one.run.requests[0]) == one.body(0)
+    assert target.body(one.run, 0, one.run.requests[0], []) == one.body(0)
 
     def results(more: int) -> PolicyResults:
         rows = [
