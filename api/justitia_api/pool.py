@@ -22,8 +22,6 @@ from justitia_api.learning import LearningSpec
 from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
-    LEAST_WEIGHT,
-    MOST_WEIGHT,
     POSITIVE,
     WEIGHT_RANGE,
     WEIGHT_RULE,
@@ -35,6 +33,7 @@ from justitia_api.resource import (
     ResourceStatus,
     Weight,
     condition_column,
+    in_weight_range,
     map_by,
     reason_column,
     rules,
@@ -70,7 +69,7 @@ class Tier(Document):
 
     @model_validator(mode="after")
     def _in_range(self) -> "Tier":
-        if not LEAST_WEIGHT <= float(self.weight) <= MOST_WEIGHT:
+        if not in_weight_range(self.weight):
             raise ValueError(f"weight of tier {self.name} must be {WEIGHT_RANGE}")
         return self
 

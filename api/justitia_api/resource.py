@@ -54,6 +54,12 @@ WEIGHT_RANGE = f"from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
 WEIGHT_RULE = rules((f"double(self) >= {LEAST_WEIGHT} && double(self) <= {MOST_WEIGHT}", f"must be {WEIGHT_RANGE}"))
 POSITIVE = rules(("double(self) > 0.0", "must be greater than 0"))
 
+
+def in_weight_range(weight: str) -> bool:
+    """Whether a tenant may have that weight, a decimal number."""
+    return LEAST_WEIGHT <= float(weight) <= MOST_WEIGHT
+
+
 Conditions = Annotated[
     tuple[Condition, ...],
     Field(max_length=16, json_schema_extra=map_by("type"), description="Observations about the resource's state."),

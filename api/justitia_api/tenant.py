@@ -9,8 +9,6 @@ from justitia_api.namespaces import NAMESPACES_RULE, NamespaceSelection
 from justitia_api.resource import (
     AGE,
     ATOMIC,
-    LEAST_WEIGHT,
-    MOST_WEIGHT,
     WEIGHT_RANGE,
     WEIGHT_RULE,
     Column,
@@ -21,6 +19,7 @@ from justitia_api.resource import (
     SecretKeyReference,
     Weight,
     condition_column,
+    in_weight_range,
     map_by,
     reason_column,
     rules,
@@ -84,7 +83,7 @@ class TenantSpec(Document):
     def _tier_or_weight(self) -> "TenantSpec":
         if self.tier is not None and self.weight is not None:
             raise ValueError("tier and weight cannot both be set: remove one")
-        if self.weight is not None and not LEAST_WEIGHT <= float(self.weight) <= MOST_WEIGHT:
+        if self.weight is not None and not in_weight_range(self.weight):
             raise ValueError(f"weight must be {WEIGHT_RANGE}")
         return self
 

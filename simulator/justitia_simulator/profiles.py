@@ -109,7 +109,7 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In how many iterations of a full engine of that KV space a token of so long a context is read again."""
         charge = self.charge
         seconds = charge.per_token + self.per_attended * tokens / 2
-        return seconds / (charge.per_step / kv_tokens + charge.per_kv_token)
+        return seconds / charge.per_kv_token_time(kv_tokens)
 
     @property
     def charge(self) -> StepTime:

@@ -122,7 +122,7 @@ def configure(pool: Pool, policy: str) -> None:
 def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool) -> None:
     def seen() -> list[dict[str, Any]]:
         rows = pool.sidecar.queue()
-        gated = [row["reason"] for row in rows if row["tenant"] == "gold"] == ["Gated"] * 2
+        gated = [row["reason"] for row in rows if row["tenant"] == "gold"] == ["TenantGated"] * 2
         return rows if gated and len(rows) == 4 else []
 
     with pool.vllm.braked(0.01):
@@ -133,8 +133,8 @@ def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool)
     assert [(row["tenant"], row["reason"]) for row in rows] == [
         ("silver", "NoKVSpace"),
         ("silver", "BehindOthers"),
-        ("gold", "Gated"),
-        ("gold", "Gated"),
+        ("gold", "TenantGated"),
+        ("gold", "TenantGated"),
     ]
     assert [row["rank"] for row in rows] == [row["position"] for row in rows] == [1, 2, 3, 4]
     keys = [tuple(row["orderKey"].values()) for row in rows]

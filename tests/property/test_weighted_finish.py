@@ -95,7 +95,7 @@ def test_no_work_of_a_tenant_is_later_than_its_share_would_serve_it_by_more_than
 
 
 def flood(cost: int, claim: float) -> list[UnitRun]:
-    """Of the other tenants, from the beginning and always more than they are given."""
+    """Runs of the other tenants, all there from the beginning and more than is served."""
     return [UnitRun(0, cost, claim, tenant) for tenant in OTHERS for _ in range(800 // cost)]
 
 

@@ -17,8 +17,8 @@ class WaitingReason(StrEnum):
     tokens left for it.
     """
     NO_KV_SPACE = "NoKVSpace"
-    """It is next; it does not fit into the KV space that is free, in front of the engine with its predicted output."""
-    TENANT_GATED = "Gated"
+    """It is next; it does not fit into the KV space that is free in the engine."""
+    TENANT_GATED = "TenantGated"
     """Its tenant is ahead of its share; others catch up first."""
     APPLICATION_HELD_BACK = "ApplicationHeldBack"
     """Another application of its tenant goes first: one of a higher priority, one that waited for long, or one that has

@@ -40,7 +40,7 @@ class TieredKey(NamedTuple):
 
 
 def usual_theta(prediction: str) -> float:
-    """Theta, and kappa, of every run where the policy has its defaults: under `mean` no run is told a cost."""
+    """Theta and kappa of all runs under the default settings: with `mean`, no run is told a cost."""
     return THETA_LEARNED if prediction == "mean" else THETA
 
 

@@ -50,6 +50,10 @@ class StepTime:
     per_token: Seconds
     per_kv_token: Seconds
 
+    def per_kv_token_time(self, capacity: Tokens) -> Seconds:
+        """Seconds in which a full engine of so much KV space delivers one KV token-time."""
+        return self.per_step / capacity + self.per_kv_token
+
 
 class CostModel(ABC):
     """How a tenant's service is measured. `unit` is for people; charges of one model are comparable.
@@ -211,12 +215,12 @@ class EngineTime(CostModel):
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
         """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
-        per_kv_token_time = self.keeping(1.0, capacity)
+        per_kv_token_time = self.step_time.per_kv_token_time(capacity)
         return self.step_time.per_token / per_kv_token_time if per_kv_token_time else 0.0
 
     def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
         """The time in which a full engine would have delivered it."""
-        return kv_token_time * (self.step_time.per_step / capacity + self.step_time.per_kv_token)
+        return kv_token_time * self.step_time.per_kv_token_time(capacity)
 
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         n = len(work) if duration is not None else max(running, len(work))

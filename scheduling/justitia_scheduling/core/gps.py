@@ -48,7 +48,7 @@ class VirtualTime:
     def __init__(self) -> None:
         self._now: Tick = 0
         self._undelivered = 0
-        """Of the work that was delivered, what was too little for a tick: in ticks times units of weight."""
+        """Work that was too little to move V by a whole tick, in ticks times units of weight."""
         self._tags: dict[RunId, _Tag] = {}
         self._active: int = 0
         """The weight of the active runs, in units."""

@@ -23,7 +23,7 @@ Five decisions, one above the other.
 
        K_j = V(a_j) + kappa * E_j / weight
 
-   The weight is the tenant's. E_j is what the run is expected to cost (`runcost.py`): what was told or its
+   The weight is that of the tenant. E_j is what the run is expected to cost (`runcost.py`): what was told or its
    application's mean, until what the run has attained and asks for exceeds theta * E_j; then E_j is raised and the
    run is keyed again, seldom. kappa is theta unless it is set: a run has the place of one that costs the most that it
    may cost before it is keyed again. The start tag is lifted at the same time, to V - kappa * attained / weight: a run

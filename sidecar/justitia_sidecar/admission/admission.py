@@ -5,6 +5,7 @@ from typing import Protocol
 
 from justitia_api.status import GateStatus
 from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.admission.books import Books
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.engine.view import EngineView
@@ -88,3 +89,10 @@ class Admission(Protocol):
 
     def expected_tokens(self, request: TrackedRequest) -> Tokens | None:
         """KV tokens that the request is expected to hold at its end. None where that is not expected here."""
+
+
+def gate_of(report: PolicyReport) -> GateStatus | None:
+    """The gate of the policy that reports so. None if it has none."""
+    if report.burst is None or report.slack is None or report.in_engine is None:
+        return None
+    return GateStatus(burst=report.burst, slack=report.slack, in_engine=report.in_engine)

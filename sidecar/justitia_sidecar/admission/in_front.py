@@ -19,6 +19,7 @@ from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.step_time import StepTimeFit
 from justitia_scheduling.core.takeover import carry_over
+from justitia_sidecar.admission.admission import gate_of
 from justitia_sidecar.admission.beginnings import Beginnings
 from justitia_sidecar.admission.books import AT_A_TIME, Books
 from justitia_sidecar.admission.chunks import ChunkClock
@@ -57,10 +58,7 @@ class InFront:
 
     @property
     def gate(self) -> GateStatus | None:
-        report = self.policy.report()
-        if report.burst is None or report.slack is None or report.in_engine is None:
-            return None
-        return GateStatus(burst=report.burst, slack=report.slack, in_engine=report.in_engine)
+        return gate_of(self.policy.report())
 
     @property
     def held(self) -> Tokens:

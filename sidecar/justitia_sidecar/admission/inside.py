@@ -26,6 +26,7 @@ from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.step_time import PRIOR
 from justitia_sidecar.admission.accounts import EngineAccount, EngineAccounts, PresumedWork
+from justitia_sidecar.admission.admission import gate_of
 from justitia_sidecar.admission.books import Books
 from justitia_sidecar.admission.crossing import Crossing
 from justitia_sidecar.admission.estimate import presumed
@@ -74,10 +75,7 @@ class Inside:
 
     @property
     def gate(self) -> GateStatus | None:
-        policy = self._channel.state.policy
-        if policy.burst is None or policy.slack is None or policy.in_engine is None:
-            return None
-        return GateStatus(burst=policy.burst, slack=policy.slack, in_engine=policy.in_engine)
+        return gate_of(self._channel.state.policy)
 
     @property
     def step_time(self) -> StepTime | None:

@@ -61,7 +61,7 @@ class Proxy:
             async with Interruption() as interruption:
                 body = Body(parts.held, tenant, interruption.refuse)
                 try:
-                    self._check_open(tenant, self._application(tenant, scope, application))
+                    self._check_open(tenant, self._application(tenant, dict(scope["headers"]), application))
                     await body.read(scope, receive, parts.current.configured().config.queue.maximum_body_bytes)
                     accepted = self._accept(tenant, scope, body, endpoint, application)
                     with parts.metering.reserving(tenant, lambda: self._expected_tokens(accepted)):
@@ -85,9 +85,11 @@ class Proxy:
 
     # Accepting.
 
-    def _application(self, tenant: TenantId, scope: Scope, path: str | None) -> ApplicationConfig:
+    def _application(
+        self, tenant: TenantId, headers: recognition.RequestHeaders, path: str | None
+    ) -> ApplicationConfig:
         """The application of a request. Raises a refusal if the tenant has no such one."""
-        return self._parts.current.configured().directory.application(tenant, path, dict(scope["headers"]))
+        return self._parts.current.configured().directory.application(tenant, path, headers)
 
     def _check_open(self, tenant: TenantId, application: ApplicationConfig, sequences: int = 1) -> None:
         """Raises a refusal if a request of the application would be refused whatever its body says."""
@@ -104,7 +106,7 @@ class Proxy:
         headers = dict(scope["headers"])
         parsed = parse_body(endpoint, body.content, several=parts.order.in_engine)
         in_effect.models.check(tenant, parsed.model)
-        application = self._application(tenant, scope, path)
+        application = self._application(tenant, headers, path)
         run = recognition.run_id(headers, parsed.run)
         now = parts.clock()
         engine = in_effect.admission.engine

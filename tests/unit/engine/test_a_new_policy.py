@@ -76,4 +76,4 @@ def test_it_says_why_a_request_waits(host: EngineHost) -> None:
         host.queued(SequenceName(RequestId(key), key, 0), 10, 0.0)
     assert reasons(host) == ["EngineBusy", "BehindOthers"]
     host.configure(configuration(burst=0.0), 1.0)
-    assert reasons(host) == ["EngineBusy", "Gated"]
+    assert reasons(host) == ["EngineBusy", "TenantGated"]

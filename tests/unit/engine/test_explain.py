@@ -74,7 +74,7 @@ def test_a_tenant_that_is_ahead_is_gated() -> None:
     on.admitted(name("served").id, 0, 1.0)
     on.policy.stepped(Step([Progress(name("served").id, 10, 50_000)]), 2.0)
     by_key = {row.key: row for row in rows(on)}
-    assert by_key["gold"].reason == "Gated"
+    assert by_key["gold"].reason == "TenantGated"
     assert (by_key["silver"].rank, by_key["silver"].reason) == (1, "NoKVSpace")
     assert by_key["gold"].order_key["gated"] == 1
 

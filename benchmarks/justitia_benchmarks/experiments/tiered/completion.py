@@ -30,7 +30,7 @@ from justitia_benchmarks.experiments.tiered.serving import (
 )
 from justitia_benchmarks.reports.tiered import TieredFigures, completion, usual_theta
 from justitia_benchmarks.reports.tiered_fronts import fronts
-from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED, TieredJustitia
+from justitia_scheduling.policies.tiered import THETA, THETA_LEARNED
 from justitia_simulator.workload import WorkloadRun
 
 WEIGHTS = {"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}
@@ -69,7 +69,7 @@ class Completion:
         settings = {name: float(p[name]) for name in ("kappa", "theta", "burst") if name in p}
         policy = contender(str(p["policy"]), **settings)
         prediction = told(str(p["prediction"]), cell.seed)
-        bound = WidestBound(policy) if weights and isinstance(policy, TieredJustitia) else None
+        bound = WidestBound(policy) if weights and policy.report().slack is not None else None
         results = serve(policy, workload, prediction, weights, sample_every=1.0 if weights else 1e9, watcher=bound)
         lying = liars_of(workload)
         return {

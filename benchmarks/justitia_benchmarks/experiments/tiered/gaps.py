@@ -8,7 +8,7 @@ s the largest slack that a waiting tenant allowed, U the most that the requests 
 (`tiered.py`): both as the policy reports them.
 """
 
-from justitia_scheduling.policies.tiered import TieredJustitia
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.inference import Inference
 from justitia_simulator.records import PolicyResults
 from justitia_simulator.shares import widest_gaps
@@ -21,7 +21,7 @@ class WidestBound:
 
     period: Seconds = 10.0
 
-    def __init__(self, policy: TieredJustitia) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self.slack = self.in_engine = 0.0
 
