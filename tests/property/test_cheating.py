@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
-from justitia_scheduling.core.gps import VirtualTime
 from justitia_scheduling.core.model import kv_token_time
+from justitia_scheduling.core.opened import OpenRun
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.justitia import Justitia
+from justitia_scheduling.policies.tenant_clocks import TenantClocks
 from justitia_scheduling.policies.tiered import THETA, TieredJustitia
-from justitia_vocabulary.units import ApplicationId, RunId, TenantId
+from justitia_vocabulary.units import ApplicationId, TenantId
 from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
 from support.reserving_engine import Job, ReservingEngine
@@ -128,8 +129,8 @@ def test_a_run_that_arrived_before_overtakes_by_no_more_than_its_estimate_howeve
     assert largest_overtaking(inside_one_tenant(), honest, cheats) <= 1 + 1e-6
 
 
-class WithoutLift(VirtualTime):
-    def lift(self, run: RunId, attained: float) -> None:
+class WithoutLift(TenantClocks):
+    def lift(self, run: OpenRun, work: float) -> None:
         pass
 
 
@@ -138,7 +139,7 @@ class NeverLifted(TieredJustitia):
 
     def __init__(self) -> None:
         super().__init__(KVTokenTimeCost(), beta=math.inf, burst=math.inf)
-        self.virtual_time = WithoutLift()
+        self.clocks = WithoutLift()
 
 
 def kept_open(age: int) -> tuple[list[UnitRun], list[UnitRun]]:

@@ -55,7 +55,7 @@ def test_a_run_is_passed_by_no_more_than_what_reading_again_is_worth(costs: list
     order = policy.order()
     place = order.index(head)
     assert place < CANDIDATES
-    behind = policy.stretched_tag(RunId(head)) - policy.stretched_tag(RunId(order[0]))
+    behind = policy.stretched_tag(policy.runs[RunId(head)]) - policy.stretched_tag(policy.runs[RunId(order[0])])
     rho = policy.cost_model.prompt_work(CAPACITY)
     assert in_kv_token_time(behind) <= GAIN * rho * (cached[int(head[1:])] - cached[int(order[0][1:])]) + 1e-6
 

@@ -48,13 +48,13 @@ class Watched(TieredJustitia):
         if self.probing:
             yield
             return
-        before = {run: (self.stretched_tag(run), self.virtual_time.tag(run, 0)) for run in runs}
+        before = {run: self._key_and_start(run) for run in runs}
         yield
-        changed = [run for run in runs if self.stretched_tag(run) != before[run][0]]
+        changed = [run for run in runs if self._key_and_start(run)[0] != before[run][0]]
         self.most_at_once = max(self.most_at_once, len(changed))
         for run in changed:
             self.renewals[run] += 1
-            key, start = self.stretched_tag(run), self.virtual_time.tag(run, 0)
+            key, start = self._key_and_start(run)
             assert key < before[run][0]
             assert start == before[run][1]
             assert key - start == pytest.approx(self._of_a_newcomer(self.runs[run]))
@@ -66,7 +66,12 @@ class Watched(TieredJustitia):
         probe.probing = True
         name = RunId("newcomer")
         probe.run_arrived(Run(name, TENANT, APPLICATION, run.run.predicted_cost), 0)
-        return probe.stretched_tag(name) - probe.virtual_time.tag(name, 0)
+        key, start = probe._key_and_start(name)
+        return key - start
+
+    def _key_and_start(self, run: RunId) -> tuple[int, int]:
+        opened = self.runs[run]
+        return self.stretched_tag(opened), self.clocks.tag(opened, 0)
 
 
 def serve(policy: Watched, outputs: list[int], claims: list[float | None], at_once: int) -> None:

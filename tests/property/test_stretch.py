@@ -1,15 +1,16 @@
-"""What the stretched tag promises a run, gate open and no heartbeat, on a server that may change runs after each unit
-of work.
+"""What the stretched tag promises a run beside the others of its tenant, on a server that may change runs after each
+unit of work. What a tenant is promised beside others: `test_weighted_finish.py`.
 
-*Interference.* Whatever anybody predicts, until run j is done another run i is served at most
+*Interference.* Whatever anybody predicts, until run j is done another run i of its tenant is served at most
 
-    w_i * (K_j - S_i)        in all, and one unit
+    K_j - S_i        in all, and one unit
 
-S_i its start tag, K_j the largest key with which j waited. *Finish.* If the others are predicted right,
-j finishes no later than it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was
+S_i its start tag, K_j the largest key with which j waited. *Finish.* If the tenant's other runs are predicted right, j
+finishes no later than it would under GPS if its cost were kappa * max(E_j, theta * C_j), or kappa * E_j where it was
 not under-predicted. The oracle of the second is `support.fluid_gps`.
 
-What the others claim too much delays j at most as if it were true: virtual time is shared with what is claimed.
+What the tenant's others claim too much delays j at most as if it were true: its virtual time is shared with what they
+claim.
 
 A weaker-looking statement is stronger and false: GPS with j's cost and with its weight divided by kappa.
 """
@@ -28,39 +29,31 @@ from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
 from support.unit_server import UnitRun, UnitServer
 
-TENANTS = [TenantId(f"t{i}") for i in range(3)]
-WEIGHT = dict(zip(TENANTS, (1.0, 2.0, 4.0), strict=True))
-
 costs = st.sampled_from([1, 2, 5, 10, 20, 60])
 times = st.integers(0, 150)
-tenants = st.sampled_from(TENANTS)
-predicted_right = costs.flatmap(lambda cost: st.builds(UnitRun, times, st.just(cost), st.just(float(cost)), tenants))
+tenants = st.sampled_from([TenantId(f"t{i}") for i in range(3)])
+predicted_right = costs.flatmap(lambda cost: st.builds(UnitRun, times, st.just(cost), st.just(float(cost))))
 predicted_too_much = st.builds(
-    lambda at, cost, factor, tenant: UnitRun(at, cost, float(cost * factor), tenant),
+    lambda at, cost, factor: UnitRun(at, cost, float(cost * factor)),
     times,
     costs,
     st.sampled_from([1, 2, 10, 1000]),
-    tenants,
 )
 predicted_somehow = st.builds(UnitRun, times, costs, st.sampled_from([None, 0.1, 1.0, 5.0, 20.0, 100.0, 1e4]), tenants)
 
 
 def open_gate(kappa: float | None = None) -> TieredJustitia:
-    policy = TieredJustitia(KVTokenTimeCost(), kappa=kappa, beta=math.inf, burst=math.inf, heartbeat=math.inf)
-    for tenant, weight in WEIGHT.items():
-        policy.set_weight(tenant, weight, 0)
-    return policy
+    return TieredJustitia(KVTokenTimeCost(), kappa=kappa, beta=math.inf, burst=math.inf, heartbeat=math.inf)
 
 
 def worst_interference(policy: TieredJustitia, runs: list[UnitRun]) -> float:
-    """The most that a run was served beyond the bound before another one was done."""
+    """The most that a run was served beyond the bound before another one of its tenant was done."""
     server = UnitServer(policy, runs).serve()
     worst = -math.inf
     for j, log in server.logs.items():
         for i, served in log.at_finish.items():
-            if i != j and served > log.others.get(i, 0):
-                allowed = WEIGHT[runs[i].tenant] * (log.key - server.logs[i].start)
-                worst = max(worst, served - allowed)
+            if i != j and runs[i].tenant == runs[j].tenant and served > log.others.get(i, 0):
+                worst = max(worst, served - (log.key - server.logs[i].start))
     return worst
 
 
@@ -74,8 +67,8 @@ def test_a_run_is_delayed_by_another_at_most_by_its_part_of_the_stretched_tag(ru
 @examples(60)
 def test_claims_of_too_much_delay_a_run_at_most_as_if_they_were_true(others: list[UnitRun], ours: UnitRun) -> None:
     finish = UnitServer(open_gate(), [*others, ours]).serve().finishes()[-1]
-    claimed = [Arrival(run.at, run.predicted or 0.0, WEIGHT[run.tenant]) for run in others]
-    stretched = Arrival(ours.at, THETA * ours.cost, WEIGHT[ours.tenant])
+    claimed = [Arrival(run.at, run.predicted or 0.0) for run in others]
+    stretched = Arrival(ours.at, THETA * ours.cost)
     assert finish <= gps_finishes([*claimed, stretched], rate=1.0)[-1] + 1
 
 
@@ -84,7 +77,7 @@ def test_without_revision_a_run_that_claims_little_breaks_it() -> None:
     never = TieredJustitia(
         KVTokenTimeCost(), kappa=THETA, theta=math.inf, beta=math.inf, burst=math.inf, heartbeat=math.inf
     )
-    assert worst_interference(never, [UnitRun(r.at, r.cost, r.predicted, TENANTS[0]) for r in runs]) > 10
+    assert worst_interference(never, runs) > 10
 
 
 @given(
@@ -100,24 +93,24 @@ def test_a_run_finishes_no_later_than_a_stretched_one_under_gps(
     claimed = replace(ours, predicted=claim * ours.cost)
     stretched = kappa * ours.cost * (claim if claim >= 1 else THETA)
     finish = UnitServer(open_gate(kappa), [*others, claimed]).serve().finishes()[-1]
-    fair = [Arrival(run.at, run.cost, WEIGHT[run.tenant]) for run in others]
-    assert finish <= gps_finishes([*fair, Arrival(ours.at, stretched, WEIGHT[ours.tenant])], rate=1.0)[-1] + 1
+    fair = [Arrival(run.at, run.cost) for run in others]
+    assert finish <= gps_finishes([*fair, Arrival(ours.at, stretched)], rate=1.0)[-1] + 1
 
 
 def test_a_run_is_later_than_under_gps_with_its_weight_divided_by_kappa() -> None:
     """kappa = 5: alone until 90 of 100 units are done, then overtaken by a run of 80, whose tag is 490, not 500."""
-    runs = [UnitRun(0, 100, 100.0, TENANTS[0]), UnitRun(90, 80, 80.0, TENANTS[0])]
+    runs = [UnitRun(0, 100, 100.0), UnitRun(90, 80, 80.0)]
     assert UnitServer(open_gate(5.0), runs).serve().finishes()[0] == 180
     assert gps_finishes([Arrival(0, 100, 1 / 5), Arrival(90, 80)], rate=1.0)[0] == pytest.approx(150)
     assert gps_finishes([Arrival(0, 100 * 5), Arrival(90, 80)], rate=1.0)[0] >= 180
 
 
 def small_runs_without_end(start: int, count: int, gap: int) -> list[UnitRun]:
-    return [UnitRun(start + i * gap, 10, 10.0, TENANTS[0]) for i in range(count)]
+    return [UnitRun(start + i * gap, 10, 10.0) for i in range(count)]
 
 
 def test_shortest_first_starves_a_large_run_and_the_stretched_tag_does_not() -> None:
-    runs = [UnitRun(0, 30, 30.0, TENANTS[0]), *small_runs_without_end(0, 400, 10)]
+    runs = [UnitRun(0, 30, 30.0), *small_runs_without_end(0, 400, 10)]
     fair = [Arrival(0, 30 * THETA), *[Arrival(run.at, run.cost) for run in runs[1:]]]
     bound = gps_finishes(fair, rate=1.0)[0]
     assert UnitServer(open_gate(), runs).serve().finishes()[0] <= bound + 1
@@ -126,8 +119,8 @@ def test_shortest_first_starves_a_large_run_and_the_stretched_tag_does_not() -> 
 
 def test_claims_of_too_much_do_slow_the_clock_for_others() -> None:
     """Runs of one unit that claim a million each hold virtual time back, so that small runs keep overtaking."""
-    large, small = UnitRun(0, 30, 30.0, TENANTS[0]), small_runs_without_end(0, 400, 10)
-    claims = [UnitRun(0, 1, 1e6, TENANTS[0]) for _ in range(30)]
+    large, small = UnitRun(0, 30, 30.0), small_runs_without_end(0, 400, 10)
+    claims = [UnitRun(0, 1, 1e6) for _ in range(30)]
     true = [Arrival(run.at, run.cost) for run in [*small, *claims]]
     finish = UnitServer(open_gate(), [*small, *claims, large]).serve().finishes()[-1]
     assert finish > gps_finishes([*true, Arrival(0, 30 * THETA)], rate=1.0)[-1] + 1

@@ -71,32 +71,6 @@ def test_one_tenant_is_served_as_by_stretched_justitia(jobs: list[Job], weight: 
     assert ours == served(StretchedJustitia(KVTokenTimeCost()), jobs, weight)
 
 
-@given(jobs=runs_with_true_predictions(TENANTS))
-@examples(60)
-def test_every_run_its_own_tenant_with_a_burst_of_the_largest_cost_is_served_as_by_justitia(jobs: list[Job]) -> None:
-    own = [replace(job, tenant=TenantId(str(job.run))) for job in jobs]
-    largest = max(job.predicted or 0.0 for job in own)
-    for kappa, paper in ((1, Justitia), (KAPPA, StretchedJustitia)):
-        tiered = TieredJustitia(
-            KVTokenTimeCost(), kappa=kappa, theta=math.inf, burst=largest, beta=math.inf, heartbeat=math.inf
-        )
-        assert served(tiered, own) == served(paper(KVTokenTimeCost()), own)
-
-
-def test_a_burst_below_the_largest_cost_is_not_justitia() -> None:
-    """A run of two requests, the second of which the gate holds back for a run with a larger tag."""
-    jobs = [
-        Job(TENANTS[0], 1, 60, predicted=1892, run="a"),
-        Job(TENANTS[0], 1, 1, predicted=1892, run="a"),
-        Job(TENANTS[1], 1, 62, predicted=2015, run="b"),
-    ]
-    paper = served(Justitia(KVTokenTimeCost()), jobs)
-    assert served(TieredJustitia(KVTokenTimeCost(), kappa=1.0, burst=2015.0, beta=math.inf), jobs) == paper
-    jobs[1] = replace(jobs[1], prompt=60)
-    paper = served(Justitia(KVTokenTimeCost()), jobs)
-    assert served(TieredJustitia(KVTokenTimeCost(), kappa=1.0, burst=100.0, beta=math.inf), jobs) != paper
-
-
 class BesideVTC(TieredJustitia):
     """Without slack; a weighted VTC is told the same events, and every head must be one that VTC could choose."""
 

@@ -87,7 +87,7 @@ class UnitServer:
         run = self.runs[i]
         if i not in self.logs:
             self.policy.run_arrived(Run(run_id(i), run.tenant, run.application, run.predicted), self.time)
-            start = in_kv_token_time(self.policy.virtual_time.tag(run_id(i), 0))
+            start = self._start(i)
             served = {k: log.served for k, log in self.logs.items()}
             self.logs[i] = Log(start, self.time, served, {k: self._estimate(k) for k in served if self._left[k]})
         for _ in range(count):
@@ -97,12 +97,13 @@ class UnitServer:
             self.policy.request_arrived(Request(request, run_id(i), 0), self.time)
 
     def _estimate(self, i: int) -> float:
-        run, of = run_id(i), self.runs[i]
-        stretched = self._key(i) - in_kv_token_time(self.policy.virtual_time.tag(run, 0))
-        return stretched * self.policy.weight(of.tenant) / (self.kappa or of.theta)
+        return (self._key(i) - self._start(i)) / (self.kappa or self.runs[i].theta)
+
+    def _start(self, i: int) -> float:
+        return in_kv_token_time(self.policy.clocks.tag(self.policy.runs[run_id(i)], 0))
 
     def _key(self, i: int) -> float:
-        return in_kv_token_time(self.policy.stretched_tag(run_id(i)))
+        return in_kv_token_time(self.policy.stretched_tag(self.policy.runs[run_id(i)]))
 
     def _serve(self, request: RequestId) -> None:
         i = self._run_of.pop(request)

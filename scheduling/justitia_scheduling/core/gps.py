@@ -56,6 +56,11 @@ class VirtualTime:
         """The active runs by their finish."""
 
     @property
+    def ticks(self) -> Tick:
+        """V."""
+        return self._now
+
+    @property
     def now(self) -> float:
         """V in KV token-time per unit of weight, for people."""
         return in_kv_token_time(self._now)

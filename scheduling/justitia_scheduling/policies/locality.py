@@ -3,14 +3,15 @@
 What the cache has need not be read again, if it is served before it is evicted. So among the first `CANDIDATES` of a
 tenant's requests in order, the one with the smallest
 
-    K - GAIN * rho * cached / weight
+    K - GAIN * rho * cached
 
-goes first: K its run's stretched tag, rho the cost of reading a token (`CostModel.prompt_work`), cached the tokens of
-its prompt that the cache has. With the stretch for GAIN the tag falls by what reading them again would add to it; more,
-because what is read in their place evicts others' in turn. GAIN and CANDIDATES by measurement: docs/design/turns.md.
+goes first: K its run's tag by its tenant's clock, rho the cost of reading a token (`CostModel.prompt_work`), cached the
+tokens of its prompt that the cache has. With the stretch for GAIN the tag falls by what reading them again would add to
+it; more, because what is read in their place evicts others' in turn. GAIN and CANDIDATES by measurement:
+docs/design/turns.md.
 
 The tenant is chosen before, so shares do not depend on it. A run is passed only by runs of its tenant whose tag is less
-than `GAIN * rho * cached / weight` behind its own, and a decision asks the cache `CANDIDATES` times at most.
+than `GAIN * rho * cached` behind its own, and a decision asks the cache `CANDIDATES` times at most.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,6 +28,6 @@ GAIN = 50.0
 def first_by_cache(
     in_order: Iterable[tuple[RunKey, RequestId]], in_cache: Callable[[RequestId], Tokens], worth: float
 ) -> RequestId:
-    """The request to serve; `worth` is rho / weight, in KV token-time. Equals: in order."""
+    """The request to serve; `worth` is rho. Equals: in order."""
     candidates = islice(in_order, CANDIDATES)
     return min(candidates, key=lambda c: c[0][0] - round(GAIN * worth * in_cache(c[1]) * TICKS))[1]

@@ -89,6 +89,11 @@ class RunCosts:
         """kappa of an open run."""
         return self._open[run].kappa
 
+    def stretched(self, run: RunId) -> KVTokenTime:
+        """kappa * E of an open run."""
+        expected = self._open[run]
+        return expected.kappa * expected.cost
+
     def opened(self, run: OpenRun, prompt_work: KVTokenTime) -> None:
         """The run has arrived; `prompt_work` is rho."""
         application = run.run.application

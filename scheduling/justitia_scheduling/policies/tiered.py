@@ -19,21 +19,22 @@ Five decisions, one above the other.
    its priority, after those of a higher one (`applications.py`). The first run of those that may be served is the
    tenant's first run.
 
-4. *Stretched tag.* Among the others, the run with the smallest key goes first:
+4. *Stretched tag.* Of a tenant's runs, the one with the smallest tag goes first; of the tenants' first runs, the one
+   whose tag is least far from its tenant's clock, for the tenant's weight:
 
-       K_j = V(a_j) + kappa * E_j / weight
+       K_j = V_i(a_j) + kappa * E_j        and        (K_j - V_i) / weight_i
 
-   The weight is that of the tenant. E_j is what the run is expected to cost (`runcost.py`): what was told or its
-   application's mean, until what the run has attained and asks for exceeds theta * E_j; then E_j is raised and the
-   run is keyed again, seldom. kappa is theta unless it is set: a run has the place of one that costs the most that it
-   may cost before it is keyed again. The start tag is lifted at the same time, to V - kappa * attained / weight: a run
-   gains nothing by staying open and asking for little at first.
+   V_i is the virtual time of GPS over the tenant's runs (`tenant_clocks.py`). E_j is what the run is expected to cost
+   (`runcost.py`): what was told or its application's mean, until what the run has attained and asks for exceeds
+   theta * E_j; then E_j is raised and the run is keyed again, seldom. kappa is theta unless it is set: a run has the
+   place of one that costs the most that it may cost before it is keyed again. The start tag is lifted at the same time,
+   to V_i - kappa * attained: a run gains nothing by staying open and asking for little at first.
 
 5. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
    (`locality.py`).
 
-V is the virtual time of GPS over runs, in the unit of E; a run's cost in it is E, without the stretch. Preempted
-requests go back to their tenant's queue and pass the gate again.
+A run's cost in V_i is E, without the stretch. Preempted requests go back to their tenant's queue and pass the gate
+again.
 
 Where the host can preempt, a head that does not fit takes the place of a running request of a tenant that the gate
 holds back and that holds more than `MUCH_MORE` times as many KV tokens for its weight.
@@ -50,7 +51,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
-from justitia_scheduling.core.gps import Tick, VirtualTime, in_kv_token_time
+from justitia_scheduling.core.gps import Tick
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
@@ -62,6 +63,7 @@ from justitia_scheduling.policies.gate import Gate
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
 from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
+from justitia_scheduling.policies.tenant_clocks import TenantClocks
 from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
@@ -87,7 +89,7 @@ class TieredJustitia(Policy):
 
     takes_back: ClassVar[bool] = True
     knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH})
-    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "groupsBefore", "stretchedTag")
+    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "groupsBefore", "untilTag")
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class TieredJustitia(Policy):
             raise ValueError("theta=inf: need kappa, which is theta where it is not given")
         super().__init__(cost_model)
         self.beta = beta
-        self.virtual_time = VirtualTime()
+        self.clocks = TenantClocks()
         self.gate: Gate[TenantId] = Gate()
         self.counters = self.gate.counters
         self._own_burst, self._own_heartbeat, self._own_kappa = burst, heartbeat, kappa
@@ -159,15 +161,13 @@ class TieredJustitia(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(whether the tenant is gated, whether it is in time, since when it is overdue, how many groups of its
-        applications go before the request's, K in KV token-time per weight, arrival of the run, arrival).
+        applications go before the request's, how far its tenant's clock is from K in KV token-time per weight, K in
+        ticks, arrival of the run, arrival).
         """
         run, gated, rank = request.run, int(self.gated(request.tenant)), self._heartbeat.rank(request.tenant)
-        before = self._groups_before(request)
-        return (gated, *rank, before, self.stretched_tag(run.id), run.sequence, request.place_in_line)
-
-    def order_key(self, request: OpenRequest) -> dict[str, float]:
-        parts = super().order_key(request)
-        return parts | {"stretchedTag": in_kv_token_time(parts["stretchedTag"])}
+        tag = self.stretched_tag(run)
+        place = (self._groups_before(request), self._until(tag, run.tenant), tag, run.sequence)
+        return (gated, *rank, *place, request.place_in_line)
 
     def head(self) -> RequestId | None:
         if self._unsettled:
@@ -175,8 +175,7 @@ class TieredJustitia(Policy):
         tenant = self.gate.best(self.burst)
         if tenant is None or self.in_cache is None:
             return None if tenant is None else self._queues[tenant].first()
-        worth = self._prompt_work / self.weight(tenant)
-        return first_by_cache(self._queues[tenant].firsts(), self.in_cache, worth)
+        return first_by_cache(self._queues[tenant].firsts(), self.in_cache, self._prompt_work)
 
     def in_order(self) -> Iterator[RequestId]:
         self._settle()
@@ -191,7 +190,6 @@ class TieredJustitia(Policy):
 
     def report(self) -> PolicyReport:
         return PolicyReport(
-            virtual_time=self.virtual_time.now,
             burst=self.burst,
             slack=self._widest_slack.value,
             in_engine=self.in_engine,
@@ -207,10 +205,13 @@ class TieredJustitia(Policy):
         self._settle()
         return self._queues[request.tenant].groups_before(request.run.run.application)
 
-    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, int, RunKey, RequestId]]:
+    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, int, float, RunKey, RequestId]]:
         """The tenant's waiting requests in order."""
         gated, rank = self.counters[tenant] > limit, self._heartbeat.rank(tenant)
-        return ((gated, rank, *placed) for placed in self._queues[tenant].in_order())
+        return (
+            (gated, rank, before, self._until(key[0], tenant), key, request)
+            for before, key, request in self._queues[tenant].in_order()
+        )
 
     def victim(self) -> RequestId | None:
         """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
@@ -233,7 +234,7 @@ class TieredJustitia(Policy):
         """Return the last of these in the policy's order, among those of the lowest priority of the tenant that holds
         most for its weight.
         """
-        placed = [(self.stretched_tag(r.run.id), r.sequence, r) for r in requests]
+        placed = [(self.stretched_tag(r.run), r.sequence, r) for r in requests]
         *_, last = max(placed, key=lambda each: (held[each[-1].tenant], *each[:2]))
         own = [each for each in placed if each[-1].tenant == last.tenant]
         *_, last = max(own, key=lambda each: (-self.share(each[-1].run.run.application).priority, *each[:2]))
@@ -257,11 +258,15 @@ class TieredJustitia(Policy):
 
     def place(self, run: OpenRun) -> tuple[float, ...]:
         rank = self._heartbeat.rank(run.tenant)
-        return (self.gated(run.tenant), *rank, self.stretched_tag(run.id), run.sequence)
+        return (self.gated(run.tenant), *rank, self._until(self.stretched_tag(run), run.tenant), run.sequence)
 
-    def stretched_tag(self, run: RunId) -> Tick:
-        """K_j of an open run."""
-        return self.virtual_time.tag(run, self._costs.stretch(run) * self._costs[run])
+    def stretched_tag(self, run: OpenRun) -> Tick:
+        """K_j of an open run, on its tenant's clock."""
+        return self.clocks.tag(run, self._costs.stretched(run.id))
+
+    def _until(self, tag: float, tenant: TenantId) -> float:
+        """A tag's place among those of all tenants. It does not change the order of the tenant's own."""
+        return self.clocks.until(tag, tenant) / self.weight(tenant)
 
     def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         prefilled = work.progress.prefilled
@@ -272,6 +277,11 @@ class TieredJustitia(Policy):
         """rho: the cost of reading a prompt token."""
         return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
 
+    def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
+        super().set_weight(tenant, weight, now)
+        if tenant in self._queues:
+            self._update_gate(tenant)
+
     def set_application(self, application: ApplicationId, weight: float, priority: int, now: Seconds) -> None:
         super().set_application(application, weight, priority, now)
         for tenant in self._tenants_of.get(application, ()):
@@ -280,7 +290,7 @@ class TieredJustitia(Policy):
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._costs.opened(run, self._prompt_work)
-        self.virtual_time.arrive(run.id, self._costs[run.id], self.weight(run.tenant))
+        self.clocks.arrive(run, self._costs[run.id])
         self._renew(run.run.application)
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
@@ -293,7 +303,7 @@ class TieredJustitia(Policy):
         if not queue:
             self._heartbeat.silent_since(tenant, now)
         self.counters.enqueue(tenant)
-        if queue.push(request, self.stretched_tag(request.run.id), now):
+        if queue.push(request, self.stretched_tag(request.run), now):
             self._tenants_of[request.run.run.application].add(tenant)
         self._update_gate(tenant)
 
@@ -320,12 +330,17 @@ class TieredJustitia(Policy):
         self._charge_per_cost.add_upper(request.run.run.application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        by_tenant: defaultdict[TenantId, KVTokenTime] = defaultdict(float)
         for run_id, increment in delivered.items():
             run = self.runs[run_id]
+            by_tenant[run.tenant] += increment
             self._charge_per_cost.add_lower(run.run.application, increment)
             if self._costs.attained(run, increment):
                 self._key_again(run)
-        self.virtual_time.advance(sum(delivered.values()))
+        self.clocks.advance(by_tenant.items())
+        for tenant in by_tenant:
+            if tenant in self._queues:
+                self._update_gate(tenant)
 
     def time_passed(self, now: Seconds) -> None:
         for tenant in self._heartbeat.late(now):
@@ -346,9 +361,7 @@ class TieredJustitia(Policy):
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         self._costs.ended(run)
-        self.virtual_time.end(run.id, run.attained)
-        if not self.runs:
-            self.virtual_time.clear()
+        self.clocks.end(run)
         self._renew(run.run.application)
 
     def on_kept(self, run: OpenRun, charge: float) -> None:
@@ -364,7 +377,7 @@ class TieredJustitia(Policy):
 
     def _key_again(self, run: OpenRun) -> None:
         """The run's estimate has been raised by what it showed."""
-        self.virtual_time.lift(run.id, self._costs.stretch(run.id) * run.attained)
+        self.clocks.lift(run, self._costs.stretch(run.id) * run.attained)
         self._retag(run)
 
     def _renew(self, application: ApplicationId) -> None:
@@ -374,9 +387,9 @@ class TieredJustitia(Policy):
 
     def _retag(self, run: OpenRun) -> None:
         self.revisions += 1
-        self.virtual_time.retag(run.id, self._costs[run.id])
+        self.clocks.retag(run, self._costs[run.id])
         if (queue := self._queues.get(run.tenant)) is not None:
-            queue.rekey(run, self.stretched_tag(run.id))
+            queue.rekey(run, self.stretched_tag(run))
             self._update_gate(run.tenant)
 
     def _settle(self) -> None:
@@ -394,7 +407,7 @@ class TieredJustitia(Policy):
             self.gate.drop(tenant)
             return
         run_key, run = first
-        key = (*self._heartbeat.rank(tenant), *run_key)
+        key = (*self._heartbeat.rank(tenant), self._until(run_key[0], tenant), *run_key)
         if key != self.gate.key(tenant):
             slack = self._slack(run, self.weight(tenant))
             self._widest_slack.observe(min(slack, self.burst))

@@ -60,7 +60,7 @@ def stretched(tuned: TieredJustitia, run: str, predicted: float | None) -> float
     """The stretched tag of a run that arrives, in multiples of its estimate."""
     name = RunId(run)
     tuned.run_arrived(Run(name, TenantId("t"), ApplicationId("a"), predicted), 0.0)
-    return in_kv_token_time(tuned.stretched_tag(name)) / (predicted or FIRST_ESTIMATE)
+    return in_kv_token_time(tuned.stretched_tag(tuned.runs[name])) / (predicted or FIRST_ESTIMATE)
 
 
 def test_a_stretch_counts_for_runs_that_arrive_after_it_was_set() -> None:
@@ -70,7 +70,7 @@ def test_a_stretch_counts_for_runs_that_arrive_after_it_was_set() -> None:
     tuned.tune({Knob.STRETCH: 7.0})
     assert stretched(tuned, "told later", 100.0) == 7
     assert stretched(tuned, "mean later", None) == 7
-    assert in_kv_token_time(tuned.stretched_tag(RunId("told"))) == THETA * 100
+    assert in_kv_token_time(tuned.stretched_tag(tuned.runs[RunId("told")])) == THETA * 100
     tuned.tune({})
     assert stretched(tuned, "told last", 100.0) == THETA
 
