@@ -118,7 +118,7 @@ def history(policy: TieredJustitia, workload: list[Job], told: Shares, host: typ
                 [(each.id, policy.key(each), policy.why_waits(each)) for each in waiting],
                 policy.victim(),
                 policy.gives_way(),
-                policy.clocks.until(0, *TENANTS[:1]),
+                [policy.clocks.now(tenant) for tenant in TENANTS],
                 dict(policy.counters.by_member),
                 policy.revisions,
             )

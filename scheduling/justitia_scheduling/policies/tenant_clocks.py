@@ -7,7 +7,7 @@ their order (docs/design/tiered-justitia.md).
 from collections import defaultdict
 from collections.abc import Iterable
 
-from justitia_scheduling.core.gps import Tick, VirtualTime, in_kv_token_time
+from justitia_scheduling.core.gps import Tick, VirtualTime
 from justitia_scheduling.core.opened import OpenRun
 from justitia_vocabulary.units import KVTokenTime, TenantId
 
@@ -36,9 +36,9 @@ class TenantClocks:
         """V_i(a_j) + work."""
         return self._clocks[run.tenant].tag(run.id, work)
 
-    def until(self, tag: float, tenant: TenantId) -> KVTokenTime:
-        """How far the tenant's clock is from the tag; negative if it has passed it."""
-        return in_kv_token_time(tag - self._clocks[tenant].ticks)
+    def now(self, tenant: TenantId) -> Tick:
+        """V_i."""
+        return self._clocks[tenant].ticks
 
     def retag(self, run: OpenRun, cost: KVTokenTime) -> None:
         """The run is expected to cost that much."""

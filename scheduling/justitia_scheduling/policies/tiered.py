@@ -24,7 +24,8 @@ Five decisions, one above the other.
 
        K_j = V_i(a_j) + kappa * E_j        and        (K_j - V_i) / weight_i
 
-   V_i is the virtual time of GPS over the tenant's runs (`tenant_clocks.py`). E_j is what the run is expected to cost
+   V_i is the virtual time of GPS over the tenant's runs (`tenant_clocks.py`), in the second that of the tenant's last
+   arrival or admission. E_j is what the run is expected to cost
    (`runcost.py`): what was told or its application's mean, until what the run has attained and asks for exceeds
    theta * E_j; then E_j is raised and the run is keyed again, seldom. kappa is theta unless it is set: a run has the
    place of one that costs the most that it may cost before it is keyed again. The start tag is lifted at the same time,
@@ -51,7 +52,7 @@ from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
-from justitia_scheduling.core.gps import Tick
+from justitia_scheduling.core.gps import Tick, in_kv_token_time
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
@@ -123,6 +124,7 @@ class TieredJustitia(Policy):
         self._beats: Heartbeat[TenantId] = Heartbeat(heartbeat)
         self._told = Told(self.share, self._beats)
         self._queues: dict[TenantId, TenantQueue] = {}
+        self._compared: dict[TenantId, tuple[Tick, float]] = {}
         self._tenants_of: defaultdict[ApplicationId, set[TenantId]] = defaultdict(set)
         self._unsettled: dict[TenantId, None] = {}
         """Tenants whose first run may be another one, because applications of it were charged."""
@@ -266,7 +268,12 @@ class TieredJustitia(Policy):
 
     def _until(self, tag: float, tenant: TenantId) -> float:
         """A tag's place among those of all tenants. It does not change the order of the tenant's own."""
-        return self.clocks.until(tag, tenant) / self.weight(tenant)
+        clock, weight = self._compared[tenant]
+        return in_kv_token_time(tag - clock) / weight
+
+    def _compare_from_now_on(self, tenant: TenantId) -> None:
+        """Compare the tenant's tags with others' by its clock and weight of this moment."""
+        self._compared[tenant] = (self.clocks.now(tenant), self.weight(tenant))
 
     def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         prefilled = work.progress.prefilled
@@ -276,11 +283,6 @@ class TieredJustitia(Policy):
     def _prompt_work(self) -> KVTokenTime:
         """rho: the cost of reading a prompt token."""
         return self.cost_model.prompt_work(self.capacity) if self.capacity else 0.0
-
-    def set_weight(self, tenant: TenantId, weight: float, now: Seconds) -> None:
-        super().set_weight(tenant, weight, now)
-        if tenant in self._queues:
-            self._update_gate(tenant)
 
     def set_application(self, application: ApplicationId, weight: float, priority: int, now: Seconds) -> None:
         super().set_application(application, weight, priority, now)
@@ -303,6 +305,7 @@ class TieredJustitia(Policy):
         if not queue:
             self._heartbeat.silent_since(tenant, now)
         self.counters.enqueue(tenant)
+        self._compare_from_now_on(tenant)
         if queue.push(request, self.stretched_tag(request.run), now):
             self._tenants_of[request.run.run.application].add(tenant)
         self._update_gate(tenant)
@@ -310,6 +313,7 @@ class TieredJustitia(Policy):
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         queue = self._queues[request.tenant]
         self.counters.dequeue(request.tenant)
+        self._compare_from_now_on(request.tenant)
         admitted = request.status is RequestState.RUNNING
         queue.remove(request, now, admitted=admitted)
         if not queue:
@@ -338,9 +342,6 @@ class TieredJustitia(Policy):
             if self._costs.attained(run, increment):
                 self._key_again(run)
         self.clocks.advance(by_tenant.items())
-        for tenant in by_tenant:
-            if tenant in self._queues:
-                self._update_gate(tenant)
 
     def time_passed(self, now: Seconds) -> None:
         for tenant in self._heartbeat.late(now):

@@ -119,6 +119,7 @@ def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_requ
         "untilTag": 5 * WIDE / 2,
     }
     host.serve(mine, 10)
+    host.run("more", A, cost=WIDE)
     gated, *_, until, _, _, _ = policy.key(request)
     assert (gated, until) == (1, (5 * WIDE - kv_token_time(100, 10)) / 2)
 
@@ -388,7 +389,7 @@ def test_a_run_that_was_kept_open_and_asked_for_little_has_saved_nothing() -> No
     other = host.run("other", A, cost=WIDE)
     host.serve(other, 1000)
     run = policy.runs[RunId("idle")]
-    now = -policy.clocks.until(0, A)
+    now = in_kv_token_time(policy.clocks.now(A))
     assert policy.clocks.tag(run, 0) == 0
     host.ask("idle", "large", 10_000)
     assert in_kv_token_time(policy.clocks.tag(run, 0)) == now - 2 * run.attained
@@ -424,7 +425,7 @@ def test_when_no_run_of_the_tenant_is_open_the_backlog_of_its_fluid_server_is_fo
     host.end(request)
     host.run("theirs", B, cost=WIDE)
     host.serve(host.run("next", cost=WIDE), 1)
-    assert policy.clocks.until(0, A) == -kv_token_time(100, 1)
+    assert in_kv_token_time(policy.clocks.now(A)) == kv_token_time(100, 1)
 
 
 # Who makes room.
