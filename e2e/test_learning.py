@@ -1,4 +1,6 @@
-"""A predictor that is asked for: from runs to samples, a training, a comparison, and a version in effect, by itself."""
+"""A predictor that is asked for: from runs to samples, a training, a canary and a version in effect, and back when runs
+are no longer as they were, all by itself.
+"""
 
 import itertools
 import json
@@ -30,7 +32,8 @@ from justitia_e2e.machine import State
 from justitia_e2e.oci import image_of_files
 from support.kubectl import Json, eventually
 
-PREDICTOR = {"minimumSamples": 20, "rollout": {"minimumRuns": 10, "confidencePercent": 80}}
+CANARY = {"strategy": "Canary", "percent": 50}
+PREDICTOR = {"minimumSamples": 20, "rollout": CANARY | {"minimumRuns": 10, "confidencePercent": 80}}
 """As few samples and runs as there may be: the engine shares two cores with everything else."""
 LENGTHS = (4, 120)
 """Lengths to which clients bound answers, so that a run's first request shows what the run costs."""
@@ -70,6 +73,27 @@ def test_a_predictor_that_is_asked_for_takes_effect_by_itself(
     assert (status["version"], status["lastDecision"]["reason"]) == (version, "Promoted")
     assert {"Trained", "Promoted"} <= events(user)
     record_property("why it is in effect", status["lastDecision"]["message"])
+
+
+def test_a_version_whose_runs_have_changed_is_rolled_back_by_itself(
+    user: User, client: openai.OpenAI, record_property: Record
+) -> None:
+    """Runs that begin as the small ones did cost as much as the large ones from now on."""
+    version, (short, long) = predictor(user)["version"], LENGTHS
+    runs = (f"changed-{number}" for number in itertools.count())
+
+    def rolled_back() -> bool:
+        run = next(runs)
+        complete(client, short, run)
+        complete(client, long, run, last=True)
+        return "RolledBack" in events(user)
+
+    with timed(record_property, "runs changed, until the version is rolled back"):
+        eventually(rolled_back, LEARNED_SECONDS)
+    record_property("runs until then", next(runs).rpartition("-")[2])
+    assert predictor(user).get("version") != version
+    user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"predictor": {"version": version}}})
+    eventually(lambda: predictor(user).get("version") == version, CHANGE_SECONDS)
 
 
 @pytest.mark.node

@@ -16,7 +16,7 @@ from typing import Any
 import openai
 import yaml
 
-from justitia_api.wire import ADMIN_PORT
+from justitia_api.wire import ADMIN_PORT, RUN_END_HEADER, RUN_HEADER
 from justitia_e2e.images import ROOT
 from support.kubectl import Kubectl
 
@@ -137,15 +137,16 @@ def restarts(pod: dict[str, Any]) -> dict[str, int]:
     return {c["name"]: c["restartCount"] for c in status["containerStatuses"] + status["initContainerStatuses"]}
 
 
-def complete(client: openai.OpenAI, tokens: int = 8, run: str | None = None) -> int:
-    """Ask for a completion. Returns the number of its tokens."""
+def complete(client: openai.OpenAI, tokens: int = 8, run: str | None = None, *, last: bool = False) -> int:
+    """Ask for a completion, the `last` one of its run or not. Returns the number of its tokens."""
     messages: Any = [{"role": "user", "content": "Hello"}]
+    headers = ({RUN_HEADER: run} if run else {}) | ({RUN_END_HEADER: "true"} if last else {})
     answer = client.chat.completions.create(
         model="tiny",
         messages=messages,
         max_tokens=tokens,
         extra_body={"ignore_eos": True},
-        extra_headers={"x-justitia-run": run} if run else {},
+        extra_headers=headers,
     )
     assert answer.usage is not None
     return answer.usage.completion_tokens
