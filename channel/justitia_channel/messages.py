@@ -71,7 +71,8 @@ class Configure(_Message, frozen=True):
 
 class Ticket(_Message, frozen=True):
     """Whose a request is, and what is predicted of its run, in KV token-time. The engine makes so many `sequences` of
-    it. `sent` is the moment on the machine's monotonic clock, which both ends share.
+    it. `boosted` asks for a place by its tail. `sent` is the moment on the machine's monotonic clock, which both ends
+    share.
     """
 
     key: str
@@ -80,6 +81,7 @@ class Ticket(_Message, frozen=True):
     run: RunId
     sequences: int = 1
     run_cost: Annotated[KVTokenTime, Meta(ge=0)] | None = None
+    boosted: bool = False
     sent: Annotated[Seconds, Meta(ge=0)] | None = None
 
 

@@ -81,7 +81,8 @@ class Replica:
                 self.runs.add(request.run.id)
                 self.policy.run_arrived(request.run, now)
             self._queue(request)
-            announced = Request(request.id, request.run.id, request.work.prompt_tokens, request.predicted_output)
+            prompt, output = request.work.prompt_tokens, request.predicted_output
+            announced = Request(request.id, request.run.id, prompt, output, boosted=request.boosted)
             self.policy.request_arrived(announced, now)
 
         if self.front is None or self._step is None:

@@ -12,6 +12,7 @@ from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId, Observations
 from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDecision
 from justitia_scheduling.policies.boost import Boosted
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_simulator.inference import Inference
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.objectives import MetricName
@@ -44,7 +45,7 @@ class SloControl:
 
     def __init__(
         self,
-        policies: Sequence[Boosted],
+        policies: Sequence[Boosted | TieredJustitia],
         objectives: Mapping[ObjectiveId, Declared],
         changes: Sequence[tuple[ObjectiveId, Declared]] = (),
         controller: GammaController | None = None,
@@ -71,7 +72,7 @@ class SloControl:
         if decoded:
             pace = (now - request.first_token) / decoded
             self._observe(MetricName.TIME_PER_OUTPUT_TOKEN, application, pace, now)
-        times = self._policies[0].token_time
+        times = self._policies[0].boosting.token_time
         engine_time = request.work.prompt_tokens * times.prefill() + request.produced * times.decode(1)
         self.seen.demand.served(application, engine_time)
 
@@ -85,11 +86,11 @@ class SloControl:
             self.seen.declare({k: d.objective for k, d in self._declared.items()})
         for key, declared in self._declared.items():
             self.seen.still_open(key, self._ages(declared, now), now)
-        estimate = math.exp(sum(math.log(p.tail.estimate) for p in self._policies) / len(self._policies))
+        estimate = math.exp(sum(math.log(p.boosting.tail.estimate) for p in self._policies) / len(self._policies))
         decision = self._controller.step(now, self.seen, estimate, len(self._policies))
         for policy in self._policies:
             policy.tune({Knob.GAMMA_FLOOR: decision.floor, Knob.GAMMA_CEILING: decision.ceiling})
-        self.looks.append(Look(now, self._policies[0].tail.gamma, decision))
+        self.looks.append(Look(now, self._policies[0].boosting.tail.gamma, decision))
 
     def _observe(self, metric: MetricName, application: str, value: Seconds, now: Seconds) -> None:
         for key, declared in self._declared.items():

@@ -71,10 +71,10 @@ def of_who_holds_most(policy: Policy) -> OpenRequest:
         held[r.tenant] += (r.request.prompt_tokens + r.produced) / policy.weight(r.tenant)
     most = max(held.values())
     of_it = [r for r in policy.running.values() if held[r.tenant] == most]
-    tenant = max(of_it, key=lambda r: (policy.stretched_tag(r.run), r.sequence)).tenant
+    tenant = max(of_it, key=lambda r: (policy.place_in_application(r.run), r.sequence)).tenant
     lowest = min(policy.share(r.run.run.application).priority for r in of_it if r.tenant == tenant)
     last = [r for r in of_it if r.tenant == tenant and policy.share(r.run.run.application).priority == lowest]
-    return max(last, key=lambda r: (policy.stretched_tag(r.run), r.sequence))
+    return max(last, key=lambda r: (policy.place_in_application(r.run), r.sequence))
 
 
 VICTIMS: dict[str, Callable[[Policy], OpenRequest]] = {
@@ -156,7 +156,8 @@ class PolicyMachine(RuleBasedStateMachine):
 
     def ask(self, run: Run, prompt: int) -> None:
         known = self.policy.oracle or self.ids % 2
-        request = Request(RequestId(self.fresh("req")), run.id, prompt, self.ids % 7 + 1.5 if known else None)
+        output = self.ids % 7 + 1.5 if known else None
+        request = Request(RequestId(self.fresh("req")), run.id, prompt, output, boosted=not self.ids % 3)
         self.policy.request_arrived(request, self.now)
         self.books.waiting[request.id] = (run, prompt)
 

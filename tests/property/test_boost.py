@@ -63,7 +63,7 @@ def most_keys(call: Call) -> int:
 @examples(60)
 def test_keys_are_few_requests_make_way_seldom_and_the_signal_never_falls(workload: list[Call], gamma: float) -> None:
     policy = Watched(QUANTUM)
-    policy.tail.bound(gamma, gamma)
+    policy.boosting.tail.bound(gamma, gamma)
     engine = DisplacingEngine(policy, CAPACITY, workload).run()
     assert len(engine.finished) == len(workload)
     for request, call in engine.calls.items():
@@ -97,7 +97,7 @@ def test_a_smaller_quantum_breaks_the_bound_on_keys() -> None:
 
 def with_fixed_times(kind: Callable[[EngineTime], Boosted], gamma: float) -> Boosted:
     policy = kind(EngineTime(StepTime(0.0, EACH, 0.0)))
-    policy.tail.bound(gamma, gamma)
+    policy.boosting.tail.bound(gamma, gamma)
     return policy
 
 
@@ -207,7 +207,7 @@ def test_a_short_prompt_overtakes_a_long_one_that_came_before_but_not_long_befor
 def test_tokens_given_for_seconds_are_first_come_first_served(kind: type[Boosted]) -> None:
     """The mistake of units: nothing fails, nothing is boosted."""
     tokens_as_seconds = kind(EngineTime(StepTime(0.0, 1.0, 0.0)))
-    tokens_as_seconds.tail.bound(0.1, 0.1)
+    tokens_as_seconds.boosting.tail.bound(0.1, 0.1)
     assert queue_of(tokens_as_seconds, LONG_THEN_SHORT) == ["q0", "q1"]
 
 
@@ -282,7 +282,7 @@ def test_when_kv_runs_out_the_worst_goes_even_within_its_minimum_run() -> None:
 def test_keys_stand_when_gamma_moves() -> None:
     policy = with_fixed_times(UniBoost, 0.1)
     order = queue_of(policy, LONG_THEN_SHORT)
-    policy.tail.bound(1e6, 1e6)
+    policy.boosting.tail.bound(1e6, 1e6)
     assert policy.order() == order == ["q1", "q0"]
     assert queue_of(with_fixed_times(UniBoost, 1e6), LONG_THEN_SHORT) != order
 
@@ -303,4 +303,4 @@ def test_gamma_follows_completion_times() -> None:
     """Whole workload: requests that all take about equally long have a thin tail, so gamma rises to its bound."""
     policy = UniBoost(KVTokenTimeCost())
     DisplacingEngine(policy, 10_000, [Call(10, 3, float(i)) for i in range(600)]).run()
-    assert policy.tail.gamma > 1.0
+    assert policy.boosting.tail.gamma > 1.0

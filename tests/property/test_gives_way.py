@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.policy import Policy
-from justitia_scheduling.policies import tiered
-from justitia_scheduling.policies.tiered import LEAST_RUN, TieredJustitia
+from justitia_scheduling.policies import giving_way
+from justitia_scheduling.policies.giving_way import LEAST_RUN
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import RequestId, TenantId
 from support import backlog
 from support.examples import examples
@@ -148,7 +149,7 @@ def displaced_among_equals(seed: int) -> float:
 @pytest.mark.parametrize("seed", range(3))
 def test_among_equals_few_give_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert displaced_among_equals(seed) < 0.2
-    monkeypatch.setattr(tiered, "MUCH_MORE", 0.0)
+    monkeypatch.setattr(giving_way, "MUCH_MORE", 0.0)
     assert displaced_among_equals(seed) > 0.24, "control: whoever is ahead gives way, whatever it holds"
 
 

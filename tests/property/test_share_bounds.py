@@ -101,6 +101,22 @@ class PreemptedFirst(TieredJustitia):
         return next((request.id for request in self.waiting() if request.preemptions), super().head())
 
 
+class BoostedFirst(TieredJustitia):
+    """Boosted requests go first, past the gate."""
+
+    def head(self) -> RequestId | None:
+        boosted = (r for r in self.waiting() if r.request.boosted)
+        return next((request.id for request in boosted), super().head())
+
+
+def test_boosted_requests_that_pass_the_gate_break_the_bound() -> None:
+    """One tenant declares that all it floods with is boosted."""
+    workload = [Job(TENANTS[0], 1, 20, boosted=True) for _ in range(200)] + flood(TENANTS[1], 60)
+    u, equal = largest_in_engine(KVTokenTimeCost(), workload), dict.fromkeys(TENANTS, 1.0)
+    assert excess(TieredJustitia(KVTokenTimeCost(), burst=0.0), workload, equal, lambda f: u) <= 0
+    assert excess(BoostedFirst(KVTokenTimeCost(), burst=0.0), workload, equal, lambda f: u) > 0
+
+
 def thrashing() -> list[Job]:
     """Long requests of small prompts fill the engine and preempt each other; the other tenant's are short."""
     hogs = [Job(TENANTS[0], 1, 30, predicted=1e6) for _ in range(60)]

@@ -35,6 +35,7 @@ def jobs(tenants: Sequence[TenantId], predicted: SearchStrategy[float | None]) -
             arrival=st.integers(0, 60),
             predicted=predicted,
             run=st.none(),
+            boosted=st.booleans(),
         ),
         min_size=10,
         max_size=80,

@@ -24,6 +24,7 @@ class UnitRun:
     tenant: TenantId = TENANT
     application: ApplicationId = APPLICATION
     trickle: Sequence[tuple[int, int]] = ()
+    boosted: bool = False
 
     @property
     def total(self) -> int:
@@ -94,7 +95,7 @@ class UnitServer:
             self._asked += 1
             request = RequestId(f"q{self._asked}")
             self._run_of[request] = i
-            self.policy.request_arrived(Request(request, run_id(i), 0), self.time)
+            self.policy.request_arrived(Request(request, run_id(i), 0, boosted=run.boosted), self.time)
 
     def _estimate(self, i: int) -> float:
         return (self._key(i) - self._start(i)) / (self.kappa or self.runs[i].theta)

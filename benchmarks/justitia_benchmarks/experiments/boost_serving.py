@@ -113,7 +113,7 @@ class WatchedUniBoost(UniBoost):
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         super().on_closed(request, finished, now)
-        self.timeline.append((now, self.tail.gamma))
+        self.timeline.append((now, self.boosting.tail.gamma))
 
 
 def contender(name: str) -> Policy:

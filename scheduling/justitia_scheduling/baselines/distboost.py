@@ -28,5 +28,5 @@ class DistBoost(Boosted):
         return next(reversed(self.running)) if len(self.running) > 1 else None
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
-        work = self.token_time.prefill() * max(request.request.prompt_tokens, 1)
-        self._queue.put(request.id, (self.boosted_arrival(request, work), request.sequence))
+        work = self.boosting.token_time.prefill() * max(request.request.prompt_tokens, 1)
+        self._queue.put(request.id, (self.boosting.arrival(request, work), request.sequence))

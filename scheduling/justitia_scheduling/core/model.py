@@ -29,7 +29,8 @@ class Request:
 
     `predicted_output` is the number of tokens it will produce, if something predicted it (a simulation may tell the
     true one), else None. `expected_prompt` is what is expected of a prompt that has not been counted, of which
-    `prompt_tokens` is a lower bound. It decides about order only.
+    `prompt_tokens` is a lower bound. It decides about order only. `boosted` asks for a place by its tail: its
+    application declares an objective for single requests.
     """
 
     id: RequestId
@@ -37,6 +38,7 @@ class Request:
     prompt_tokens: Tokens
     predicted_output: float | None = None
     expected_prompt: Tokens | None = None
+    boosted: bool = False
 
 
 class ApplicationShare(NamedTuple):

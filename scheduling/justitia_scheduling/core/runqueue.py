@@ -11,8 +11,8 @@ from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_vocabulary.units import RequestId, RunId
 
-RunKey = tuple[float, int]
-"""Key of a run, and its number in the order of arrival."""
+RunKey = tuple[float, ...]
+"""A run's key, followed by its number in the order of arrival."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,12 +38,12 @@ class RunQueue:
     def __bool__(self) -> bool:
         return bool(self._runs)
 
-    def push(self, request: OpenRequest, key: float) -> None:
+    def push(self, request: OpenRequest, *key: float) -> None:
         """The request waits; a preempted one at the front of its run. `key` is its run's key."""
         run = request.run
         waiting = self._runs.get(run.id)
         if waiting is None:
-            waiting = self._runs[run.id] = _Waiting(run, (key, run.sequence))
+            waiting = self._runs[run.id] = _Waiting(run, (*key, run.sequence))
             self._order.put(waiting, waiting.key)
         waiting.requests[request.id] = None
         if request.preemptions:
@@ -56,11 +56,11 @@ class RunQueue:
             del self._runs[request.run.id]
             self._order.remove(waiting)
 
-    def rekey(self, run: RunId, key: float) -> None:
+    def rekey(self, run: RunId, *key: float) -> None:
         """Change the key of a run, if any of its requests waits."""
         waiting = self._runs.get(run)
-        if waiting is not None and waiting.key[0] != key:
-            waiting.key = (key, waiting.run.sequence)
+        if waiting is not None and waiting.key[:-1] != key:
+            waiting.key = (*key, waiting.run.sequence)
             self._order.put(waiting, waiting.key)
 
     def first(self) -> RequestId | None:

@@ -78,7 +78,7 @@ class TenantQueue:
 
     # What happens.
 
-    def push(self, request: OpenRequest, key: float, now: Seconds) -> bool:
+    def push(self, request: OpenRequest, key: tuple[float, ...], now: Seconds) -> bool:
         """The request waits; a preempted one at the front of its run, whose key is `key`. True if its application was
         never seen before.
         """
@@ -89,7 +89,7 @@ class TenantQueue:
             if len(self._runs) == 2:
                 self._share_from_now_on()
         begins = not runs
-        runs.push(request, key)
+        runs.push(request, *key)
         if begins:
             self._begins(application, runs, now)
         elif self.several_seen:
@@ -108,11 +108,11 @@ class TenantQueue:
             if admitted and self.several_wait:
                 self._silent(application, now)
 
-    def rekey(self, run: OpenRun, key: float) -> None:
+    def rekey(self, run: OpenRun, key: tuple[float, ...]) -> None:
         """The run has another key."""
         application = run.run.application
         if (runs := self._runs.get(application)) is not None:
-            runs.rekey(run.id, key)
+            runs.rekey(run.id, *key)
             self.change(application)
 
     def change(self, application: ApplicationId) -> None:

@@ -83,41 +83,62 @@ class TokenTime:
         return self.unseen.per_token + self.unseen.per_step / max(running, 1)
 
 
+class Boosting:
+    """Gamma, its bounds, and what work is in engine seconds."""
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self.tail = TailSlope()
+        self.token_time = TokenTime(cost_model.step_time or UNSEEN)
+
+    def bound(self, knobs: Mapping[Knob, float]) -> None:
+        """Keep gamma between these knobs, or their defaults. Raises ValueError."""
+        floor, ceiling = knobs.get(Knob.GAMMA_FLOOR, LOWEST_GAMMA), knobs.get(Knob.GAMMA_CEILING, HIGHEST_GAMMA)
+        self.tail.bound(floor, ceiling)
+
+    def work(self, request: OpenRequest, tokens: Tokens, running: int) -> Seconds:
+        """Engine seconds of so many tokens with the request's mix of prefill and decode, while so many run."""
+        known = max(request.processed, request.request.prompt_tokens, 1)
+        prefill, decode = self.token_time.prefill(), self.token_time.decode(running)
+        return tokens * ((known - request.produced) * prefill + request.produced * decode) / known
+
+    def arrival(self, request: OpenRequest, work: Seconds) -> Seconds:
+        """The request's arrival minus its boost."""
+        return request.arrival - boost(work, self.tail.gamma)
+
+    def report(self, running: int) -> PolicyReport:
+        return PolicyReport(
+            gamma=self.tail.gamma,
+            gamma_estimate=self.tail.estimate,
+            prefill_time=self.token_time.prefill(),
+            decode_time=self.token_time.decode(running),
+        )
+
+
 class Boosted(Policy):
-    """A policy whose order is arrival - b_gamma(work). `tail` holds gamma, whose bounds are knobs."""
+    """A policy whose order is arrival - b_gamma(work), for all requests."""
 
     parts: ClassVar[tuple[str, ...]] = ("boostedArrival",)
     knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING})
 
     def __init__(self, cost_model: CostModel) -> None:
         super().__init__(cost_model)
-        self.tail = TailSlope()
-        self.token_time = TokenTime(cost_model.step_time or UNSEEN)
+        self.boosting = Boosting(cost_model)
 
     def tune(self, values: Mapping[Knob, float]) -> None:
         super().tune(values)
-        floor, ceiling = values.get(Knob.GAMMA_FLOOR, LOWEST_GAMMA), values.get(Knob.GAMMA_CEILING, HIGHEST_GAMMA)
         try:
-            self.tail.bound(floor, ceiling)
+            self.boosting.bound(values)
         except ValueError as error:
             raise ValueError(
                 f"policy {type(self).__name__} takes no such gammaFloor and gammaCeiling: {error}"
             ) from None
 
     def report(self) -> PolicyReport:
-        return PolicyReport(
-            gamma=self.tail.gamma,
-            gamma_estimate=self.tail.estimate,
-            prefill_time=self.token_time.prefill(),
-            decode_time=self.token_time.decode(len(self.running)),
-        )
+        return self.boosting.report(len(self.running))
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
-        self.token_time.observe(step)
+        self.boosting.token_time.observe(step)
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         if finished:
-            self.tail.observe(now - request.arrival)
-
-    def boosted_arrival(self, request: OpenRequest, work: Seconds) -> Seconds:
-        return request.arrival - boost(work, self.tail.gamma)
+            self.boosting.tail.observe(now - request.arrival)

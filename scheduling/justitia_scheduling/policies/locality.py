@@ -10,8 +10,9 @@ tokens of its prompt that the cache has. With the stretch for GAIN the tag falls
 it; more, because what is read in their place evicts others' in turn. GAIN and CANDIDATES by measurement:
 docs/design/turns.md.
 
-The tenant is chosen before, so shares do not depend on it. A run is passed only by runs of its tenant whose tag is less
-than `GAIN * rho * cached` behind its own, and a decision asks the cache `CANDIDATES` times at most.
+Boosted requests are left where they are. The tenant is chosen before, so shares do not depend on it. A run is passed
+only by runs of its tenant whose tag is less than `GAIN * rho * cached` behind its own, and a decision asks the cache
+`CANDIDATES` times at most.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,5 +30,8 @@ def first_by_cache(
     in_order: Iterable[tuple[RunKey, RequestId]], in_cache: Callable[[RequestId], Tokens], worth: float
 ) -> RequestId:
     """The request to serve; `worth` is rho. Equals: in order."""
-    candidates = islice(in_order, CANDIDATES)
-    return min(candidates, key=lambda c: c[0][0] - round(GAIN * worth * in_cache(c[1]) * TICKS))[1]
+    candidates = list(islice(in_order, CANDIDATES))
+    key, first = candidates[0]
+    if not key[0]:
+        return first
+    return min(candidates, key=lambda c: c[0][1] - round(GAIN * worth * in_cache(c[1]) * TICKS))[1]

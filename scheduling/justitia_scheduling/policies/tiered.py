@@ -31,7 +31,10 @@ Five decisions, one above the other.
    place of one that costs the most that it may cost before it is keyed again. The start tag is lifted at the same time,
    to V_i - kappa * attained: a run gains nothing by staying open and asking for little at first.
 
-5. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
+5. *Boosted requests.* A run that is a single boosted request goes before a tenant's, or an application's, other runs,
+   by Phi in place of the tag, and so does a tenant whose first run it is (`boosted.py`).
+
+6. *Prefix cache.* Where the host says what its cache has (`in_cache`), the tenant's first runs may change places
    (`locality.py`).
 
 A run's cost in V_i is E, without the stretch. Preempted requests go back to their tenant's queue and pass the gate
@@ -47,7 +50,8 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
@@ -59,14 +63,18 @@ from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runqueue import RunKey
+from justitia_scheduling.policies import giving_way
 from justitia_scheduling.policies.applications import TenantQueue, Told
-from justitia_scheduling.policies.gate import Gate
+from justitia_scheduling.policies.boost import Boosting
+from justitia_scheduling.policies.boosted import BoostedRuns
+from justitia_scheduling.policies.gate import Gate, Place
+from justitia_scheduling.policies.giving_way import Returns, first_to_go, held_for_weight, holds
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
 from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_scheduling.policies.tenant_clocks import TenantClocks
 from justitia_vocabulary.policies import Knob
-from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId
 from justitia_vocabulary.waiting import WaitingReason
 
 THETA = 2.0
@@ -74,10 +82,6 @@ THETA_LEARNED = 3.0
 BETA = 2.5
 HEARTBEAT: Seconds = 60.0
 RECENT_REQUESTS = 1000
-MUCH_MORE = 2.0
-"""A tenant gives way if it holds more than this many times what the head's tenant would hold, each for its weight."""
-LEAST_RUN: Tokens = 32
-"""The least that a request has to produce after a preemption before it gives way again."""
 
 
 class TieredJustitia(Policy):
@@ -89,8 +93,10 @@ class TieredJustitia(Policy):
     """
 
     takes_back: ClassVar[bool] = True
-    knobs: ClassVar[frozenset[Knob]] = frozenset({Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH})
-    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "groupsBefore", "untilTag")
+    knobs: ClassVar[frozenset[Knob]] = frozenset(
+        {Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH, Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING}
+    )
+    parts: ClassVar[tuple[str, ...]] = ("gated", "inTime", "overdueSince", "groupsBefore", "unboosted", "phiOrDistance")
 
     def __init__(
         self,
@@ -120,6 +126,7 @@ class TieredJustitia(Policy):
         self._longest_output = RecentMaximum(RECENT_REQUESTS, 1)
         self._widest_slack = RecentMaximum(RECENT_REQUESTS, 0.0)
         self._charge_per_cost = Ratio()
+        self._boosted = BoostedRuns(cost_model)
         self._costs = RunCosts(theta or THETA, theta or THETA_LEARNED, kappa)
         self._beats: Heartbeat[TenantId] = Heartbeat(heartbeat)
         self._told = Told(self.share, self._beats)
@@ -128,7 +135,7 @@ class TieredJustitia(Policy):
         self._tenants_of: defaultdict[ApplicationId, set[TenantId]] = defaultdict(set)
         self._unsettled: dict[TenantId, None] = {}
         """Tenants whose first run may be another one, because applications of it were charged."""
-        self._returned_with: dict[RequestId, Tokens] = {}
+        self._returns = Returns()
 
     def tune(self, values: Mapping[Knob, float]) -> None:
         super().tune(values)
@@ -142,6 +149,10 @@ class TieredJustitia(Policy):
             raise ValueError(f"policy {name} takes no heartbeat of {heartbeat:g}: it must be positive")
         if kappa is not None and not kappa > 0:
             raise ValueError(f"policy {name} takes no stretch of {kappa:g}: it must be positive")
+        try:
+            self._boosted.bound(values)
+        except ValueError as error:
+            raise ValueError(f"policy {name} takes no such gammaFloor and gammaCeiling: {error}") from None
         self._burst, self._costs.kappa = burst, kappa
         self._heartbeat.interval = self._beats.interval = heartbeat
 
@@ -163,13 +174,13 @@ class TieredJustitia(Policy):
 
     def key(self, request: OpenRequest) -> tuple[float, ...]:
         """(whether the tenant is gated, whether it is in time, since when it is overdue, how many groups of its
-        applications go before the request's, how far its tenant's clock is from K in KV token-time per weight, K in
-        ticks, arrival of the run, arrival).
+        applications go before the request's, 0 and Phi twice where its run is boosted, else 1, how far its tenant's
+        clock is from K in KV token-time per weight and K in ticks, arrival of the run, arrival).
         """
         run, gated, rank = request.run, int(self.gated(request.tenant)), self._heartbeat.rank(request.tenant)
-        tag = self.stretched_tag(run)
-        place = (self._groups_before(request), self._until(tag, run.tenant), tag, run.sequence)
-        return (gated, *rank, *place, request.place_in_line)
+        place = self.place_in_application(run)
+        between = (self._groups_before(request), *self._among_tenants(place, run.tenant))
+        return (gated, *rank, *between, *place[1:], run.sequence, request.place_in_line)
 
     def head(self) -> RequestId | None:
         if self._unsettled:
@@ -190,8 +201,14 @@ class TieredJustitia(Policy):
             return WaitingReason.TENANT_GATED
         return WaitingReason.APPLICATION_HELD_BACK if self._groups_before(request) else super().why_waits(request)
 
+    @property
+    def boosting(self) -> Boosting:
+        """What orders boosted requests."""
+        return self._boosted.boosting
+
     def report(self) -> PolicyReport:
-        return PolicyReport(
+        return replace(
+            self._boosted.report(len(self.running)),
             burst=self.burst,
             slack=self._widest_slack.value,
             in_engine=self.in_engine,
@@ -207,17 +224,18 @@ class TieredJustitia(Policy):
         self._settle()
         return self._queues[request.tenant].groups_before(request.run.run.application)
 
-    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, int, float, RunKey, RequestId]]:
+    def _ranked(self, tenant: TenantId, limit: float) -> Iterator[tuple[bool, Rank, int, Place, RunKey, RequestId]]:
         """The tenant's waiting requests in order."""
         gated, rank = self.counters[tenant] > limit, self._heartbeat.rank(tenant)
         return (
-            (gated, rank, before, self._until(key[0], tenant), key, request)
+            (gated, rank, before, self._among_tenants(key, tenant), key, request)
             for before, key, request in self._queues[tenant].in_order()
         )
 
     def victim(self) -> RequestId | None:
         """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
-        return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
+        running = self.running.values()
+        return self._first_to_go(running, held_for_weight(running, self.weight)) if len(running) > 1 else None
 
     def gives_way(self) -> RequestId | None:
         """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
@@ -227,49 +245,43 @@ class TieredJustitia(Policy):
         head = self.head() if ahead else None
         if head is None:
             return None
-        request, held = self.requests[head], self._held_for_weight()
-        most = MUCH_MORE * (held[request.tenant] + self._holds(request))
+        request, held = self.requests[head], held_for_weight(self.running.values(), self.weight)
+        most = giving_way.MUCH_MORE * (held[request.tenant] + holds(request, self.weight))
         losers = [r for r in ahead if held[r.tenant] > most]
         return self._first_to_go(losers, held) if losers else None
 
     def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
-        """Return the last of these in the policy's order, among those of the lowest priority of the tenant that holds
-        most for its weight.
-        """
-        placed = [(self.stretched_tag(r.run), r.sequence, r) for r in requests]
-        *_, last = max(placed, key=lambda each: (held[each[-1].tenant], *each[:2]))
-        own = [each for each in placed if each[-1].tenant == last.tenant]
-        *_, last = max(own, key=lambda each: (-self.share(each[-1].run.run.application).priority, *each[:2]))
-        return last.id
-
-    def _held_for_weight(self) -> Mapping[TenantId, float]:
-        """KV tokens that the tenants' running requests hold, per unit of weight."""
-        held: defaultdict[TenantId, float] = defaultdict(float)
-        for request in self.running.values():
-            held[request.tenant] += self._holds(request)
-        return held
-
-    def _holds(self, request: OpenRequest) -> float:
-        """KV tokens per unit of its tenant's weight."""
-        return (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
+        return first_to_go(
+            requests, held, self.place_in_application, lambda r: self.share(r.run.run.application).priority
+        )
 
     def _has_run(self, request: OpenRequest) -> bool:
-        """Whether it was never preempted, or has since produced as much as reading it again took from others."""
-        before = self._returned_with.get(request.id)
-        return before is None or request.produced - before >= max(self._prompt_work, LEAST_RUN)
+        return self._returns.has_run(request, self._prompt_work)
 
     def place(self, run: OpenRun) -> tuple[float, ...]:
         rank = self._heartbeat.rank(run.tenant)
-        return (self.gated(run.tenant), *rank, self._until(self.stretched_tag(run), run.tenant), run.sequence)
+        return (
+            self.gated(run.tenant),
+            *rank,
+            *self._among_tenants(self.place_in_application(run), run.tenant),
+            run.sequence,
+        )
 
     def stretched_tag(self, run: OpenRun) -> Tick:
         """K_j of an open run, on its tenant's clock."""
         return self.clocks.tag(run, self._costs.stretched(run.id))
 
-    def _until(self, tag: float, tenant: TenantId) -> float:
-        """A tag's place among those of all tenants. It does not change the order of the tenant's own."""
+    def place_in_application(self, run: OpenRun) -> Place:
+        """An open run's place among those of its application: 0 and Phi where it is boosted, else 1 and K."""
+        phi = self._boosted.get(run.id)
+        return (1, self.stretched_tag(run)) if phi is None else (0, phi)
+
+    def _among_tenants(self, place: Sequence[float], tenant: TenantId) -> Place:
+        """A place among those of all tenants. It does not change the order of the tenant's own."""
+        if not place[0]:
+            return (0, place[1])
         clock, weight = self._compared[tenant]
-        return in_kv_token_time(tag - clock) / weight
+        return (1, in_kv_token_time(place[1] - clock) / weight)
 
     def _compare_from_now_on(self, tenant: TenantId) -> None:
         """Compare the tenant's tags with others' by its clock and weight of this moment."""
@@ -292,6 +304,7 @@ class TieredJustitia(Policy):
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._costs.opened(run, self._prompt_work)
+        self._compared.setdefault(run.tenant, (0, 1.0))
         self.clocks.arrive(run, self._costs[run.id])
         self._renew(run.run.application)
 
@@ -304,9 +317,11 @@ class TieredJustitia(Policy):
             queue = self._queues[tenant] = TenantQueue(tenant, self._told)
         if not queue:
             self._heartbeat.silent_since(tenant, now)
+        if self._boosted.waits(request, len(self.running)):
+            queue.rekey(request.run, self.place_in_application(request.run))
         self.counters.enqueue(tenant)
         self._compare_from_now_on(tenant)
-        if queue.push(request, self.stretched_tag(request.run), now):
+        if queue.push(request, self.place_in_application(request.run), now):
             self._tenants_of[request.run.run.application].add(tenant)
         self._update_gate(tenant)
 
@@ -322,7 +337,7 @@ class TieredJustitia(Policy):
             self._heartbeat.silent_since(request.tenant, now)
         self._update_gate(request.tenant)
         if request.preemptions:
-            self._returned_with[request.id] = request.produced
+            self._returns.came_back(request)
             return
         self._costs.left(request)
         self._longest_output.count()
@@ -353,15 +368,18 @@ class TieredJustitia(Policy):
 
     def on_stepped(self, step: Step, now: Seconds) -> None:
         """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
+        self._boosted.stepped(step)
         self.time_passed(now)
         self.head()
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)
-        self._returned_with.pop(request.id, None)
+        self._boosted.closed(request, finished, now)
+        self._returns.closed(request.id)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         self._costs.ended(run)
+        self._boosted.ended(run.id)
         self.clocks.end(run)
         self._renew(run.run.application)
 
@@ -390,7 +408,7 @@ class TieredJustitia(Policy):
         self.revisions += 1
         self.clocks.retag(run, self._costs[run.id])
         if (queue := self._queues.get(run.tenant)) is not None:
-            queue.rekey(run, self.stretched_tag(run))
+            queue.rekey(run, self.place_in_application(run))
             self._update_gate(run.tenant)
 
     def _settle(self) -> None:
@@ -408,7 +426,7 @@ class TieredJustitia(Policy):
             self.gate.drop(tenant)
             return
         run_key, run = first
-        key = (*self._heartbeat.rank(tenant), self._until(run_key[0], tenant), *run_key)
+        key = (*self._heartbeat.rank(tenant), *self._among_tenants(run_key, tenant), *run_key[1:])
         if key != self.gate.key(tenant):
             slack = self._slack(run, self.weight(tenant))
             self._widest_slack.observe(min(slack, self.burst))

@@ -79,7 +79,7 @@ class UniBoost(Boosted):
         head = self.head()
         if head is None:
             return None
-        limit = self._priority[head].phi + self.delta / self.tail.gamma
+        limit = self._priority[head].phi + self.delta / self.boosting.tail.gamma
         losers = [r for r in self.running.values() if self._priority[r.id].evictable]
         worst = max(losers, key=self.key, default=None)
         return worst.id if worst is not None and self._priority[worst.id].phi > limit else None
@@ -110,12 +110,9 @@ class UniBoost(Boosted):
 
     def prioritise(self, request: OpenRequest, least_work: Seconds) -> Priority:
         """The priority of a request whose signal has reached a threshold, and whose work was `least_work` before."""
-        tokens = max(signal(request), 1)
-        threshold = quantised(tokens, self.quantum)
-        prefill, decode = self.token_time.prefill(), self.token_time.decode(len(self.running))
-        seconds = (tokens - request.produced) * prefill + request.produced * decode
-        work = max(threshold * seconds / tokens, least_work)
-        return Priority(self.boosted_arrival(request, work), work, threshold)
+        threshold = quantised(max(signal(request), 1), self.quantum)
+        work = max(self.boosting.work(request, threshold, len(self.running)), least_work)
+        return Priority(self.boosting.arrival(request, work), work, threshold)
 
 
 def signal(request: OpenRequest) -> Tokens:

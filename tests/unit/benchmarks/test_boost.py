@@ -82,10 +82,10 @@ def test_nobody_is_faster_than_alone() -> None:
 def test_settings_of_uniboost_are_read_from_its_name() -> None:
     policy = contender("uniboost:gamma=0.03,quantum=64,delta=0")
     assert isinstance(policy, UniBoost)
-    assert (policy.quantum, policy.delta, policy.tail.gamma) == (64, 0.0, 0.03)
+    assert (policy.quantum, policy.delta, policy.boosting.tail.gamma) == (64, 0.0, 0.03)
     for _ in range(1000):
-        policy.tail.observe(1.0)
-    assert policy.tail.gamma == 0.03
+        policy.boosting.tail.observe(1.0)
+    assert policy.boosting.tail.gamma == 0.03
 
 
 def test_what_is_preempted_is_swapped_or_recomputed_as_asked() -> None:

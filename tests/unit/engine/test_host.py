@@ -140,7 +140,7 @@ def test_a_knob_of_a_later_release_is_passed_over_and_those_beside_it_are_set() 
 def test_what_a_token_takes_is_told_beside_gamma() -> None:
     on = host("uniboost")
     assert isinstance(on.policy, Boosted)
-    times = on.policy.token_time
+    times = on.policy.boosting.token_time
     report = on.snapshot().policy
     assert (report.prefill_time, report.decode_time) == (times.prefill(), times.decode(0))
     assert host("vtc").snapshot().policy.prefill_time is None

@@ -12,9 +12,9 @@ from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
 from justitia_scheduling.core.gps import TICKS, in_kv_token_time
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
+from justitia_scheduling.policies.giving_way import LEAST_RUN
 from justitia_scheduling.policies.tiered import (
     BETA,
-    LEAST_RUN,
     RECENT_REQUESTS,
     THETA,
     THETA_LEARNED,

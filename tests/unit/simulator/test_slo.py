@@ -94,9 +94,9 @@ def test_a_missed_objective_takes_gamma_down_in_all_engines() -> None:
     slo = control(by, o=Declared(first_tokens(0.05)))
     served(slo, by)
     assert [look.now for look in slo.looks[:3]] == [PERIOD, 2 * PERIOD, 3 * PERIOD]
-    assert {policy.tail.gamma for policy in by} == {slo.looks[-1].gamma}
+    assert {policy.boosting.tail.gamma for policy in by} == {slo.looks[-1].gamma}
     assert slo.looks[-1].gamma < 0.1
-    assert all(policy.tail.estimate > policy.tail.gamma for policy in by)
+    assert all(policy.boosting.tail.estimate > policy.boosting.tail.gamma for policy in by)
 
 
 def test_an_objective_counts_its_application_only() -> None:

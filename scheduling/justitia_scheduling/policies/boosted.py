@@ -1,0 +1,73 @@
+"""Which runs of tiered Justitia are a single boosted request, and Phi of each: gamma-boost inside the shares.
+
+An application that declares an objective for single requests has the host mark them as boosted. Where a boosted
+request is all that its run ever asked for, the run goes before its application's others, by
+
+    Phi = arrival - b_gamma(work)        smaller is served earlier (`boost.py`)
+
+with the work that the request is known to need, as UniBoost counts it (`uniboost.py`), at its arrival and at each
+preemption. A run that asks for more is a run like others from then on. Which tenants, and which of a tenant's
+applications, may be served is decided before, so a tenant pays for its tail with its own service.
+"""
+
+from collections.abc import Mapping
+
+from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.model import Step
+from justitia_scheduling.core.opened import OpenRequest
+from justitia_scheduling.core.report import PolicyReport
+from justitia_scheduling.policies.boost import Boosting
+from justitia_scheduling.policies.uniboost import quantised, signal
+from justitia_vocabulary.policies import Knob
+from justitia_vocabulary.units import RunId, Seconds
+
+
+class BoostedRuns:
+    """Phi of open runs that are a single boosted request. O(1) for each event. Nothing is observed or reported before
+    a boosted request has come.
+    """
+
+    def __init__(self, cost_model: CostModel) -> None:
+        self.boosting = Boosting(cost_model)
+        self._phi: dict[RunId, Seconds | None] = {}
+        """None: a run like others."""
+        self._seen = False
+
+    def get(self, run: RunId) -> Seconds | None:
+        """Phi of an open run; None for one like others."""
+        return self._phi.get(run)
+
+    def bound(self, knobs: Mapping[Knob, float]) -> None:
+        """Set the bounds of gamma. Raises ValueError."""
+        self.boosting.bound(knobs)
+
+    def waits(self, request: OpenRequest, running: int) -> bool:
+        """A request begins to wait while so many run. True if its run was boosted and is not any more."""
+        run = request.run.id
+        new = run not in self._phi
+        if (new and request.request.boosted) or (request.preemptions and self._phi[run] is not None):
+            self._seen = True
+            tokens = quantised(max(signal(request), 1))
+            self._phi[run] = self.boosting.arrival(request, self.boosting.work(request, tokens, running))
+            return False
+        was_boosted = not request.preemptions and self._phi.get(run) is not None
+        if new or was_boosted:
+            self._phi[run] = None
+        return was_boosted
+
+    def stepped(self, step: Step) -> None:
+        if self._seen:
+            self.boosting.token_time.observe(step)
+
+    def closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
+        """The request is over."""
+        if finished and request.request.boosted:
+            self.boosting.tail.observe(now - request.arrival)
+
+    def ended(self, run: RunId) -> None:
+        """The run is over."""
+        self._phi.pop(run, None)
+
+    def report(self, running: int) -> PolicyReport:
+        """Gamma and what tokens take, where something is boosted."""
+        return self.boosting.report(running) if self._seen else PolicyReport()
