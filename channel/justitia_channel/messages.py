@@ -71,8 +71,8 @@ class Configure(_Message, frozen=True):
 
 class Ticket(_Message, frozen=True):
     """Whose a request is, and what is predicted of its run, in KV token-time. The engine makes so many `sequences` of
-    it. `boosted` asks for a place by its tail. `sent` is the moment on the machine's monotonic clock, which both ends
-    share.
+    it. `boosted_for` asks for a place by its tail for so many seconds. `sent` is the moment on the machine's monotonic
+    clock, which both ends share.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Ticket(_Message, frozen=True):
     run: RunId
     sequences: int = 1
     run_cost: Annotated[KVTokenTime, Meta(ge=0)] | None = None
-    boosted: bool = False
+    boosted_for: Annotated[Seconds, Meta(ge=0)] | None = None
     sent: Annotated[Seconds, Meta(ge=0)] | None = None
 
 

@@ -284,7 +284,7 @@ class EngineHost:
     def _enter(self, sequence: RequestId, ticket: Ticket, prompt_tokens: Tokens, now: Seconds) -> None:
         if ticket.run not in self.policy.runs:
             self.policy.run_arrived(Run(ticket.run, ticket.tenant, ticket.application, ticket.run_cost), now)
-        self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens, boosted=ticket.boosted), now)
+        self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens, boosted_for=ticket.boosted_for), now)
 
     def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
         """To the policy the moved sequence is a new request, whose prompt is all the tokens of the first one."""

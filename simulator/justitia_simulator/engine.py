@@ -14,7 +14,7 @@ workload gives the same results to the last digit.
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,7 +77,8 @@ class _Run:
 class Engine:
     """An engine with its policy, or several behind one front, one for each policy. Serves one workload, once.
 
-    `replicas` are the engines, in the order of the policies. Requests of the applications in `boosted` are.
+    `replicas` are the engines, in the order of the policies. `boosted` has applications whose requests are, with
+    for how long.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Engine:
         sample_every: Seconds = 1.0,
         sticky: bool = False,
         watcher: Watcher | None = None,
-        boosted: Collection[str] = (),
+        boosted: Mapping[str, Seconds] | None = None,
     ) -> None:
         self._profile = profile
         self._label = label
@@ -100,7 +101,7 @@ class Engine:
         self._sample_every = sample_every
         self._sticky = sticky
         self._watcher = watcher
-        self._boosted = frozenset(boosted)
+        self._boosted = boosted or {}
         self._next_look = watcher.period if watcher else math.inf
         policies = [policy] if isinstance(policy, Policy) else policy
         self.replicas = [Replica(p, profile, self._capacity) for p in policies]
@@ -203,7 +204,7 @@ class Engine:
                 run.told.outputs[run.made],
                 ready,
                 origin,
-                source.application in self._boosted,
+                self._boosted.get(source.application),
             )
             run.made += 1
             run.open += 1

@@ -24,7 +24,7 @@ class Inference:
     predicted_output: float | None
     ready: Seconds
     origin: Origin
-    boosted: bool = False
+    boosted_for: Seconds | None = None
     cached: Tokens = 0
     admitted: Seconds = -1.0
     first_token: Seconds = -1.0

@@ -82,7 +82,7 @@ class Replica:
                 self.policy.run_arrived(request.run, now)
             self._queue(request)
             prompt, output = request.work.prompt_tokens, request.predicted_output
-            announced = Request(request.id, request.run.id, prompt, output, boosted=request.boosted)
+            announced = Request(request.id, request.run.id, prompt, output, boosted_for=request.boosted_for)
             self.policy.request_arrived(announced, now)
 
         if self.front is None or self._step is None:

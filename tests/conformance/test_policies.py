@@ -157,7 +157,9 @@ class PolicyMachine(RuleBasedStateMachine):
     def ask(self, run: Run, prompt: int) -> None:
         known = self.policy.oracle or self.ids % 2
         output = self.ids % 7 + 1.5 if known else None
-        request = Request(RequestId(self.fresh("req")), run.id, prompt, output, boosted=not self.ids % 3)
+        request = Request(
+            RequestId(self.fresh("req")), run.id, prompt, output, boosted_for=None if self.ids % 3 else self.ids % 50
+        )
         self.policy.request_arrived(request, self.now)
         self.books.waiting[request.id] = (run, prompt)
 

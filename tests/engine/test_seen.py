@@ -139,7 +139,10 @@ def test_every_request_that_waits_says_why_and_by_what_it_is_ordered(pool: Pool)
     assert [row["rank"] for row in rows] == [row["position"] for row in rows] == [1, 2, 3, 4]
     keys = [tuple(row["orderKey"].values()) for row in rows]
     assert keys == sorted(keys)
-    assert all(list(row["orderKey"]) == ["gated", "inTime", "overdueSince", "groupsBefore", "untilTag"] for row in rows)
+    assert all(
+        list(row["orderKey"]) == ["gated", "inTime", "overdueSince", "groupsBefore", "unboosted", "phiOrDistance"]
+        for row in rows
+    )
     assert all(row["run"] and row["sequences"] == 1 and row["promptTokens"] == 800 for row in rows)
     assert all(row["application"].startswith("demo/") and row["waitingSeconds"] >= 0 for row in rows)
     for thread in threads:

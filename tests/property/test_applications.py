@@ -50,16 +50,16 @@ class OneQueue(TenantQueue):
     def _all(self) -> RunQueue:
         return self._runs.setdefault(ApplicationId(""), RunQueue())
 
-    def push(self, request: OpenRequest, key: float, now: Seconds) -> bool:
+    def push(self, request: OpenRequest, key: tuple[float, ...], now: Seconds) -> bool:
         self._front = self._all
-        self._all.push(request, key)
+        self._all.push(request, *key)
         return False
 
     def remove(self, request: OpenRequest, now: Seconds, *, admitted: bool) -> None:
         self._all.remove(request)
 
-    def rekey(self, run: OpenRun, key: float) -> None:
-        self._all.rekey(run.id, key)
+    def rekey(self, run: OpenRun, key: tuple[float, ...]) -> None:
+        self._all.rekey(run.id, *key)
 
     def groups_before(self, application: ApplicationId) -> int:
         return 0

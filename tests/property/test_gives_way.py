@@ -197,4 +197,4 @@ def test_of_those_that_grow_the_tenant_that_holds_most_for_its_weight_loses_its_
         chosen = policy.running[victim]
         assert held[chosen.tenant] == max(held.values())
         own = [r for r in policy.running.values() if r.tenant == chosen.tenant]
-        assert chosen is max(own, key=lambda r: (policy.stretched_tag(r.run), r.sequence))
+        assert chosen is max(own, key=lambda r: (policy.place_in_application(r.run), r.sequence))

@@ -105,13 +105,13 @@ class BoostedFirst(TieredJustitia):
     """Boosted requests go first, past the gate."""
 
     def head(self) -> RequestId | None:
-        boosted = (r for r in self.waiting() if r.request.boosted)
+        boosted = (r for r in self.waiting() if r.request.boosted_for)
         return next((request.id for request in boosted), super().head())
 
 
 def test_boosted_requests_that_pass_the_gate_break_the_bound() -> None:
     """One tenant declares that all it floods with is boosted."""
-    workload = [Job(TENANTS[0], 1, 20, boosted=True) for _ in range(200)] + flood(TENANTS[1], 60)
+    workload = [Job(TENANTS[0], 1, 20, boosted_for=1e9) for _ in range(200)] + flood(TENANTS[1], 60)
     u, equal = largest_in_engine(KVTokenTimeCost(), workload), dict.fromkeys(TENANTS, 1.0)
     assert excess(TieredJustitia(KVTokenTimeCost(), burst=0.0), workload, equal, lambda f: u) <= 0
     assert excess(BoostedFirst(KVTokenTimeCost(), burst=0.0), workload, equal, lambda f: u) > 0

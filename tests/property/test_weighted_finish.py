@@ -50,7 +50,9 @@ times = st.integers(0, 120)
 costs = st.sampled_from([1, 2, 5, 20, 60])
 claims = st.sampled_from([None, 0.01, 1.0, 20.0, 1e6])
 theirs = st.lists(
-    st.builds(UnitRun, times, costs, claims, st.sampled_from(OTHERS), boosted=st.booleans()), min_size=1, max_size=25
+    st.builds(UnitRun, times, costs, claims, st.sampled_from(OTHERS), boosted_for=st.none() | st.floats(1, 99)),
+    min_size=1,
+    max_size=25,
 )
 
 

@@ -35,7 +35,7 @@ def jobs(tenants: Sequence[TenantId], predicted: SearchStrategy[float | None]) -
             arrival=st.integers(0, 60),
             predicted=predicted,
             run=st.none(),
-            boosted=st.booleans(),
+            boosted_for=st.none() | st.floats(1, 100),
         ),
         min_size=10,
         max_size=80,

@@ -27,7 +27,7 @@ class Job:
     application: str = "a"
     gives_up_after: int | None = None
     told: tuple[float, float] | None = None
-    boosted: bool = False
+    boosted_for: float | None = None
 
     @property
     def size(self) -> int:
@@ -84,7 +84,7 @@ class ReservingEngine:
             tokens = job.told or (None, None)
             self.policy.run_arrived(Run(run, job.tenant, ApplicationId(job.application), job.predicted, *tokens), now)
         output = float(job.output) if self.policy.oracle else None
-        self.policy.request_arrived(Request(request, run, job.prompt, output, boosted=job.boosted), now)
+        self.policy.request_arrived(Request(request, run, job.prompt, output, boosted_for=job.boosted_for), now)
         self.waiting[job.tenant] += 1
         self.arrived.append(request)
 

@@ -24,7 +24,7 @@ class UnitRun:
     tenant: TenantId = TENANT
     application: ApplicationId = APPLICATION
     trickle: Sequence[tuple[int, int]] = ()
-    boosted: bool = False
+    boosted_for: float | None = None
 
     @property
     def total(self) -> int:
@@ -95,7 +95,7 @@ class UnitServer:
             self._asked += 1
             request = RequestId(f"q{self._asked}")
             self._run_of[request] = i
-            self.policy.request_arrived(Request(request, run_id(i), 0, boosted=run.boosted), self.time)
+            self.policy.request_arrived(Request(request, run_id(i), 0, boosted_for=run.boosted_for), self.time)
 
     def _estimate(self, i: int) -> float:
         return (self._key(i) - self._start(i)) / (self.kappa or self.runs[i].theta)

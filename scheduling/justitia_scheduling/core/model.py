@@ -29,8 +29,8 @@ class Request:
 
     `predicted_output` is the number of tokens it will produce, if something predicted it (a simulation may tell the
     true one), else None. `expected_prompt` is what is expected of a prompt that has not been counted, of which
-    `prompt_tokens` is a lower bound. It decides about order only. `boosted` asks for a place by its tail: its
-    application declares an objective for single requests.
+    `prompt_tokens` is a lower bound. It decides about order only. `boosted_for` asks for a place by its tail
+    for so many seconds from its arrival: its application declares an objective for single requests.
     """
 
     id: RequestId
@@ -38,7 +38,7 @@ class Request:
     prompt_tokens: Tokens
     predicted_output: float | None = None
     expected_prompt: Tokens | None = None
-    boosted: bool = False
+    boosted_for: Seconds | None = None
 
 
 class ApplicationShare(NamedTuple):

@@ -6,11 +6,14 @@ request is all that its run ever asked for, the run goes before its application'
     Phi = arrival - b_gamma(work)        smaller is served earlier (`boost.py`)
 
 with the work that the request is known to need, as UniBoost counts it (`uniboost.py`), at its arrival and at each
-preemption. A run that asks for more is a run like others from then on. Which tenants, and which of a tenant's
+preemption. The boost lasts as long as the request asks for, which is the objective's bound: who is late already gains
+nothing, and would take from those that can still be in time. A run that lapsed, or that asks for more, is a run like
+others from then on. Which tenants, and which of a tenant's
 applications, may be served is decided before, so a tenant pays for its tail with its own service.
 """
 
 from collections.abc import Mapping
+from heapq import heappop, heappush
 
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.model import Step
@@ -23,14 +26,15 @@ from justitia_vocabulary.units import RunId, Seconds
 
 
 class BoostedRuns:
-    """Phi of open runs that are a single boosted request. O(1) for each event. Nothing is observed or reported before
-    a boosted request has come.
+    """Phi of open runs that are a single boosted request. O(log runs) for each event. Nothing is observed or reported
+    before a boosted request has come.
     """
 
     def __init__(self, cost_model: CostModel) -> None:
         self.boosting = Boosting(cost_model)
         self._phi: dict[RunId, Seconds | None] = {}
         """None: a run like others."""
+        self._lapses: list[tuple[Seconds, RunId]] = []
         self._seen = False
 
     def get(self, run: RunId) -> Seconds | None:
@@ -43,17 +47,29 @@ class BoostedRuns:
 
     def waits(self, request: OpenRequest, running: int) -> bool:
         """A request begins to wait while so many run. True if its run was boosted and is not any more."""
-        run = request.run.id
+        run, lasts = request.run.id, request.request.boosted_for
         new = run not in self._phi
-        if (new and request.request.boosted) or (request.preemptions and self._phi[run] is not None):
-            self._seen = True
+        if (new and lasts) or (request.preemptions and self._phi[run] is not None):
             tokens = quantised(max(signal(request), 1))
             self._phi[run] = self.boosting.arrival(request, self.boosting.work(request, tokens, running))
+            if new and lasts:
+                self._seen = True
+                heappush(self._lapses, (request.arrival + lasts, run))
             return False
         was_boosted = not request.preemptions and self._phi.get(run) is not None
         if new or was_boosted:
             self._phi[run] = None
         return was_boosted
+
+    def lapsed(self, now: Seconds) -> list[RunId]:
+        """The open runs whose boost has ended since this was last asked."""
+        ended = []
+        while self._lapses and self._lapses[0][0] <= now:
+            _, run = heappop(self._lapses)
+            if self._phi.get(run) is not None:
+                self._phi[run] = None
+                ended.append(run)
+        return ended
 
     def stepped(self, step: Step) -> None:
         if self._seen:
@@ -61,7 +77,7 @@ class BoostedRuns:
 
     def closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         """The request is over."""
-        if finished and request.request.boosted:
+        if finished and request.request.boosted_for:
             self.boosting.tail.observe(now - request.arrival)
 
     def ended(self, run: RunId) -> None:

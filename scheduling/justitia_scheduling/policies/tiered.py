@@ -359,6 +359,8 @@ class TieredJustitia(Policy):
         self.clocks.advance(by_tenant.items())
 
     def time_passed(self, now: Seconds) -> None:
+        for run in self._boosted.lapsed(now):
+            self._place_again(self.runs[run])
         for tenant in self._heartbeat.late(now):
             self._update_gate(tenant)
         for tenant in self._beats.late(now):
@@ -407,6 +409,10 @@ class TieredJustitia(Policy):
     def _retag(self, run: OpenRun) -> None:
         self.revisions += 1
         self.clocks.retag(run, self._costs[run.id])
+        self._place_again(run)
+
+    def _place_again(self, run: OpenRun) -> None:
+        """The run has another place among its application's."""
         if (queue := self._queues.get(run.tenant)) is not None:
             queue.rekey(run, self.place_in_application(run))
             self._update_gate(run.tenant)

@@ -57,7 +57,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
         names.map(ApplicationId),
         names.map(RunId),
         counts,
-        *[st.none() | positive for _ in range(2)],
+        *[st.none() | positive for _ in range(3)],
     ),
     st.builds(RunEnded, names.map(RunId)),
     st.builds(AskQueue, counts),

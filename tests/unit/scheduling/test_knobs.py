@@ -33,7 +33,7 @@ def uniboost() -> UniBoost:
 
 def test_who_has_which_knob() -> None:
     assert {name: set(made.knobs) for name in POLICIES if (made := policy(name)).knobs} == {
-        "TieredJustitia": {Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH},
+        "TieredJustitia": {Knob.BURST, Knob.HEARTBEAT, Knob.STRETCH, Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING},
         "UniBoost": {Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING, Knob.HYSTERESIS},
         "DistBoost": {Knob.GAMMA_FLOOR, Knob.GAMMA_CEILING},
     }

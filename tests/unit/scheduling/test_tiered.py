@@ -110,13 +110,14 @@ def test_a_key_names_the_gate_the_tag_and_the_arrival_of_the_run_and_of_the_requ
     host.run("theirs", B, cost=WIDE)
     run, request = policy.runs[RunId("mine")], policy.requests[second]
     tag = 5 * WIDE
-    assert policy.key(request) == (0, 1, 0, 0, tag / 2, tag * TICKS, run.sequence, request.sequence)
+    assert policy.key(request) == (0, 1, 0, 0, 1, tag / 2, tag * TICKS, run.sequence, request.sequence)
     assert policy.order_key(request) == {
         "gated": 0,
         "inTime": 1,
         "overdueSince": 0,
         "groupsBefore": 0,
-        "untilTag": 5 * WIDE / 2,
+        "unboosted": 1,
+        "phiOrDistance": 5 * WIDE / 2,
     }
     host.serve(mine, 10)
     host.run("more", A, cost=WIDE)
