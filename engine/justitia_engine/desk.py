@@ -43,12 +43,14 @@ IDLE_AFTER: Seconds = 0.05
 MOST_AT_ONCE = 100
 """Messages that are heard at once between steps. The engine has to wait for them if it wants to begin a step."""
 
+InCache = Callable[[RequestId], Tokens]
 T = TypeVar("T")
 
 
 class Desk:
-    """It asks the engine by four functions: `open_sequences` lists all, oldest first; `produced` counts a sequence's
-    output tokens; `in_step` tells whether a step is under way; `view` shows at most so many requests of its queue.
+    """It asks the engine by five functions: `open_sequences` lists all, oldest first; `produced` counts a sequence's
+    output tokens; `in_step` tells whether a step is under way; `view` shows at most so many requests of its queue;
+    `in_cache` counts the prompt tokens of a waiting sequence that the prefix cache has, None where it cannot tell.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class Desk:
         produced: Produced,
         in_step: Callable[[], bool],
         view: Callable[[int], QueueView],
+        in_cache: InCache | None = None,
         log: logging.Logger,
     ) -> None:
         self.lock = threading.RLock()
         self._produced = produced
+        self._in_cache = in_cache
         self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())
         self.failures = 0
         self.failure = ""
@@ -255,7 +259,9 @@ class Desk:
 
     def _by_arrival(self, kv_tokens: Tokens, now: Seconds) -> EngineHost:
         """A host before any configuration."""
-        return EngineHost(FCFS(EngineTime(PRIOR)), kv_tokens, now, self._produced)
+        policy = FCFS(EngineTime(PRIOR))
+        policy.in_cache = self._in_cache
+        return EngineHost(policy, kv_tokens, now, self._produced)
 
     def _fresh(self, now: Seconds) -> EngineHost:
         """A host that has been told of all open sequences."""

@@ -21,6 +21,7 @@ from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
@@ -29,6 +30,7 @@ from justitia_engine.desk import Desk
 from justitia_engine.explain import QueueView
 from justitia_engine.host import OpenSequence, SequenceName
 from justitia_engine.link import Link
+from justitia_engine.prefix import CachedPrefixes
 from justitia_engine.queue import PolicyQueue
 from justitia_engine.untold import Reading, StepDone
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
@@ -67,6 +69,7 @@ class JustitiaScheduler(AsyncScheduler):
         most_held = min(kv_tokens, self.max_num_running_reqs * self.max_model_len)
         about = About(vllm.__version__, kv_tokens, self.block_size, parallel)
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
+        self._prefixes: CachedPrefixes[Any] = CachedPrefixes(lambda block: bool(pool.get_cached_block(block, [0])))
         self.desk = Desk(
             self._link,
             most_held,
@@ -74,6 +77,7 @@ class JustitiaScheduler(AsyncScheduler):
             produced=self._produced,
             in_step=lambda: bool(self._planned),
             view=self._view,
+            in_cache=self._in_cache if self._finds_prefixes() else None,
             log=logger,
         )
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
@@ -180,6 +184,7 @@ class JustitiaScheduler(AsyncScheduler):
         for request, finished in self._over:
             self._processed.pop(request.request_id, None)
             self.waiting.reading.pop(request.request_id, None)
+            self._prefixes.forget(request.request_id)
             self.desk.closed(RequestId(request.request_id), request.num_output_tokens, finished)
         self._over.clear()
 
@@ -218,6 +223,21 @@ class JustitiaScheduler(AsyncScheduler):
 
     def _has_blocks(self, request: Request) -> bool:
         return any(self.kv_cache_manager.get_blocks(request.request_id).blocks)
+
+    def _finds_prefixes(self) -> bool:
+        """Whether the cache has the first blocks of a prompt or none: not where layers forget what is far behind."""
+        manager, groups = self.kv_cache_manager, self.kv_cache_config.kv_cache_groups
+        alike = len(groups) == 1 and isinstance(groups[0].kv_cache_spec, FullAttentionSpec)
+        return alike and manager.enable_caching and manager.block_pool.hash_block_size == self.block_size
+
+    def _in_cache(self, sequence: RequestId) -> Tokens:
+        """How many tokens of a waiting sequence the prefix cache has. vLLM reads its last token again in any case."""
+        request = self.requests.get(sequence)
+        if request is None or not self.kv_cache_manager.prefix_cache_lookup_enabled(request):
+            return 0
+        hashes = request.block_hashes
+        most = min((request.num_tokens - 1) // self.block_size, len(hashes))
+        return self._prefixes.blocks(request.request_id, hashes, most) * self.block_size
 
     def _open_sequences(self) -> Iterator[OpenSequence]:
         """The open sequences that the desk has heard of."""

@@ -28,6 +28,8 @@ SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (f"{_ASYNC_SCHEDULER}._update_after_schedule", ("self", "scheduler_output")),
     (f"{_SCHEDULER}.shutdown", ("self",)),
     ("vllm.v1.core.kv_cache_manager:KVCacheManager.get_blocks", ("self", "request_id")),
+    ("vllm.v1.core.kv_cache_manager:KVCacheManager.prefix_cache_lookup_enabled", ("self", "request")),
+    ("vllm.v1.core.block_pool:BlockPool.get_cached_block", ("self", "block_hash", "kv_cache_group_ids")),
     ("vllm.v1.core.block_pool:BlockPool.get_num_free_blocks", ("self",)),
 )
 """Parameters of what is overridden or called."""
@@ -41,6 +43,7 @@ MEMBERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "vllm.v1.request:RequestStatus",
         ("RUNNING", "FINISHED_ABORTED", "FINISHED_ERROR", "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR"),
     ),
+    ("vllm.v1.kv_cache_interface:__dict__", ("FullAttentionSpec",)),
     ("vllm.v1.metrics.stats:PrefillStats.__dataclass_fields__", ("num_cached_tokens",)),
     ("vllm.v1.core.kv_cache_manager:KVCacheBlocks.__dataclass_fields__", ("blocks",)),
     (

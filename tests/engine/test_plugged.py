@@ -14,7 +14,7 @@ from justitia_cli.tiny_model import make_tiny_model
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.policy import Policy
-from justitia_vocabulary.units import RunId
+from justitia_vocabulary.units import RequestId, RunId, Tokens
 from support.plugged_engine import Call, PluggedEngine, plugged_engine
 from support.serving import eventually, running_vllm
 
@@ -36,11 +36,16 @@ def prompt(rng: random.Random, tokens: int) -> list[int]:
 def replay(engine: PluggedEngine) -> dict[str, int]:
     """The recorded events told to policies made anew: every answer must be the same. Returns how often each came."""
     policies: dict[int, Policy] = {}
+    in_cache: dict[RequestId, Tokens] = {}
     counts: dict[str, int] = {}
     for number, event, arguments, answer in engine.recorded():
         counts[event] = counts.get(event, 0) + 1
         if event == "made":
             policies[number] = build_policy(*arguments)
+            policies[number].in_cache = lambda request: in_cache.get(request, 0)
+            continue
+        if event == "in_cache":
+            in_cache[arguments[0]] = answer
             continue
         policy = policies[number]
         if event == "step_time":

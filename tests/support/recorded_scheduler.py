@@ -1,7 +1,8 @@
 """The scheduler of the engine with policies that write down, event for event, what they are told and what they answer.
 
 Loaded by vLLM in place of `justitia_engine.scheduler.JustitiaScheduler`. `JUSTITIA_TEST_LOG` names the file, pickled
-tuples (number of the policy, event, arguments, answer). Each policy begins with "made", its name and cost model; what
+tuples (number of the policy, event, arguments, answer). What the host answers comes as "in_cache", before the event in
+which the policy asked. Each policy begins with "made", its name and cost model; what
 the engine's step time is taken to be comes as "step_time" before each step.
 """
 
@@ -75,7 +76,17 @@ def _recorded(name: str, made: Callable[[CostModel], Policy]) -> Callable[[CostM
 
         return call
 
-    recorder = type(f"Recorded{made.__name__}", (made,), {event: recording(event) for event in (*TOLD, *ASKED)})
+    def host_answers(self: Any, in_cache: Callable[..., Any] | None) -> None:
+        def ask(request: Any) -> Any:
+            answer = in_cache(request)  # type: ignore[misc]
+            _write(self.number, "in_cache", (request,), answer)
+            return answer
+
+        self.asked_of_host = None if in_cache is None else ask
+
+    asked = property(lambda self: self.asked_of_host, host_answers)
+    events = {event: recording(event) for event in (*TOLD, *ASKED)}
+    recorder = type(f"Recorded{made.__name__}", (made,), {**events, "in_cache": asked})
 
     def make(cost_model: CostModel) -> Policy:
         global _made  # noqa: PLW0603

@@ -12,7 +12,9 @@ from typing import Any
 
 import vllm
 from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager, SingleTypeKVCacheManager
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import Request
 
@@ -60,6 +62,7 @@ def attributes() -> Iterable[Check]:
         "self.block_size =",
         "self.kv_cache_manager =",
         "self.num_lookahead_tokens =",
+        "self.kv_cache_config =",
     )
     for attribute in of_scheduler:
         yield f"Scheduler has {attribute}", SCHEDULER, lambda a=attribute: a in source(Scheduler.__init__)  # type: ignore[misc]
@@ -71,6 +74,7 @@ def attributes() -> Iterable[Check]:
         "num_computed_tokens",
         "prefill_stats",
         "num_output_placeholders",
+        "block_hashes",
     )
     for name in of_request:
         yield f"Request has {name}", SCHEDULER, lambda n=name: f"self.{n}" in source(Request.__init__)  # type: ignore[misc]
@@ -137,6 +141,28 @@ def order_of_calls() -> Iterable[Check]:
         "_preempt_request() leaves the request in waiting, with nothing computed",
         QUEUE,
         lambda: in_order(preempt, "request.num_computed_tokens = 0", "self.waiting.prepend_request(request)"),
+    )
+    computed, cached, hit = map(
+        source,
+        (KVCacheManager.get_computed_blocks, BlockPool.get_cached_block, FullAttentionManager.find_longest_cache_hit),
+    )
+    yield (
+        "get_computed_blocks() finds the first full blocks of all tokens but the last, by the request's hashes",
+        SCHEDULER,
+        lambda: (
+            in_order(computed, "prefix_cache_lookup_enabled", "request.num_tokens - 1", "request.block_hashes")
+            and in_order(hit, "max_length // block_size", "get_cached_block(block_hash", "if not cached_block", "break")
+        ),
+    )
+    yield (
+        "get_cached_block() changes nothing",
+        SCHEDULER,
+        lambda: in_order(cached, "get_one_block(") and not any(c in cached for c in ("touch", "self.free", "metrics")),
+    )
+    yield (
+        "a request's blocks are freed from the last one on, so of a prompt the first ones stay longest",
+        SCHEDULER,
+        lambda: "reversed(" in source(SingleTypeKVCacheManager.free),
     )
     update = source(Scheduler.update_from_output)
     yield (

@@ -2,7 +2,8 @@
 
 Carried: runs with their arrival and the KV token-time that they have attained; requests with their arrival, state,
 tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, applications'
-shares, KV space; and, where the cost model stays the same, what every request was charged and the service of every
+shares, KV space, and whom to ask what the prefix
+cache has; and, where the cost model stays the same, what every request was charged and the service of every
 tenant and application. Not carried, because only the old policy can read it: tags, lifts and estimates; the new policy
 makes its own from then on.
 Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
@@ -15,6 +16,7 @@ from justitia_vocabulary.units import Seconds
 
 def carry_over(old: Policy, new: Policy, now: Seconds, *, keep_service: bool) -> None:
     """Tell `new`, a fresh policy, all that is open in `old`. `old` is left as it is."""
+    new.in_cache = old.in_cache
     for tenant, weight in old.weights.items():
         new.set_weight(tenant, weight, now)
     for application, share in old.shares.items():

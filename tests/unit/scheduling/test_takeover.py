@@ -33,7 +33,9 @@ def busy(name: str) -> Policy:
 @pytest.mark.parametrize("old_name", sorted(POLICIES))
 def test_everything_open_is_carried_and_nothing_is_charged_again(old_name: str, new_name: str) -> None:
     old, new = busy(old_name), build_policy(new_name, WeightedTokens())
+    old.in_cache = lambda _: 7
     carry_over(old, new, 5, keep_service=True)
+    assert new.in_cache is old.in_cache
     assert new.service == old.service
     assert new.weights == old.weights
     assert new.capacity == old.capacity
