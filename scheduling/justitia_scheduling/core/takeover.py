@@ -2,10 +2,9 @@
 
 Carried: runs with their arrival and the KV token-time that they have attained; requests with their arrival, state,
 tokens and preemptions, in the order in which they arrived, were admitted and were preempted; weights, applications'
-shares, KV space, and whom to ask what the prefix
-cache has; and, where the cost model stays the same, what every request was charged and the service of every
-tenant and application. Not carried, because only the old policy can read it: tags, lifts and estimates; the new policy
-makes its own from then on.
+shares, KV space, and whom to ask what the prefix cache has; and, where the cost model stays the same, what every
+request was charged and the service of every tenant and application. Not carried, because only the old policy can read
+it: tags, lifts and estimates; the new policy makes its own from then on.
 Nothing is charged twice. What is counted for people goes on: tenants' KV token-time, and revisions.
 """
 
