@@ -76,9 +76,12 @@ class BoostedRuns:
             self.boosting.token_time.observe(step)
 
     def closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
-        """The request is over."""
+        """The request is over, or taken back: then it may arrive again as all that its run asks for."""
         if finished and request.request.boosted_for:
             self.boosting.tail.observe(now - request.arrival)
+        run = request.run.id
+        if not request.begun and self._phi.get(run) is not None:
+            del self._phi[run]
 
     def ended(self, run: RunId) -> None:
         """The run is over."""

@@ -73,6 +73,42 @@ def test_a_run_that_asks_for_more_is_a_run_like_others() -> None:
     assert on.order() == ["run", "first", "second"]
 
 
+def take_back(on: TieredJustitia, request: RequestId, at: float) -> None:
+    """The request is withdrawn and arrives again."""
+    announced = on.requests[request].request
+    on.withdrawn(request, at)
+    on.request_arrived(announced, at)
+
+
+def test_a_boosted_request_that_is_taken_back_arrives_boosted_and_its_boost_ends_no_later() -> None:
+    on = policy()
+    ask(on, "run", cost=10.0, application=AGENTS)
+    chat = ask(on, "chat", lasts=5.0)
+    take_back(on, chat, 4.0)
+    assert on.order() == ["chat", "run"]
+    on.time_passed(5.0)
+    assert on.order() == ["run", "chat"]
+
+
+def test_a_run_of_two_requests_is_not_boosted_because_they_are_taken_back() -> None:
+    on = policy()
+    ask(on, "run", cost=10.0, application=AGENTS)
+    requests = [ask(on, name, lasts=5.0, run="chat") for name in ("first", "second")]
+    for request in reversed(requests):
+        take_back(on, request, 1.0)
+    assert on.head() == "run"
+
+
+def test_a_run_whose_first_request_began_is_not_boosted_for_its_second() -> None:
+    on = policy()
+    first = ask(on, "first", lasts=5.0, run="chat")
+    on.admitted(first, 0)
+    on.aborted(first, 1.0)
+    ask(on, "run", cost=10.0, application=AGENTS)
+    ask(on, "second", lasts=5.0, run="chat", at=2.0)
+    assert on.head() == "run"
+
+
 def test_a_preempted_request_is_boosted_by_what_it_is_known_to_need_by_then() -> None:
     on = policy(0.001)
     grown = ask(on, "grown", 100, lasts=50.0)
