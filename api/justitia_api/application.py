@@ -9,7 +9,8 @@ from justitia_api.learning import PredictorSpec, PredictorStatus
 from justitia_api.pool import ServingPoolSpec
 from justitia_api.resource import (
     AGE,
-    POSITIVE,
+    WEIGHT_RANGE,
+    WEIGHT_RULE,
     Column,
     Definition,
     LocalReference,
@@ -18,10 +19,12 @@ from justitia_api.resource import (
     ResourceStatus,
     Weight,
     condition_column,
+    in_weight_range,
     reason_column,
     rules,
 )
 from justitia_api.slo import MOST_OBJECTIVES, OBJECTIVE_RULES, OBJECTIVES, SLOStatus
+from justitia_vocabulary.objectives import BeyondObjective
 
 
 class RunSpec(Document):
@@ -45,9 +48,9 @@ class ShareSpec(Document):
     weight: Annotated[
         Weight,
         Field(
-            json_schema_extra=POSITIVE,
+            json_schema_extra=WEIGHT_RULE,
             description="The application's share of its tenant's service relative to the tenant's other applications "
-            "of the same priority: a decimal number greater than 0.",
+            f"of the same priority: a decimal number {WEIGHT_RANGE}.",
         ),
     ] = "1"
     priority: Annotated[
@@ -61,9 +64,9 @@ class ShareSpec(Document):
     ] = 0
 
     @model_validator(mode="after")
-    def _positive(self) -> "ShareSpec":
-        if float(self.weight) <= 0:
-            raise ValueError("share.weight must be greater than 0")
+    def _in_range(self) -> "ShareSpec":
+        if not in_weight_range(self.weight):
+            raise ValueError(f"share.weight must be {WEIGHT_RANGE}")
         return self
 
 
@@ -110,10 +113,22 @@ class LLMApplicationSpec(Document):
         Field(
             max_length=MOST_OBJECTIVES,
             json_schema_extra=OBJECTIVES,
-            description="Objectives for the application's latency. A pool with policy UniBoost and boost.mode SLO "
-            "orders its requests so that they are met.",
+            description="Objectives for the application's latency. In a pool with policy TieredJustitia requests are "
+            "ordered so that objectives for single requests are met, inside the tenant's share; with policy UniBoost "
+            "without regard to tenants. Under other policies objectives are counted, and change nothing.",
         ),
     ] = ()
+    beyond_objective: Annotated[
+        BeyondObjective,
+        Field(
+            description="What becomes of a request that is expected to miss an objective for first tokens or for its "
+            "completion when it arrives, in a pool with policy TieredJustitia. Say: it is served as any other, and its "
+            "answer has the header x-justitia-beyond-objective, which says what is expected. Defer: the same, but it "
+            "takes no place from requests that can still meet the objective. Refuse: it gets 503 with Retry-After, and "
+            "counts as one that missed the objective. Of several bounds for one metric the largest counts. Nothing is "
+            "expected before requests of the application have finished."
+        ),
+    ] = BeyondObjective.SAY
     paused: Annotated[bool, Field(description="While true, what exists for the application stays as it is.")] = False
 
     @model_validator(mode="after")

@@ -14,12 +14,13 @@ from typing import Annotated, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from justitia_vocabulary.objectives import MetricName
+from justitia_vocabulary.objectives import BeyondObjective, MetricName
 from justitia_vocabulary.policies import (
     HIGHEST_GAMMA,
     HYSTERESIS,
     INSIDE_THE_ENGINE_ONLY,
     LOWEST_GAMMA,
+    WITH_GAMMA,
     CostModelName,
     PolicyName,
 )
@@ -35,7 +36,7 @@ class Document(BaseModel):
 
 
 ENGINE_ONLY = "works inside the engine only: set enforcement to Engine, or choose another policy"
-GAMMA_ONLY = "boost is for policy UniBoost only: remove it, or choose that policy"
+GAMMA_ONLY = "boost is for policies TieredJustitia and UniBoost only: remove it, or choose one of these"
 BURST_ONLY = "burstSeconds is for policy TieredJustitia with cost model EngineTime only: remove it, or choose these"
 HEARTBEAT_ONLY = "heartbeatSeconds is for policy TieredJustitia only: remove it, or choose that policy"
 STRETCH_ONLY = "stretch is for policy TieredJustitia only: remove it, or choose that policy"
@@ -44,15 +45,35 @@ WINDOW_TOO_SHORT = "windowSeconds must be at least ten times the bound: in a sho
 GAMMA_FIXED = "gamma goes with mode Fixed, and must be set there: set both, or neither"
 
 
+class BoostMode(StrEnum):
+    """How gamma is chosen."""
+
+    FIXED = "Fixed"
+    ADAPTIVE = "Adaptive"
+    SLO = "SLO"
+
+
+class _Boost(Protocol):
+    """How a resource or a configuration chooses gamma."""
+
+    @property
+    def mode(self) -> BoostMode: ...
+
+
 class _Scheduling(Protocol):
     """The part that a pool's resource and its pods' configuration have in common."""
 
-    policy: PolicyName
-    enforcement: Literal["Engine", "Sidecar"]
-    cost_model: CostModelName
+    @property
+    def policy(self) -> PolicyName: ...
 
     @property
-    def boost(self) -> object: ...
+    def enforcement(self) -> Literal["Engine", "Sidecar"]: ...
+
+    @property
+    def cost_model(self) -> CostModelName: ...
+
+    @property
+    def boost(self) -> _Boost | None: ...
 
     @property
     def burst_seconds(self) -> object: ...
@@ -72,7 +93,7 @@ def possible(scheduling: S) -> S:
     policy = scheduling.policy
     if policy in INSIDE_THE_ENGINE_ONLY and scheduling.enforcement != "Engine":
         raise ValueError(f"policy {policy.value} {ENGINE_ONLY}")
-    if scheduling.boost is not None and policy is not PolicyName.UNIBOOST:
+    if scheduling.boost is not None and policy not in WITH_GAMMA:
         raise ValueError(GAMMA_ONLY)
     has_burst = policy is PolicyName.TIERED_JUSTITIA and scheduling.cost_model is CostModelName.ENGINE_TIME
     if scheduling.burst_seconds is not None and not has_burst:
@@ -82,6 +103,13 @@ def possible(scheduling: S) -> S:
     if scheduling.stretch is not None and policy is not PolicyName.TIERED_JUSTITIA:
         raise ValueError(STRETCH_ONLY)
     return scheduling
+
+
+def boost_mode(scheduling: _Scheduling) -> BoostMode | None:
+    """How gamma is chosen: by objectives, unless the pool says otherwise. None under a policy without gamma."""
+    if scheduling.policy not in WITH_GAMMA:
+        return None
+    return BoostMode.SLO if scheduling.boost is None else scheduling.boost.mode
 
 
 class TenantLimits(Document):
@@ -195,6 +223,7 @@ class ApplicationConfig(Document):
     priority: int = Field(default=0, ge=-10, le=10)
     run: RunConfig = RunConfig()
     objectives: tuple[ServiceLevelObjective, ...] = ()
+    beyond_objective: BeyondObjective = BeyondObjective.SAY
     learning: LearningConfig | None = Field(default=None, description="None: nothing is learned from its runs")
 
     @property
@@ -217,20 +246,12 @@ class QueueConfig(Document):
     maximum_body_bytes: int = Field(default=4 * 2**20, ge=1024)
 
 
-class BoostMode(StrEnum):
-    """How gamma is chosen."""
-
-    FIXED = "Fixed"
-    ADAPTIVE = "Adaptive"
-    SLO = "SLO"
-
-
 class BoostConfig(Document):
     """Bounds of gamma, in 1/s, which are equal with mode Fixed; and how far behind the head a preempted request must
     be.
     """
 
-    mode: BoostMode = BoostMode.ADAPTIVE
+    mode: BoostMode = BoostMode.SLO
     minimum_gamma: float = Field(default=float(LOWEST_GAMMA), gt=0, allow_inf_nan=False)
     maximum_gamma: float = Field(default=float(HIGHEST_GAMMA), gt=0, allow_inf_nan=False)
     hysteresis: float = Field(default=float(HYSTERESIS), ge=0, allow_inf_nan=False, description="In 1/gamma")

@@ -43,6 +43,7 @@ from justitia_vocabulary.policies import (
     HYSTERESIS,
     INSIDE_THE_ENGINE_ONLY,
     LOWEST_GAMMA,
+    WITH_GAMMA,
     CostModelName,
     PolicyName,
 )
@@ -86,8 +87,9 @@ class QueueSpec(Document):
 
 
 class BoostSpec(Document):
-    """Gamma of policy UniBoost, in 1/s: how a request's work is weighed against its time of arrival. A small gamma
-    orders requests mostly by their work, a large one mostly by their arrival.
+    """Gamma, in 1/s: how a request's work is weighed against its time of arrival. A small gamma orders requests mostly
+    by their work, a large one mostly by their arrival. Policy UniBoost orders all requests so. Policy TieredJustitia
+    orders so the requests of applications that have an objective for single requests, inside their tenants' shares.
     """
 
     mode: Annotated[
@@ -97,7 +99,7 @@ class BoostSpec(Document):
             "within bounds that move so that the objectives of the pool's applications are met (spec.slo of "
             "LLMApplication). Fixed: the value of gamma, which must be set."
         ),
-    ] = BoostMode.ADAPTIVE
+    ] = BoostMode.SLO
     gamma: Annotated[
         Decimal | None,
         Field(
@@ -122,9 +124,9 @@ class BoostSpec(Document):
     hysteresis: Annotated[
         Decimal,
         Field(
-            description="How far a running request must be behind the first waiting one before it is preempted for it: "
-            "a decimal number, in units of 1 / gamma. A larger value means fewer preemptions, each of which costs time "
-            "for all requests."
+            description="With policy UniBoost: how far a running request must be behind the first waiting one before "
+            "it is preempted for it: a decimal number, in units of 1 / gamma. A larger value means fewer preemptions, "
+            "each of which costs time for all requests. Policy TieredJustitia ignores it."
         ),
     ] = f"{HYSTERESIS:g}"
 
@@ -149,8 +151,9 @@ class SchedulingSpec(Document):
         Field(
             description="Order of service. FCFS: in the order of arrival. VTC: fair between tenants, by weight. "
             "Justitia: runs by virtual finish time. TieredJustitia: tenants by weight, and each tenant's runs by "
-            "virtual finish time. The others need enforcement Engine, and ignore tenants and runs. UniBoost: by "
-            "arrival, with requests of little work earlier and with preemption, for the tail of response times of "
+            "virtual finish time, except that inside a tenant's share requests whose application has an objective "
+            "for them go where it is met. The others need enforcement Engine, and ignore tenants and runs. UniBoost: "
+            "by arrival, with requests of little work earlier and with preemption, for the tail of response times of "
             "single requests. SRPT and SJF are baselines for comparison. SRPT: least remaining work first, with "
             "preemption. SJF: shortest output first, which is taken to be the mean output of the application's "
             "finished requests."
@@ -184,7 +187,8 @@ class SchedulingSpec(Document):
                 ("double(self.minimumGamma) <= double(self.maximumGamma)", GAMMA_CROSSED),
                 ("(self.mode == 'Fixed') == has(self.gamma)", GAMMA_FIXED),
             ),
-            description="Gamma of policy UniBoost; mode Adaptive when unset. Changes take effect without a restart.",
+            description="How gamma is chosen, with policy TieredJustitia or UniBoost: by the objectives of the pool's "
+            "applications when unset. Changes take effect without a restart.",
         ),
     ] = None
     burst_seconds: Annotated[
@@ -250,7 +254,11 @@ SCHEDULING_RULES = rules(
         )
         for policy in INSIDE_THE_ENGINE_ONLY
     ),
-    (f"!has(self.boost) || self.policy == '{PolicyName.UNIBOOST.value}'", GAMMA_ONLY),
+    (
+        "!has(self.boost) || !has(self.policy) || "
+        + " || ".join(f"self.policy == '{policy.value}'" for policy in WITH_GAMMA),
+        GAMMA_ONLY,
+    ),
     (
         f"!has(self.burstSeconds) || (!has(self.policy) || self.policy == '{PolicyName.TIERED_JUSTITIA.value}') && "
         f"(!has(self.costModel) || self.costModel == '{CostModelName.ENGINE_TIME.value}')",
@@ -275,9 +283,9 @@ class AutoscalingSpec(Document):
         Literal["HPA", "KEDA"],
         Field(
             description="HPA: a HorizontalPodAutoscaler. The cluster must serve the pods' metric "
-            "justitia_queued_requests under custom.metrics.k8s.io, for example with prometheus-adapter; with "
-            "boost.mode SLO also justitia_slo_replicas_needed, the number of engines that the objectives need. KEDA: a "
-            "ScaledObject of KEDA, which queries Prometheus itself."
+            "justitia_queued_requests under custom.metrics.k8s.io, for example with prometheus-adapter; where "
+            "scheduling.boost is set with mode SLO also justitia_slo_replicas_needed, the number of engines that the "
+            "objectives need. KEDA: a ScaledObject of KEDA, which queries Prometheus itself."
         ),
     ] = "HPA"
     prometheus_address: Annotated[
@@ -400,9 +408,7 @@ class ServingPoolStatus(ResourceStatus):
         int | None, Field(ge=0, description="Generation of the configuration last written for the pool's pods.")
     ] = None
     applications: Annotated[int | None, Field(ge=0, description="Applications that the pool serves.")] = None
-    gamma: Annotated[
-        GammaRange | None, Field(description="Gamma in effect with policy UniBoost, in 1/s, rounded to one digit.")
-    ] = None
+    gamma: Annotated[GammaRange | None, Field(description="Gamma in effect, in 1/s, rounded to one digit.")] = None
 
 
 class ServingPool(Resource):

@@ -27,7 +27,14 @@ class ObservedObjective(Document):
             "request was observed yet."
         ),
     ] = None
-    values: Annotated[int, Field(ge=0, description="Number of values in the window.")] = 0
+    values: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Number of values in the window. A request that was refused because it was expected to miss "
+            "the bound (spec.beyondObjective) is one that missed it, with the value that was expected.",
+        ),
+    ] = 0
     observed_milliseconds: Annotated[
         int | None, Field(ge=0, description="The value at the percentile, accurate to one percent.")
     ] = None

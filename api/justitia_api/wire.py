@@ -7,6 +7,10 @@ APPLICATION_HEADER = "x-justitia-application"
 RUN_HEADER = "x-justitia-run"
 RUN_END_HEADER = "x-justitia-run-end"
 RUN_ALIAS_HEADERS = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
+BEYOND_OBJECTIVE_HEADER = "x-justitia-beyond-objective"
+"""In an answer whose request was expected to miss an objective when it arrived: the metric, what was expected and the
+bound, in seconds, and whether the request was deferred: `TimeToFirstToken; expected=12.3; bound=1.5; deferred`.
+"""
 ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 
 PUBLIC_PORT = 8000
@@ -58,6 +62,11 @@ class Refusal(StrEnum):
     """The tenant has used up its `tokensPerMinute`. Retry later."""
     QUEUE_TIMEOUT = "queue_timeout"
     """The request has waited for as long as the pool's `queue.timeoutSeconds` allows. Retry when the load is lower."""
+    BEYOND_OBJECTIVE = "beyond_objective"
+    """The request is expected to miss an objective of its application, which asks for a refusal then
+    (`spec.beyondObjective`). The message says what is expected, and the bound. Retry after the time in `Retry-After`,
+    or send less at a time; if it lasts, see the condition SLOMet of the LLMApplication.
+    """
     ENGINE_UNAVAILABLE = "engine_unavailable"
     """The engine does not answer. Retry shortly; if it lasts, see the conditions of the ServingPool."""
     DRAINING = "draining"
@@ -85,6 +94,7 @@ _STATUS = {
     Refusal.TENANT_QUEUE_FULL: HTTPStatus.TOO_MANY_REQUESTS,
     Refusal.RATE_LIMITED: HTTPStatus.TOO_MANY_REQUESTS,
     Refusal.QUEUE_TIMEOUT: HTTPStatus.SERVICE_UNAVAILABLE,
+    Refusal.BEYOND_OBJECTIVE: HTTPStatus.SERVICE_UNAVAILABLE,
     Refusal.ENGINE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     Refusal.DRAINING: HTTPStatus.SERVICE_UNAVAILABLE,
     Refusal.NOT_CONFIGURED: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -28,6 +28,12 @@ class SidecarMetrics:
         self.refusals = Counter(
             "justitia_refusals", "Requests that were refused, by the code of the refusal", ("reason",), registry=r
         )
+        self.beyond_objective = Counter(
+            "justitia_beyond_objective",
+            "Requests that were expected to miss an objective when they arrived, by what became of them",
+            (*_APPLICATION, "action"),
+            registry=r,
+        )
         self.prompt_tokens = Counter("justitia_prompt_tokens", "Prompt tokens that were read", _APPLICATION, registry=r)
         self.output_tokens = Counter(
             "justitia_output_tokens", "Output tokens that were produced", _APPLICATION, registry=r

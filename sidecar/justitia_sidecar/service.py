@@ -18,7 +18,6 @@ from justitia_sidecar.admission.watch import EngineWatch
 from justitia_sidecar.current import Current, InEffect
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.client import EngineClient
-from justitia_sidecar.engine.configuration import engine_configuration
 from justitia_sidecar.engine.hang import HangWatch
 from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
@@ -73,10 +72,10 @@ class Sidecar:
         )
         self.report = SidecarReport(self.parts, ShareWindow(), ShareWindow(), hang_watch, PolicyCondition())
         self._service_is_of = ("", "")
-        current.on_config = [objectives.configure, learner.configure, self._configure_engine, self._configured]
+        current.on_config = [objectives.configure, learner.configure, self._tune, self._configured]
         order.on_run_ended = self._run_ended
         order.on_other_service = self.report.restart
-        order.on_moved = lambda: self.parts.open.refuse_waiting(engine_unavailable())
+        order.on_moved = self._moved
         if channel is not None:
             metrics.registry.register(EngineMetrics(channel))
 
@@ -107,8 +106,8 @@ class Sidecar:
         if order.channel is not None:
             self._compare_only_like(order.channel, in_effect)
         self.report.conditions()
-        if self.parts.objectives.look(now, books.requests.values(), order.policy_in_engine) and order.channel:
-            order.channel.configure(engine_configuration(in_effect.config, self.parts.objectives.bounds))
+        if self.parts.objectives.look(now, books.requests.values(), order.policy_report):
+            self._tune(in_effect.config)
         self.report.shares.sample(admission.service, active, now)
         self.report.application_shares.sample(admission.application_service, {}, now)
 
@@ -118,9 +117,13 @@ class Sidecar:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
 
-    def _configure_engine(self, config: PoolConfig) -> None:
-        if (channel := self.parts.order.engine_channel) is not None:
-            channel.configure(engine_configuration(config, self.parts.objectives.bounds))
+    def _tune(self, config: PoolConfig) -> None:
+        self.parts.order.tune(config, self.parts.objectives.bounds)
+
+    def _moved(self) -> None:
+        self.parts.open.refuse_waiting(engine_unavailable())
+        if (in_effect := self.parts.current.in_effect) is not None:
+            self._tune(in_effect.config)
 
     def _configured(self, config: PoolConfig) -> None:
         self.parts.metering.configure(config)

@@ -129,7 +129,13 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ),
     ("SRPT in front of vLLM", "pool", "spec.scheduling", in_front("SRPT"), "set enforcement to Engine, or choose"),
     ("SJF in front of vLLM", "pool", "spec.scheduling", in_front("SJF"), "SJF works inside the engine only"),
-    ("gamma for a policy without", "pool", "spec.scheduling.boost", bounds("1", "2"), "for policy UniBoost only"),
+    (
+        "gamma for a policy without",
+        "pool",
+        "spec.scheduling",
+        {"policy": "VTC", "boost": bounds("1", "2")},
+        "boost is for policies TieredJustitia and UniBoost only: remove it, or choose one of these",
+    ),
     (
         "crossed bounds of gamma",
         "pool",
@@ -212,9 +218,9 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     (
         "gamma that follows objectives in another policy",
         "pool",
-        "spec.scheduling.boost",
-        {"mode": "SLO"},
-        "boost is for policy UniBoost only: remove it, or choose that policy",
+        "spec.scheduling",
+        {"policy": "Justitia", "boost": {"mode": "SLO"}},
+        "boost is for policies TieredJustitia and UniBoost only",
     ),
     (
         "UniBoost of an inline pool in front of vLLM",
@@ -379,7 +385,8 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
         "equal to 50",
     ),
     ("certainty", "application", "spec.predictor", {"rollout": {"confidencePercent": 100}}, "equal to 99"),
-    ("an application of weight zero", "application", "spec.share", {"weight": "0.0"}, "must be greater than 0"),
+    ("an application of weight zero", "application", "spec.share", {"weight": "0.0"}, "from 0.001 to 1000"),
+    ("an application beyond all weights", "application", "spec.share", {"weight": "1000.1"}, "from 0.001 to 1000"),
     ("an application of a negative weight", "application", "spec.share", {"weight": "-1"}, "should match"),
     ("an application's weight as a number", "application", "spec.share", {"weight": 2}, "must be of type string"),
     ("a priority beyond the highest", "application", "spec.share", {"priority": 11}, "less than or equal to 10"),
@@ -506,6 +513,9 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("UniBoost with one bound", "pool", "spec.scheduling", inside("UniBoost", boost={"minimumGamma": "1"})),
     ("a boost of defaults", "pool", "spec.scheduling", inside("UniBoost", boost={})),
     ("gamma that follows objectives", "pool", "spec.scheduling", inside("UniBoost", boost={"mode": "SLO"})),
+    ("gamma inside shares", "pool", "spec.scheduling", inside("TieredJustitia", boost={"mode": "Adaptive"})),
+    ("gamma of the default policy", "pool", "spec.scheduling", {"boost": bounds("0.01", "1")}),
+    ("gamma inside shares, in front of vLLM", "pool", "spec.scheduling", in_front("TieredJustitia") | {"boost": {}}),
     (
         "a fixed gamma without hysteresis",
         "pool",

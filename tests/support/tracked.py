@@ -50,6 +50,7 @@ def tracked_request(
     arrival: Seconds = 0.0,
     first_token: Seconds | None = None,
     produced: Tokens = 0,
+    boosted_for: Seconds | None = None,
     observer: Observer | None = None,
 ) -> TrackedRequest:
     """A request of the run."""
@@ -62,4 +63,5 @@ def tracked_request(
         account=TokenAccount(prompt, exact, produced),
         timing=Timing(arrival, first_token=first_token),
         observer=observer or Hearing(),
+        boosted_for=boosted_for,
     )

@@ -20,6 +20,21 @@ class MetricName(StrEnum):
         """Whether something that has no value yet, and is older than the bound, is known to miss it."""
         return self is not MetricName.TIME_PER_OUTPUT_TOKEN
 
+    @property
+    def of_requests(self) -> bool:
+        """Whether it is about single requests, not about whole runs."""
+        return self is not MetricName.RUN_COMPLETION
+
+
+class BeyondObjective(StrEnum):
+    """What becomes of a request that is expected to miss an objective's bound when it arrives."""
+
+    SAY = "Say"
+    """It is served as any other, and its answer says what is expected."""
+    DEFER = "Defer"
+    """The same, but it goes by its run: it takes no place from requests that can still meet their bounds."""
+    REFUSE = "Refuse"
+
 
 class ObjectiveState(StrEnum):
     """How an objective stands."""

@@ -22,6 +22,10 @@ INSIDE_THE_ENGINE_ONLY = (PolicyName.UNIBOOST, PolicyName.SRPT, PolicyName.SJF)
 """Policies that order single requests, token for token or preempting: the sidecar can do neither."""
 
 
+WITH_GAMMA = (PolicyName.TIERED_JUSTITIA, PolicyName.UNIBOOST)
+"""Policies that have gamma, which may follow objectives."""
+
+
 class CostModelName(StrEnum):
     """What tenants are charged."""
 

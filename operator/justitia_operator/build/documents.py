@@ -146,6 +146,7 @@ def _application(admission: AdmittedApplication, written: PoolConfig | None) -> 
             maximum_cost=run.maximum_cost,
         ),
         objectives=application.spec.slo,
+        beyond_objective=application.spec.beyond_objective,
         learning=admission.learning,
     )
 

@@ -17,7 +17,7 @@ from justitia_api.config import ServiceLevelObjective
 from justitia_api.pool import ServingPool
 from justitia_api.slo import SLOStatus
 from justitia_api.status import ObjectiveCounts
-from justitia_operator.slo.attained import Observed, as_recorded, slo_verdict
+from justitia_operator.slo.attained import Observed, Supply, as_recorded, slo_verdict
 from justitia_operator.world.names import pool_ref
 from justitia_operator.world.objects import Json
 from justitia_operator.world.sidecars import Reporting, present_reports
@@ -68,7 +68,8 @@ def standing_of(
         objectives=tuple(as_recorded(objective, seen) for objective, seen in observed.items()),
         replicas=replicas,
     )
-    after = Standing(record, slo_verdict(observed, replicas, application, pool))
+    supply = Supply(replicas, _share_percent(reports, application))
+    after = Standing(record, slo_verdict(observed, supply, application, pool))
     return before if before is not None and _stands(before, after, silent=not any(told)) else after
 
 
@@ -106,6 +107,14 @@ def _told(
         for told in report.objectives.get(here, ())
         if told.objective == objective and adds_up(told)
     ]
+
+
+def _share_percent(reports: Iterable[Reporting], application: LLMApplication) -> int | None:
+    """Its share of its tenant's service over the last minute. None if the tenant got none."""
+    here = (application.metadata.namespace, application.metadata.name)
+    told = [r.applications[here] for _, r in reports if r is not None and here in r.applications]
+    own, of_tenant = sum(each.recent for each in told), sum(each.tenant_recent for each in told)
+    return min(100, round(100 * own / of_tenant)) if of_tenant else None
 
 
 def _replicas(reports: Iterable[Reporting], observed: Observed) -> int | None:

@@ -84,6 +84,13 @@ class Observations:
             ring.advance(now)
             ring.add(arrival, value, value <= objective.bound)
 
+    def refused(self, key: ObjectiveId, expected: Seconds, now: Seconds) -> None:
+        """A request that arrives now is refused, because its value would have been beyond the bound: a miss."""
+        watched = self.watched[key]
+        for ring in (watched.recent, watched.budget):
+            ring.advance(now)
+            ring.add(now, expected, good=False)
+
     def still_open(self, key: ObjectiveId, ages: Sequence[Seconds], now: Seconds) -> None:
         """How long ago those arrived that have no value yet, in place of what was told before."""
         watched = self.watched[key]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from justitia_api.config import PoolConfig, TenantLimits
 from justitia_scheduling.core.model import ApplicationShare
+from justitia_sidecar.admission.amounts import Amounts
 from justitia_sidecar.admission.bounds import TenantQueue, check_room, queue_full
 from justitia_sidecar.admission.held_back import HeldBack
 from justitia_sidecar.admission.outputs import OutputMeans
@@ -54,8 +55,9 @@ class Books:
     ) -> None:
         self.runs = runs
         self.outputs = OutputMeans()
+        self.amounts = Amounts()
         self.requests: dict[RequestId, TrackedRequest] = {}
-        self.load: defaultdict[TenantId, TenantLoad] = defaultdict(lambda: TenantLoad(held=HeldBack(self._share_of)))
+        self.load: defaultdict[TenantId, TenantLoad] = defaultdict(lambda: TenantLoad(held=HeldBack(self.share_of)))
         self.queued = 0
         """Sequences that wait, held ones included."""
         self.in_engine = 0
@@ -93,7 +95,8 @@ class Books:
         for load in self.load.values():
             load.held.regroup()
 
-    def _share_of(self, application: ApplicationId) -> ApplicationShare | None:
+    def share_of(self, application: ApplicationId) -> ApplicationShare | None:
+        """How an application shares its tenant's service. None under a policy that does not share between them."""
         return None if self._shares is None else self._shares.get(application, ApplicationShare())
 
     def weight(self, tenant: TenantId) -> float:
@@ -124,6 +127,7 @@ class Books:
         load.queued += sequences
         self.queued += sequences
         load.held.add(request)
+        self.amounts.enter(request)
         displaced = self._room.enter(_owner(request), request.id, sequences)
         if displaced is None:
             raise queue_full(self._config.queue.maximum_requests)
@@ -169,6 +173,7 @@ class Books:
         """Count a request as running. It waits no more."""
         sequences, load = request.asks.sequences, self.load[request.tenant]
         request.begun = True
+        self.amounts.begin(request)
         load.queued -= sequences
         load.running += sequences
         self.queued -= sequences
@@ -201,6 +206,7 @@ class Books:
             if completed:
                 self.outputs.observe(request.application, request.account.produced // sequences)
         request.advance(Event.END)
+        self.amounts.leave(request)
         self._room.leave(_owner(request), request.id)
         del self.requests[request.id]
         self.runs.leave(request.run, now, ends=ends_run)

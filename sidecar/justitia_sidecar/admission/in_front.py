@@ -29,6 +29,7 @@ from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
 from justitia_sidecar.engine.configuration import configured_knobs
 from justitia_sidecar.engine.view import EngineView
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
@@ -180,8 +181,7 @@ class InFront:
         if policy is not self.policy:
             carry_over(self.policy, policy, now, keep_service=keep_service)
             self.policy = policy
-        knobs = configured_knobs(config.scheduling)
-        policy.tune({knob: value for knob, value in knobs.items() if knob in policy.knobs})
+        self.tune(configured_knobs(config.scheduling))
         self.books.configure(config)
         for tenant in config.tenants:
             if policy.weights.get(TenantId(tenant.name)) != tenant.weight:
@@ -193,6 +193,10 @@ class InFront:
         for name in list(self.books.load):
             self._release(name, now)
         self.pump(now)
+
+    def tune(self, knobs: Mapping[Knob, float]) -> None:
+        """Set the knobs that the policy has of these, and its others to their defaults."""
+        self.policy.tune({knob: value for knob, value in knobs.items() if knob in self.policy.knobs})
 
     # What people ask.
 
@@ -236,7 +240,10 @@ class InFront:
     def _release(self, tenant: TenantId, now: Seconds) -> None:
         for request in self.books.release(tenant):
             prompt, exact = request.account.prompt, request.account.prompt_exact
-            announced = Request(request.id, request.run.id, prompt if exact else 0, expected_prompt=prompt)
+            counted = prompt if exact else 0
+            announced = Request(
+                request.id, request.run.id, counted, expected_prompt=prompt, boosted_for=request.boost_left(now)
+            )
             self.policy.request_arrived(announced, now)
 
     @property

@@ -155,7 +155,7 @@ class Inside:
             if estimate and not estimate.counted and (now >= estimate.due or not self._says(account)):
                 self._nothing_more_is_said(account)
         if self._channel.connected:
-            self._tell_late()
+            self._tell_late(now)
 
     def next_look(self, now: Seconds) -> Seconds | None:
         return now if self.books.to_release else None
@@ -205,7 +205,7 @@ class Inside:
             self._queue[request.id] = request
 
     def _pass_on(self, request: TrackedRequest, now: Seconds) -> None:
-        self._tell(request)
+        self._tell(request, now)
         ticketed = self._channel.connected
         self._accounts.opened(
             EngineAccount(request, self._channel.peer, self._channel.gaps if ticketed else None, ticketed)
@@ -214,20 +214,22 @@ class Inside:
         self.books.send(request, now)
         request.observer.admitted(request)
 
-    def _tell(self, request: TrackedRequest) -> None:
-        run, sequences = request.run, request.asks.sequences
+    def _tell(self, request: TrackedRequest, now: Seconds) -> None:
+        run, sequences, boost = request.run, request.asks.sequences, request.boost_left(now)
         name = self._run_name(run)
-        ticket = messages.Ticket(request.id, run.tenant, run.application.id, name, sequences, run.predicted_cost)
+        ticket = messages.Ticket(
+            request.id, run.tenant, run.application.id, name, sequences, run.predicted_cost, boosted_for=boost
+        )
         self._channel.send(ticket)
 
-    def _tell_late(self) -> None:
+    def _tell_late(self, now: Seconds) -> None:
         """Send the tickets of requests that were sent while the plug-in was away: their tenants pay for them from now
         on.
         """
         for account in self._accounts.open:
             if not account.ticketed and account.instance == self._channel.peer:
                 account.ticketed = True
-                self._tell(account.request)
+                self._tell(account.request, now)
 
     def _started(self, request: TrackedRequest, now: Seconds) -> None:
         if request.stage is Stage.SENT:

@@ -19,6 +19,7 @@ from justitia_sidecar.admission.in_front import InFront
 from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.engine.configuration import configured_knobs, engine_configuration
 from justitia_sidecar.limits.memory import memory_limit, most_runs
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
 from justitia_vocabulary.units import Seconds
@@ -61,8 +62,10 @@ class Order:
         return self._inside
 
     @property
-    def policy_in_engine(self) -> PolicyReport:
-        """The last report of the policy inside the engine; an empty one without such a policy."""
+    def policy_report(self) -> PolicyReport:
+        """The last report of the policy that keeps the order; an empty one if none does."""
+        if isinstance(self._admission, InFront):
+            return self._admission.policy.report()
         channel = self.channel
         return channel.state.policy if channel is not None and channel.reporting else PolicyReport()
 
@@ -87,6 +90,13 @@ class Order:
                 in_front.reconfigure(config, policy, self._clock(), keep_service=same_unit)
                 if not same_unit:
                     self.on_other_service()
+
+    def tune(self, config: PoolConfig, gamma: tuple[float, float] | None) -> None:
+        """Tell whoever keeps the order how the policy is tuned. `gamma` are the bounds of gamma, in 1/s."""
+        if self.engine_channel is not None:
+            self.engine_channel.configure(engine_configuration(config, gamma))
+        if isinstance(self._admission, InFront):
+            self._admission.tune(configured_knobs(config.scheduling, gamma))
 
     def _fresh(self, config: PoolConfig) -> InFront | Inside:
         admission: InFront | Inside

@@ -23,6 +23,10 @@ class OutputMeans:
         mean = self._mean.get(application, 0.0)
         self._mean[application] = mean + (produced - mean) / n
 
+    def mean(self, application: ApplicationId) -> float | None:
+        """The application's mean. None before a sequence of it has finished."""
+        return self._mean.get(application)
+
     def predict(self, application: ApplicationId, max_tokens: Tokens) -> Tokens:
         mean = self._mean.get(application)
         return max_tokens if mean is None else min(max_tokens, max(1, round(mean * OUTPUT_MARGIN)))

@@ -85,7 +85,9 @@ class Observer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class TrackedRequest:
-    """A request from its arrival until it is over. It has `begun` when it counts as running."""
+    """A request from its arrival until it is over. It has `begun` when it counts as running. It is ordered by its
+    application's objective for single requests for `boosted_for` seconds from its arrival.
+    """
 
     id: RequestId
     tenant: TenantId
@@ -96,6 +98,7 @@ class TrackedRequest:
     timing: Timing
     observer: Observer
     placement: Placement = field(default_factory=Placement)
+    boosted_for: Seconds | None = None
     begun: bool = False
     _stage: Stage = Stage.HELD
 
@@ -113,6 +116,11 @@ class TrackedRequest:
 
     def age(self, now: Seconds) -> Seconds:
         return now - self.timing.arrival
+
+    def boost_left(self, now: Seconds) -> Seconds | None:
+        """How long it is still ordered so. None if it is not, or not any more."""
+        left = None if self.boosted_for is None else self.boosted_for - self.age(now)
+        return left if left is not None and left > 0 else None
 
     def pace(self, now: Seconds) -> Seconds | None:
         """Seconds for each token of a sequence after its first, if the last one came now. None if that is not seen."""

@@ -2,11 +2,15 @@
 
 from justitia_api.config import PoolConfig, SchedulingConfig
 from justitia_channel.messages import Configure, Share
+from justitia_scheduling.core.cost import KVTokenTimeCost
+from justitia_scheduling.policies.registry import build_policy
 from justitia_vocabulary.policies import Knob
 
 
 def configured_knobs(scheduling: SchedulingConfig, gamma: tuple[float, float] | None = None) -> dict[Knob, float]:
-    """The knobs that are set: by the configuration, and to the bounds of gamma, in 1/s, where there are any."""
+    """The knobs of the configured policy that are set: by the configuration, and to the bounds of gamma, in 1/s, where
+    there are any.
+    """
     knobs: dict[Knob, float] = {}
     if scheduling.burst_seconds is not None:
         knobs[Knob.BURST] = scheduling.burst_seconds
@@ -18,7 +22,8 @@ def configured_knobs(scheduling: SchedulingConfig, gamma: tuple[float, float] | 
         knobs[Knob.HYSTERESIS] = scheduling.boost.hysteresis
     if gamma is not None:
         knobs[Knob.GAMMA_FLOOR], knobs[Knob.GAMMA_CEILING] = gamma
-    return knobs
+    known = build_policy(scheduling.policy, KVTokenTimeCost()).knobs
+    return {knob: value for knob, value in knobs.items() if knob in known}
 
 
 def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) -> Configure:

@@ -16,7 +16,14 @@ from typing import Any
 
 import structlog
 
-from justitia_api.config import ApplicationConfig, BoostConfig, BoostMode, PoolConfig, ServiceLevelObjective
+from justitia_api.config import (
+    ApplicationConfig,
+    BoostConfig,
+    BoostMode,
+    PoolConfig,
+    ServiceLevelObjective,
+    boost_mode,
+)
 from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.objectives.attainment import Attainment, attainment, counted
@@ -26,7 +33,7 @@ from justitia_scheduling.objectives.slo import PERIOD, GammaController, GammaDec
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_vocabulary.objectives import MetricName
-from justitia_vocabulary.policies import HIGHEST_GAMMA, LOWEST_GAMMA
+from justitia_vocabulary.policies import WITHOUT_WEIGHTS
 from justitia_vocabulary.units import ApplicationId, Seconds
 
 _WATCHED = "watched "
@@ -41,6 +48,8 @@ class Objectives:
         self._epoch = epoch
         self._seen = Observations({})
         self._boost: BoostConfig | None = None
+        self._inside_shares = False
+        self._boosted_for: dict[ApplicationId, Seconds] = {}
         self._controller: GammaController | None = None
         self._decision: GammaDecision | None = None
         self._looked: Seconds | None = None
@@ -63,9 +72,20 @@ class Objectives:
         self._seen.declare(
             {key: _objective(each, weights.get(a.tenant, 1.0)) for key, (a, each) in self._declared.items()}
         )
+        self._boosted_for = {}
+        for application in config.applications:
+            lasts = [
+                each.bound_milliseconds / 1000 if each.metric.since_arrival else config.queue.timeout_seconds
+                for each in application.objectives
+                if each.metric.of_requests
+            ]
+            if lasts:
+                self._boosted_for[application.id] = max(lasts)
         self._seen.demand.keep(a.id for a in config.applications)
-        self._boost = config.scheduling.boost
-        if self._boost is None or self._boost.mode is not BoostMode.SLO:
+        mode = boost_mode(config.scheduling)
+        self._boost = None if mode is None else config.scheduling.boost or BoostConfig()
+        self._inside_shares = config.scheduling.policy not in WITHOUT_WEIGHTS
+        if self._boost is None or mode is not BoostMode.SLO:
             self._controller = self._decision = None
         elif self._controller is None:
             self._controller = GammaController(self._boost.minimum_gamma, self._boost.maximum_gamma)
@@ -77,15 +97,31 @@ class Objectives:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The bounds of gamma, in 1/s. None: the engine's own."""
+        """The bounds of gamma, in 1/s. None under a policy without gamma."""
         if self._controller is not None:
             return self._controller.bounds
         return None if self._boost is None else (self._boost.minimum_gamma, self._boost.maximum_gamma)
+
+    def boosted_for(self, application: ApplicationId) -> Seconds | None:
+        """How long from its arrival a request of the application is ordered by its objectives for single requests: as
+        long as the largest bound can be met. The bound of a pace can be for as long as the request waits. None without
+        such an objective.
+        """
+        return self._boosted_for.get(application)
 
     # Requests. Moments are those of their clock.
 
     def arrived(self, request: TrackedRequest) -> None:
         self._seen.demand.arrived(request.application, request.timing.arrival + self._epoch)
+
+    def refused(self, application: ApplicationId, expected: Mapping[MetricName, Seconds], now: Seconds) -> None:
+        """Note a request that is refused because it was expected to show these values: it misses what they are beyond
+        of, so that refusing makes no objective look met.
+        """
+        self._seen.demand.arrived(application, now + self._epoch)
+        for metric, value in expected.items():
+            for key in self._by_metric.get((application, metric), ()):
+                self._seen.refused(key, value, now + self._epoch)
 
     def first_token(self, request: TrackedRequest, now: Seconds) -> None:
         """Note the first token of a streamed request."""
@@ -136,12 +172,21 @@ class Objectives:
         if self._controller is None or engine.gamma_estimate is None:
             return False
         before = self._controller.bounds
-        self._decision = self._controller.step(now + self._epoch, self._seen, engine.gamma_estimate)
+        self._decision = self._controller.step(now + self._epoch, self._moving_gamma(), engine.gamma_estimate)
         if self._controller.bounds == before:
             return False
         low, high = self._controller.bounds
         log.info("the objectives set new bounds of gamma", floor=low, ceiling=high, estimate=engine.gamma_estimate)
         return True
+
+    def _moving_gamma(self) -> Observations:
+        """What gamma follows. Inside shares it does nothing for whole runs, so their objectives do not move it."""
+        if not self._inside_shares:
+            return self._seen
+        moving = Observations({})
+        moving.watched = {key: w for key, w in self._seen.watched.items() if w.objective.metric.of_requests}
+        moving.demand = self._seen.demand
+        return moving
 
     def _count_open(self, now: Seconds, requests: Iterable[TrackedRequest]) -> None:
         ages: defaultdict[tuple[ApplicationId, MetricName], list[Seconds]] = defaultdict(list)
@@ -193,9 +238,10 @@ class Objectives:
         """Gamma in effect, and what bounds it. None where the engine reports no gamma."""
         if engine.gamma is None or engine.gamma_estimate is None:
             return None
-        floor, ceiling = self.bounds or (LOWEST_GAMMA, HIGHEST_GAMMA)
+        how = self._boost or BoostConfig()
+        floor, ceiling = self.bounds or (how.minimum_gamma, how.maximum_gamma)
         return BoostStatus(
-            mode=BoostMode.ADAPTIVE if self._boost is None else self._boost.mode,
+            mode=how.mode,
             gamma=engine.gamma,
             estimate=engine.gamma_estimate,
             floor=floor,

@@ -77,7 +77,7 @@ class SidecarReport:
             applications=tuple(self._applications(in_effect)),
             learning=learning_status(config, learner.applications, learner.models),
             objectives=tuple(parts.objectives.counts(parts.clock())),
-            boost=parts.objectives.boost(parts.order.policy_in_engine),
+            boost=parts.objectives.boost(parts.order.policy_report),
         )
 
     def conditions(self) -> tuple[Condition, ...]:
@@ -118,7 +118,7 @@ class SidecarReport:
         m.engine_ready.set(admission.engine.ready)
         m.engine_hangs.set(self.hangs.hangs)
         objectives = self.parts.objectives
-        boost = objectives.boost(self.parts.order.policy_in_engine)
+        boost = objectives.boost(self.parts.order.policy_report)
         set_objective_gauges(m, objectives.attained(self.parts.clock()), boost)
         m.step_seconds.clear()
         if (t := admission.step_time) is not None:

@@ -9,6 +9,7 @@ from justitia_sidecar.admission.bounds import queue_full
 from justitia_sidecar.admission.metering import Metering
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.metrics import SidecarMetrics
+from justitia_sidecar.objectives.beyond import Beyond
 from justitia_sidecar.request.body import Endpoint, ParsedBody
 from justitia_sidecar.request.reading import Body
 from justitia_sidecar.request.waiting import Waiting
@@ -17,7 +18,9 @@ from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 @dataclass(slots=True)
 class Accepted:
-    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt."""
+    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt. `beyond`:
+    what it is expected to show beyond its application's objectives.
+    """
 
     tenant: TenantId
     application: ApplicationConfig
@@ -28,6 +31,7 @@ class Accepted:
     ends_run: bool
     endpoint: Endpoint
     arrival: Seconds
+    beyond: Beyond | None = None
 
 
 class RequestProgress:

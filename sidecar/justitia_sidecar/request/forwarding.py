@@ -10,7 +10,7 @@ from http import HTTPStatus
 import aiohttp
 import structlog
 
-from justitia_api.wire import Refusal
+from justitia_api.wire import BEYOND_OBJECTIVE_HEADER, Refusal
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.stages import Stage
@@ -184,7 +184,10 @@ class Forwarding:
 
     def _head(self, response: aiohttp.ClientResponse) -> Headers:
         kind = response.headers.get("content-type", "application/json")
-        return [(b"content-type", kind.encode("latin-1")), (b"x-request-id", self._request.id.encode())]
+        head = [(b"content-type", kind.encode("latin-1")), (b"x-request-id", self._request.id.encode())]
+        if (beyond := self._accepted.beyond) is not None:
+            head.append((BEYOND_OBJECTIVE_HEADER.encode(), beyond.header))
+        return head
 
     def _count(self, prompt_tokens: Tokens, produced: Tokens, cached: Tokens = 0, *, every_prompt: bool = True) -> None:
         """Take the engine's count so far. `every_prompt` says that it has counted all of them."""
@@ -217,7 +220,7 @@ class Forwarding:
         if request.in_engine and not (request.account.produced or self._refused):
             metrics.estimated_tokens.labels(*labels).inc(self._admission.abandoned(request, now))
         completed = self._outcome is RequestOutcome.COMPLETED
-        self._parts.objectives.ended(request, now, completed=completed, engine=self._parts.order.policy_in_engine)
+        self._parts.objectives.ended(request, now, completed=completed, engine=self._parts.order.policy_report)
         if completed:
             self._metric("completion", request.age(now))
             if (pace := request.pace(now)) is not None:

@@ -13,10 +13,12 @@ from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import check_fits
 from justitia_sidecar.admission.request import RequestShape, Timing, TokenAccount, TrackedRequest
+from justitia_sidecar.current import InEffect
 from justitia_sidecar.identity import recognition
 from justitia_sidecar.identity.salt import salted
 from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.limits.pacing import Pace
+from justitia_sidecar.objectives.beyond import beyond_objective
 from justitia_sidecar.refusals import RefusalError, draining, engine_unavailable
 from justitia_sidecar.request.accepted import Accepted, RequestProgress
 from justitia_sidecar.request.asgi import (
@@ -34,6 +36,7 @@ from justitia_sidecar.request.forwarding import Forwarding
 from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.request.reading import Body
 from justitia_sidecar.request.waiting import Interruption, Waiting
+from justitia_vocabulary.objectives import BeyondObjective
 from justitia_vocabulary.units import ApplicationId, RequestId, TenantId, Tokens
 
 REFUSALS_A_SECOND, IMMEDIATE_REFUSALS = 50.0, 100
@@ -134,6 +137,7 @@ class Proxy:
         in_effect = parts.current.configured()
         admission, queue = in_effect.admission, in_effect.config.queue
         predicted = await self._predict(accepted, admission)
+        self._look_ahead(accepted, in_effect)
         progress = RequestProgress(accepted.body, queue.maximum_requests, parts.metrics, parts.metering, parts.clock)
         request = self._track(accepted, admission, progress, predicted)
         waiting = Waiting(request, admission, queue.timeout_seconds, parts.open.waits, interruption)
@@ -171,6 +175,26 @@ class Proxy:
         books.check_room(accepted.tenant, application, parsed.sequences)
         return predicted
 
+    def _look_ahead(self, accepted: Accepted, in_effect: InEffect) -> None:
+        """Note what is expected beyond an objective. Raises a refusal if the application asks for it."""
+        parts, parsed, application = self._parts, accepted.parsed, accepted.application
+        beyond = beyond_objective(
+            in_effect.config,
+            application,
+            in_effect.admission,
+            prompt=self._prompt_tokens(application.id, parsed),
+            max_tokens=parsed.max_tokens,
+            streamed=parsed.stream,
+            now=accepted.arrival,
+        )
+        if beyond is None:
+            return
+        accepted.beyond = beyond
+        parts.metrics.beyond_objective.labels(accepted.tenant, application.id, beyond.action.value).inc()
+        if beyond.action is BeyondObjective.REFUSE:
+            parts.objectives.refused(application.id, beyond.expected, accepted.arrival)
+            raise beyond.refusal
+
     def _prompt_tokens(self, application: ApplicationId, parsed: ParsedBody) -> Tokens:
         """The tokens of the prompts, estimated if only the engine can count them."""
         if parsed.prompt_tokens is not None:
@@ -180,7 +204,8 @@ class Proxy:
     def _track(
         self, accepted: Accepted, admission: Admission, observer: RequestProgress, predicted: RunPrediction | None
     ) -> TrackedRequest:
-        parsed, engine, application = accepted.parsed, admission.engine, accepted.application
+        parts, parsed, engine = self._parts, accepted.parsed, admission.engine
+        application = accepted.application
         tokens = self._prompt_tokens(application.id, parsed)
         each = parsed.longest_prompt or -(-tokens // parsed.prompts)
         longest = engine.longest or engine.kv_tokens or each
@@ -188,7 +213,7 @@ class Proxy:
         cost = None if predicted is None else predicted.predicted_cost
         run = admission.books.runs.enter(accepted.tenant, application, accepted.run, accepted.arrival, cost)
         if predicted is not None:
-            self._parts.learner.lessons.run_began(run, predicted)
+            parts.learner.lessons.run_began(run, predicted)
         return TrackedRequest(
             id=RequestId(uuid.uuid4().hex),
             tenant=accepted.tenant,
@@ -204,4 +229,7 @@ class Proxy:
             account=TokenAccount(min(tokens, parsed.prompts * longest), prompt_exact=parsed.prompt_tokens is not None),
             timing=Timing(accepted.arrival),
             observer=observer,
+            boosted_for=parts.objectives.boosted_for(application.id)
+            if accepted.beyond is None or not accepted.beyond.deferred
+            else None,
         )

@@ -74,7 +74,7 @@ def aiming(*changes: dict[str, Any]) -> dict[str, Any]:
         (ServingPoolSpec, in_front("UniBoost"), "UniBoost works inside the engine only: set"),
         (ServingPoolSpec, in_front("SRPT"), "SRPT works inside"),
         (ServingPoolSpec, in_front("SJF"), "SJF works inside the engine only"),
-        (ServingPoolSpec, POOL | {"scheduling": {"boost": BOOST}}, "boost is for policy UniBoost only"),
+        (ServingPoolSpec, POOL | {"scheduling": {"policy": "VTC", "boost": BOOST}}, "boost is for policies Tiered"),
         (ServingPoolSpec, bursting(-1), "greater than or equal to 0"),
         (ServingPoolSpec, bursting(5, policy="VTC"), "burstSeconds is for policy TieredJustitia with cost model"),
         (ServingPoolSpec, bursting(5, costModel="KVTokenTime"), "burstSeconds is for policy TieredJustitia with"),
@@ -190,7 +190,7 @@ def test_a_policy_for_the_engine_is_taken_there_and_only_there(policy: PolicyNam
 @pytest.mark.parametrize(
     ("policy", "minimum", "maximum", "words"),
     [
-        ("VTC", 0.1, 1, "boost is for policy UniBoost only"),
+        ("VTC", 0.1, 1, "boost is for policies TieredJustitia and UniBoost only"),
         ("UniBoost", 2, 1, "must not be greater"),
         ("UniBoost", 0, 1, "greater than 0"),
         ("UniBoost", 1, "inf", "finite"),
@@ -209,7 +209,7 @@ def test_a_boost_has_defaults_for_all_but_a_fixed_gamma() -> None:
     boost = ServingPoolSpec.model_validate(boosting()).scheduling.boost
     assert boost is not None
     assert boost.model_dump(by_alias=True) == {
-        "mode": "Adaptive",
+        "mode": "SLO",
         "gamma": None,
         "minimumGamma": "0.001",
         "maximumGamma": "10",

@@ -50,7 +50,7 @@ def test_the_heartbeat_comes_to_the_pods() -> None:
     ("boost", "told_as"),
     [
         (None, None),
-        ({}, ("Adaptive", 0.001, 10.0, 2.0)),
+        ({}, ("SLO", 0.001, 10.0, 2.0)),
         ({"mode": "SLO", "minimumGamma": "0.01"}, ("SLO", 0.01, 10.0, 2.0)),
         ({"mode": "Fixed", "gamma": "1.5", "hysteresis": "0"}, ("Fixed", 1.5, 1.5, 0.0)),
     ],

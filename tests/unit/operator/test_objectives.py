@@ -136,18 +136,20 @@ def test_missed_says_by_how_much_and_that_gamma_moves() -> None:
     ("scheduling", "says", "does_not_say"),
     [
         (
-            {},
-            "policy TieredJustitia, where gamma does not follow objectives: add engines, or raise the Tenant's weight",
-            "mode to SLO",
+            {"policy": "VTC"},
+            "policy VTC, where objectives change nothing: set policy TieredJustitia, which meets them inside tenants' "
+            "shares, raise the weight of Tenant alice, or add engines",
+            "adjusts gamma",
         ),
-        ({"policy": "FCFS"}, "set policy UniBoost, enforcement Engine and boost.mode SLO", "weight"),
-        ({"policy": "UniBoost", "enforcement": "Engine"}, "set scheduling.boost.mode to SLO", "weight"),
+        ({"policy": "FCFS"}, "which meets them inside tenants' shares, or add engines", "weight"),
         (FOLLOWS | {"boost": {"mode": "Fixed", "gamma": "0.5"}}, "set scheduling.boost.mode to SLO", "adjusts gamma"),
-        (FOLLOWS | {"boost": {}}, "set scheduling.boost.mode to SLO", "adjusts gamma"),
+        (FOLLOWS | {"boost": {"mode": "Adaptive"}}, "set scheduling.boost.mode to SLO", "adjusts gamma"),
+        ({"boost": {"mode": "Adaptive"}}, "set scheduling.boost.mode to SLO", "adjusts gamma"),
+        ({"policy": "UniBoost", "enforcement": "Engine"}, "adjusts gamma until the objective is met", "inside"),
     ],
-    ids=["tiers", "by arrival", "no boost", "fixed", "adaptive"],
+    ids=["by weight", "by arrival", "fixed", "adaptive", "adaptive inside shares", "no boost"],
 )
-def test_missed_where_gamma_does_not_follow_objectives_says_how_it_would(
+def test_missed_says_how_gamma_follows_objectives_or_how_it_would(
     scheduling: Json, says: str, does_not_say: str
 ) -> None:
     snapshot = reporting(objectives_world(scheduling=scheduling), [told(FIRST_TOKEN, some(50, 50))])

@@ -116,9 +116,9 @@ def test_a_first_token_that_was_seen_is_not_counted_again_when_the_rest_fails() 
 def test_what_is_still_open_counts_once_it_is_late() -> None:
     objectives = watching(FIRST, REQUEST, RUN)
     waits, answers = ticket(90.0), ticket(90.0, first_token=90.1)
-    objectives.look(100.0, [waits, answers], {})
+    objectives.look(100.0, [waits, answers], PolicyReport())
     assert seen(objectives, 120.0) == {FIRST: (1, 1), REQUEST: (2, 2), RUN: (2, 2)}
-    objectives.look(120.0, [], {})
+    objectives.look(120.0, [], PolicyReport())
     assert seen(objectives, 120.0) == {FIRST: (0, 0), REQUEST: (0, 0), RUN: (0, 0)}
 
 
@@ -147,23 +147,23 @@ def test_a_new_bound_is_counted_anew_and_what_is_gone_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("boost", "bounds"),
     [
-        ({}, None),
+        ({}, (0.001, 10.0)),
         ({"minimum_gamma": 0.25, "maximum_gamma": 4}, (0.25, 4.0)),
         ({"mode": BoostMode.FIXED, "minimum_gamma": 0.3, "maximum_gamma": 0.3}, (0.3, 0.3)),
         ({"mode": BoostMode.SLO, "minimum_gamma": 0.25, "maximum_gamma": 4}, (0.25, 4.0)),
     ],
 )
-def test_the_engine_is_told_the_bounds_of_gamma(boost: dict[str, Any], bounds: tuple[float, float] | None) -> None:
+def test_the_engine_is_told_the_bounds_of_gamma(boost: dict[str, Any], bounds: tuple[float, float]) -> None:
     objectives = Objectives(EPOCH)
     objectives.configure(config(**boost))
     knobs = engine_configuration(config(**boost), objectives.bounds).knobs
-    expected = {} if bounds is None else {Knob.GAMMA_FLOOR: bounds[0], Knob.GAMMA_CEILING: bounds[1]}
+    expected = {Knob.GAMMA_FLOOR: bounds[0], Knob.GAMMA_CEILING: bounds[1]}
     assert {name: value for name, value in knobs.items() if name != Knob.HYSTERESIS} == expected
 
 
 def test_gamma_is_told_whatever_it_follows() -> None:
     objectives = Objectives(EPOCH)
-    objectives.configure(config())
+    objectives.configure(config(mode=BoostMode.ADAPTIVE))
     told = objectives.boost(ENGINE)
     assert told is not None
     assert (told.mode, told.gamma, told.floor, told.ceiling) == (BoostMode.ADAPTIVE, 0.1, 0.001, 10.0)
@@ -255,7 +255,8 @@ async def test_gauges_of_an_objective_that_is_gone_are_gone(sidecar: Sidecar) ->
 async def test_gamma_stays_where_nothing_is_declared_to_follow(sidecar: Sidecar) -> None:
     """The negative control: the same misses in a pool that adapts by itself."""
     assert isinstance(sidecar.parts.order.channel, Listening)
-    sidecar.parts.current.put_config(config(objective(FIRST, 1), generation=2, minimum_gamma=0.02, maximum_gamma=2))
+    adapts = config(objective(FIRST, 1), generation=2, mode=BoostMode.ADAPTIVE, minimum_gamma=0.02, maximum_gamma=2)
+    sidecar.parts.current.put_config(adapts)
     late(sidecar, 60)
     assert sidecar.parts.order.channel.bounds()[1:] == [[0.02, 2.0]]
     assert [o.unattainable for o in sidecar.report.status().objectives] == [False]
