@@ -4,8 +4,8 @@ arrives has before it. A change costs O(log requests).
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantId, Tokens
 
@@ -34,6 +34,7 @@ class WaitingAmount:
 class _Counted:
     """A request that is here: where it is counted, with which prompt."""
 
+    request: TrackedRequest
     amount: Amount
     prompts: Tokens
     begun: bool = False
@@ -46,23 +47,26 @@ class Amounts:
         self.waiting: defaultdict[TenantId, dict[ApplicationId, WaitingAmount]] = defaultdict(dict)
         self.begun = Amount()
         self._counted: dict[RequestId, _Counted] = {}
-        self._lapses: list[tuple[Seconds, RequestId, TrackedRequest]] = []
+        self._lapses: LazyHeap[RequestId] = LazyHeap()
+        """Boosted requests that wait, by the moment at which their boost is over."""
 
     def enter(self, request: TrackedRequest) -> None:
         amount = self.waiting[request.tenant].setdefault(request.application, WaitingAmount())
         part = amount.others if request.boosted_for is None else amount.boosted
-        counted = self._counted[request.id] = _Counted(part, request.account.prompt)
+        counted = self._counted[request.id] = _Counted(request, part, request.account.prompt)
         part.count(request.asks.sequences, counted.prompts)
         if request.boosted_for is not None:
-            heappush(self._lapses, (request.timing.arrival + request.boosted_for, request.id, request))
+            self._lapses.put(request.id, (request.timing.arrival + request.boosted_for,))
 
     def begin(self, request: TrackedRequest) -> None:
         """The request waits no more."""
+        self._not_boosted(request)
         self._move(request, self.begun)
         self._counted[request.id].begun = True
         self._forget_if_empty(request)
 
     def leave(self, request: TrackedRequest) -> None:
+        self._not_boosted(request)
         counted = self._counted.pop(request.id)
         counted.amount.count(-request.asks.sequences, -counted.prompts)
         if not counted.begun:
@@ -70,11 +74,19 @@ class Amounts:
 
     def lapse(self, now: Seconds) -> None:
         """Requests whose boost is over by now count with the others of their application."""
-        while self._lapses and self._lapses[0][0] <= now:
-            _, name, request = heappop(self._lapses)
-            counted = self._counted.get(name)
-            if counted is not None and not counted.begun:
-                self._move(request, self.waiting[request.tenant][request.application].others)
+        while (name := self._lapses.first()) is not None and self._lapses.key(name)[0] <= now:
+            request = self._counted[name].request
+            self._not_boosted(request)
+            self._move(request, self.waiting[request.tenant][request.application].others)
+
+    def _not_boosted(self, request: TrackedRequest) -> None:
+        """It no longer waits to lapse, if it did."""
+        if self._is_boosted(request):
+            self._lapses.remove(request.id)
+
+    def _is_boosted(self, request: TrackedRequest) -> bool:
+        amount = self.waiting.get(request.tenant, {}).get(request.application)
+        return amount is not None and self._counted[request.id].amount is amount.boosted
 
     def _move(self, request: TrackedRequest, to: Amount) -> None:
         counted = self._counted[request.id]

@@ -22,6 +22,7 @@ from justitia_api.config import (
 )
 from justitia_channel.messages import PlugInSnapshot
 from justitia_scheduling.core.cost import StepTime
+from justitia_scheduling.core.lazyheap import SLACK
 from justitia_scheduling.core.report import PolicyReport
 from justitia_sidecar.admission.amounts import Amounts
 from justitia_sidecar.admission.outputs import OutputMeans
@@ -259,6 +260,20 @@ async def test_nothing_is_left_of_a_refused_request(stage: Stage) -> None:
     assert not admission.books.amounts.waiting
 
 
+def test_what_is_over_leaves_nothing_behind_however_long_its_boost_would_last() -> None:
+    amounts, application = Amounts(), config().applications[0]
+    run = TrackedRun(RunId("r"), GOLD, application, None, 0.0, 0.0)
+    for number in range(1000):
+        request = tracked_request(str(number), run, boosted_for=86_400.0)
+        amounts.enter(request)
+        if number % 2:
+            amounts.begin(request)
+        amounts.leave(request)
+    assert len(amounts._lapses) == 0
+    assert len(amounts._lapses._heap) <= SLACK + 1
+    assert not amounts.waiting
+
+
 @given(st.integers(0, 2**32), st.integers(1, 40))
 def test_amounts_are_those_of_the_requests_that_are_there(seed: int, steps: int) -> None:
     """Against a recount of everything after each step."""
@@ -266,7 +281,9 @@ def test_amounts_are_those_of_the_requests_that_are_there(seed: int, steps: int)
     there: dict[str, Any] = {}
     for step in range(steps):
         waiting = [name for name, (_, begun) in there.items() if not begun]
-        match chance.choice(["enter", "enter", "begin", "leave"]):
+        match chance.choice(["enter", "enter", "begin", "leave", "lapse"]):
+            case "lapse":
+                amounts.lapse(10.0)
             case "enter":
                 application = config().applications[chance.randrange(2)]
                 run = TrackedRun(RunId("r"), TenantId(application.tenant), application, None, 0.0, 0.0)

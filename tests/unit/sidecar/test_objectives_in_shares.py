@@ -6,6 +6,7 @@ import pytest
 
 from justitia_api.config import (
     ApplicationConfig,
+    BoostConfig,
     BoostMode,
     KeyEntry,
     KeyTable,
@@ -17,14 +18,16 @@ from justitia_api.config import (
 from justitia_channel.messages import Ticket
 from justitia_channel.wire import decode, encode
 from justitia_scheduling.core.report import PolicyReport
+from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_sidecar.admission.in_front import InFront
 from justitia_sidecar.admission.order import Order
 from justitia_sidecar.engine.client import EngineClient
+from justitia_sidecar.engine.configuration import engine_configuration
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.objectives import MetricName
-from justitia_vocabulary.policies import PolicyName
+from justitia_vocabulary.policies import Knob, PolicyName
 from justitia_vocabulary.units import RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
@@ -138,6 +141,27 @@ def test_gamma_follows_objectives_unless_the_pool_says_otherwise(
     late(objectives, FIRST)
     assert objectives.bounds is not None
     assert (objectives.bounds[1] < 0.1) is (mode is BoostMode.SLO)
+
+
+@pytest.mark.parametrize("policy", [PolicyName.TIERED_JUSTITIA, PolicyName.UNIBOOST])
+def test_the_bounds_of_gamma_come_to_the_engine_and_hysteresis_to_whom_it_concerns(policy: PolicyName) -> None:
+    boost = BoostConfig(hysteresis=3.0)
+    told = engine_configuration(config(FIRST, policy=policy, boost=boost), (0.01, 0.5)).knobs
+    bounds = {Knob.GAMMA_FLOOR: 0.01, Knob.GAMMA_CEILING: 0.5}
+    assert told == (bounds | {Knob.HYSTERESIS: 3.0} if policy is PolicyName.UNIBOOST else bounds)
+
+
+def test_the_bounds_of_gamma_come_to_the_policy_in_front_of_the_engine() -> None:
+    order = Order(None, lambda: 0.0)
+    of = config(FIRST, enforcement="Sidecar")
+    order.configure(of)
+    assert isinstance(order.admission, InFront)
+    policy = order.admission.policy
+    assert isinstance(policy, TieredJustitia)
+    order.tune(of, (0.2, 0.3))
+    assert 0.2 <= policy.boosting.tail.gamma <= 0.3
+    order.tune(of, (3.0, 4.0))
+    assert 3.0 <= policy.boosting.tail.gamma <= 4.0
 
 
 def test_a_policy_without_gamma_is_told_no_bounds() -> None:
