@@ -81,7 +81,7 @@ def fill(of: Scheduler, requests: int, policy: str, seed: int) -> None:
                 weights = {f"t{tenant}": 1.0 + tenant for tenant in range(TENANTS)}
                 of.desk._link.inbox.append(Configure(1, policy, "engine-time", weights))
             tenant, run = f"t{i % TENANTS}", f"r{i // REQUESTS_PER_RUN}-{i % TENANTS}"
-            told = Ticket(key, TenantId(tenant), ApplicationId(f"a{i % 10}"), RunId(run), 1, 1e5, 500.0, 400.0, 100.0)
+            told = Ticket(key, TenantId(tenant), ApplicationId(f"a{i % 10}"), RunId(run), run_cost=1e5)
             of.desk._link.inbox.append(told)
         of.add_request(made[i])
 

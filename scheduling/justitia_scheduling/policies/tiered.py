@@ -217,41 +217,46 @@ class TieredJustitia(Policy):
 
     def victim(self) -> RequestId | None:
         """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
-        return self._first_to_go(self.running.values(), self._held_for_weight()) if len(self.running) > 1 else None
+        return self._first_to_go(self.running.values()) if len(self.running) > 1 else None
 
     def gives_way(self) -> RequestId | None:
         """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
-        self._settle()
-        counter, limit = self.counters.by_member, self.gate.limit(self.burst)
-        ahead = [r for r in self.running.values() if counter[r.tenant] > limit and self._has_run(r)]
+        ahead = self._ahead(0.0)
         head = self.head() if ahead else None
         if head is None:
             return None
-        request, held = self.requests[head], self._held_for_weight()
-        most = MUCH_MORE * (held[request.tenant] + self._holds(request))
-        losers = [r for r in ahead if held[r.tenant] > most]
-        return self._first_to_go(losers, held) if losers else None
+        request = self.requests[head]
+        own = (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
+        most = MUCH_MORE * (self._held_for_weight(request.tenant) + own)
+        heavy = {tenant for tenant in ahead if self._held_for_weight(tenant) > most}
+        losers = [r for r in self.running.values() if r.tenant in heavy and self._has_run(r)] if heavy else []
+        return self._first_to_go(losers) if losers else None
 
-    def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
+    def may_give_way(self, untold: float) -> bool:
+        most = max(map(self._held_for_weight, self._ahead(untold)), default=0.0)
+        return any(most > MUCH_MORE * self._held_for_weight(tenant) for tenant in self.counters.waiting)
+
+    def _ahead(self, untold: float) -> list[TenantId]:
+        """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
+        more when others are charged.
+        """
+        self._settle()
+        counter, limit = self.counters.by_member, self.gate.limit(self.burst)
+        return [tenant for tenant in self.held if counter[tenant] + untold / self.weight(tenant) > limit]
+
+    def _first_to_go(self, requests: Iterable[OpenRequest]) -> RequestId:
         """Return the last of these in the policy's order, among those of the lowest priority of the tenant that holds
         most for its weight.
         """
         placed = [(self.stretched_tag(r.run), r.sequence, r) for r in requests]
-        *_, last = max(placed, key=lambda each: (held[each[-1].tenant], *each[:2]))
+        *_, last = max(placed, key=lambda each: (self._held_for_weight(each[-1].tenant), *each[:2]))
         own = [each for each in placed if each[-1].tenant == last.tenant]
         *_, last = max(own, key=lambda each: (-self.share(each[-1].run.run.application).priority, *each[:2]))
         return last.id
 
-    def _held_for_weight(self) -> Mapping[TenantId, float]:
-        """KV tokens that the tenants' running requests hold, per unit of weight."""
-        held: defaultdict[TenantId, float] = defaultdict(float)
-        for request in self.running.values():
-            held[request.tenant] += self._holds(request)
-        return held
-
-    def _holds(self, request: OpenRequest) -> float:
-        """KV tokens per unit of its tenant's weight."""
-        return (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
+    def _held_for_weight(self, tenant: TenantId) -> float:
+        """KV tokens that the tenant's running requests hold, per unit of weight."""
+        return self.held.get(tenant, 0) / self.weight(tenant)
 
     def _has_run(self, request: OpenRequest) -> bool:
         """Whether it was never preempted, or has since produced as much as reading it again took from others."""
