@@ -221,12 +221,10 @@ class EngineHost:
         """The running request that makes room for the head, which does not fit. Which one it is depends on what other
         tenants were charged. So the policy first learns of the steps that it does not know, unless they are few.
         """
-        head = self.policy.head()
-        if head is not None and self._untold.steps >= FEWEST_BEFORE_ASKING:
-            asks = self.policy.requests[head].tenant
-            if any(request.tenant != asks for request in self.policy.running.values()):
-                self.tell(now)
-        return self.policy.gives_way()
+        policy, untold = self.policy, self._untold
+        if untold.steps >= FEWEST_BEFORE_ASKING and policy.may_give_way(policy.cost_model.at_most(untold.duration)):
+            self.tell(now)
+        return policy.gives_way()
 
     def tell(self, now: Seconds) -> None:
         """Tell the policy all that has been done for what runs."""

@@ -101,9 +101,14 @@ class Untold:
         gone.kv_read += steps * kv_tokens
         return part
 
+    @property
+    def duration(self) -> Seconds:
+        """The time that no sequence has taken out."""
+        return self._all.duration - self._gone.duration
+
     def told(self) -> Seconds:
         """All is told: return the time that no sequence has taken out, and begin anew."""
-        left, sums = self._left().duration, self._all
+        left, sums = self.duration, self._all
         self.fit.observe(sums.duration, self.steps, sums.tokens, sums.kv_read // self.steps)
         self.steps, self._all, self._gone = 0, _Sums(), _Sums()
         return left

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
-from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan, cells
+from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan, cells, sized
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
 from justitia_benchmarks.engine.servers import on_one_core, running_pools
 from justitia_benchmarks.engine.store import FigureStore
@@ -26,6 +26,8 @@ from justitia_cli.tiny_model import make_tiny_model
 from justitia_vocabulary.units import Seconds
 
 FILLING_RUNS = 40
+MOST_CLASSES_RUNS = 250
+"""Among so many runs are those of every class and tenant."""
 FULL_STEP, STEPS, SATURATED = "full-step", "steps", "saturated"
 QUICK_STEPS, WHOLE_STEPS = (80, 2), (1000, 5)
 """Steps, and in how many layouts in memory."""
@@ -52,6 +54,7 @@ def bench(
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
+    plan = sized(plan, store.read_once(FULL_STEP))
     rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
     output.print(f"Results in {write_document(rows, store.read_once(FULL_STEP), folder=folder)}")
     output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
@@ -60,7 +63,6 @@ def bench(
 def _measure(plan: EnginePlan, store: FigureStore, quick: bool) -> None:
     """Whatever has no result yet."""
     runtime = on_one_core(ensure_engine(errors.print, "cpu"))
-    missing = [cell for cell in cells(plan) if store.read(cell) is None]
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         model = make_tiny_model(directory / "model")
@@ -70,15 +72,20 @@ def _measure(plan: EnginePlan, store: FigureStore, quick: bool) -> None:
             rounds = QUICK_ROUNDS if quick else WHOLE_ROUNDS
             found = {str(b): asyncio.run(measure_saturated(runtime, model, b, rounds)) for b in SATURATED_BLOCKS}
             store.write_once(SATURATED, found)
-        if not missing:
+        if (step := store.read_once(FULL_STEP)) is not None and not _missing(plan, step, store):
             return
-        known = applications(all_at_once(max(scenario.runs for scenario in plan.scenarios), 1))
+        known = applications(all_at_once(MOST_CLASSES_RUNS, 1))
         with running_pools(directory, runtime, LocalModel(str(model), True), known, errors.print) as pools:
             bench = Bench(pools)
             if store.read_once(FULL_STEP) is None:
                 _full_step(bench, seed=1)
                 store.write_once(FULL_STEP, _full_step(bench, seed=2))
-            _serve(bench, missing, store)
+            step = store.read_once(FULL_STEP)
+            _serve(bench, _missing(plan, step, store), step, store)
+
+
+def _missing(plan: EnginePlan, step: Seconds, store: FigureStore) -> list[EngineCell]:
+    return [cell for cell in cells(sized(plan, step)) if store.read(cell) is None]
 
 
 def _full_step(bench: Bench, seed: int) -> Seconds:
@@ -89,9 +96,8 @@ def _full_step(bench: Bench, seed: int) -> Seconds:
     return (time.monotonic() - began) / (bench.steps() - steps)
 
 
-def _serve(bench: Bench, missing: list[EngineCell], store: FigureStore) -> None:
+def _serve(bench: Bench, missing: list[EngineCell], step: Seconds, store: FigureStore) -> None:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    step = store.read_once(FULL_STEP)
     with Progress(*columns, console=errors) as bar:
         task = bar.add_task("", total=len(missing))
         for cell in missing:

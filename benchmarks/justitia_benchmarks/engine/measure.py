@@ -68,10 +68,14 @@ class Bench:
         self._pools = pools
 
     def serve(self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int) -> dict[str, object]:
-        """Figures of the runs under `way`. `seed` is that of predictions. Raises RuntimeError if a request failed."""
+        """Figures of the runs under `way`; `queued`: the mean seconds that a request waited in the engine. `seed` is
+        that of predictions. Raises RuntimeError if a request failed.
+        """
         more: Mapping[str, object] = {}
         pools = self._pools
-        pools.work_on(pools.stock if way.where in {"stock", "sidecar"} else pools.plugged)
+        running = pools.stock if way.where in {"stock", "sidecar"} else pools.plugged
+        pools.work_on(running)
+        before = [counted(running, name) for name in _QUEUED]
         match way.where:
             case "stock":
                 results = asyncio.run(replay(runs, direct(pools.stock, cell)))
@@ -82,14 +86,12 @@ class Bench:
                 results = self._through(pools.plugged.pool, "Engine", way, runs, cell)
             case _:
                 results = self._through(pools.stock.pool, "Sidecar", way, runs, cell)
-        return {**figures(results, runs), **more}
+        seconds, requests = (counted(running, name) - was for name, was in zip(_QUEUED, before, strict=True))
+        return {**figures(results, runs), **more, "queued": seconds / requests}
 
     def steps(self) -> float:
         """Steps of the stock engine since its start."""
-        url = self._pools.stock.engine.removesuffix("/v1") + "/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(_STEPS))
+        return counted(self._pools.stock, _STEPS)
 
     async def _tell(
         self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int
@@ -124,6 +126,14 @@ class Bench:
         return asyncio.run(replay(runs, target))
 
 
+def counted(running: RunningPool, metric: str) -> float:
+    """What the engine has counted under this name since its start."""
+    url = running.engine.removesuffix("/v1") + "/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(metric))
+
+
 def direct(running: RunningPool, cell: int) -> Target:
     """The engine, without a sidecar in front of it."""
     return Target(running.engine, model=MODEL, api_keys=dict.fromkeys(KEYS, "unused"), seed=cell)
@@ -151,6 +161,7 @@ async def replay_told(
 
 
 _STEPS = "vllm:iteration_tokens_total_count"
+_QUEUED = ("vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_seconds_count")
 
 
 async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:

@@ -2,23 +2,30 @@
 
 The ways of one seed and load follow each other, in an order that the seed draws: the machine's speed drifts, and ratios
 are taken inside a seed. Loads are stated for the engine's step time, which is measured once for a folder and kept with
-the results.
+the results. So is the number of runs: a faster engine gets more of them, since it is how long an engine has more to do
+than it can that makes orders differ.
 """
 
 import hashlib
+import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from justitia_benchmarks.engine.measure import MEAN, NOISY, NONE, PRODUCT, RUN_VTC, SIDECAR, STOCK, TRUE, WAYS, Way
+from justitia_benchmarks.engine.workload import work_seconds
+from justitia_vocabulary.units import Seconds
 
 
 @dataclass(frozen=True)
 class EngineScenario:
-    """So many runs at this load, served in these ways. What is `beside` them is no target: fewer seeds will do."""
+    """At least so many runs at this load, with work for so many seconds of the full engine, served in these ways. What
+    is `beside` them is no target: fewer seeds will do.
+    """
 
     load: float
     runs: int
+    seconds: Seconds
     ways: Sequence[Way]
     beside: Sequence[Way] = ()
 
@@ -30,16 +37,18 @@ class EnginePlan:
 
 
 SEEDS_BESIDE = 2
+GROWTH = 1.1
+"""By how much the number of runs is raised until it is enough."""
 AIMED_AT = (STOCK, RUN_VTC, TRUE, NOISY, MEAN, NONE, PRODUCT, SIDECAR)
 WHOLE = EnginePlan(
     seeds=5,
     scenarios=(
-        EngineScenario(2.5, 250, AIMED_AT, beside=[way for way in WAYS if way not in AIMED_AT]),
-        EngineScenario(1.0, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
-        EngineScenario(0.5, 60, (STOCK, RUN_VTC, TRUE, MEAN)),
+        EngineScenario(2.5, 250, 20.0, AIMED_AT, beside=[way for way in WAYS if way not in AIMED_AT]),
+        EngineScenario(1.0, 60, 6.0, (STOCK, RUN_VTC, TRUE, MEAN)),
+        EngineScenario(0.5, 60, 6.0, (STOCK, RUN_VTC, TRUE, MEAN)),
     ),
 )
-QUICK = EnginePlan(seeds=2, scenarios=(EngineScenario(2.5, 24, (STOCK, RUN_VTC, TRUE, MEAN, PRODUCT, SIDECAR)),))
+QUICK = EnginePlan(seeds=2, scenarios=(EngineScenario(2.5, 24, 12.0, (STOCK, RUN_VTC, TRUE, MEAN, PRODUCT, SIDECAR)),))
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,18 @@ class EngineCell:
     def digest(self) -> str:
         """Names the cell's result, and seeds its prompts."""
         return hashlib.sha256(f"{self.scenario.load} {self.scenario.runs} {self.seed} {self.way}".encode()).hexdigest()
+
+
+def sized(plan: EnginePlan, step: Seconds) -> EnginePlan:
+    """The plan for an engine whose full step takes that long."""
+    return replace(plan, scenarios=[replace(each, runs=_enough(each, step)) for each in plan.scenarios])
+
+
+def _enough(scenario: EngineScenario, step: Seconds) -> int:
+    count = scenario.runs
+    while work_seconds(count, step) < scenario.seconds:
+        count = math.ceil(count * GROWTH)
+    return count
 
 
 def cells(plan: EnginePlan) -> Iterator[EngineCell]:

@@ -42,6 +42,11 @@ def all_at_once(count: int, seed: int) -> list[WorkloadRun]:
     return [replace(small(run, 0.0), arrival=0.0) for run in agent_suite(count, seed=seed, tenants=WEIGHTS)]
 
 
+def work_seconds(count: int, step: Seconds) -> Seconds:
+    """How long so many runs fill the engine, if its full step takes that long."""
+    return sum(run.cost for run in all_at_once(count, seed=1)) / KV_TOKENS * step
+
+
 def applications(runs: Sequence[WorkloadRun]) -> Mapping[str, str]:
     """Name of each application in its namespace, with its tenant."""
     return {run.application.split("/")[1]: run.tenant for run in runs}

@@ -45,6 +45,10 @@ STOP_SECONDS = 30
 PLUGIN_DIRECTORY = "/plugin"
 PLUGIN_MOUNT = {"name": "plugin", "mountPath": PLUGIN_DIRECTORY}
 ENGINE_SOCKET = f"{PLUGIN_DIRECTORY}/engine.sock"
+ENGINE_KEEP_ALIVE = 120
+"""Seconds for which vLLM's server keeps an idle connection. Its own 5 s are too few: while it is too busy to read, it
+closes a connection on which a request has just come.
+"""
 CACHE_DIRECTORY = "/cache"
 SAMPLES_DIRECTORY = "/samples"
 ARTIFACTS_DIRECTORY = "/artifacts"
@@ -284,6 +288,7 @@ def _vllm(pool: ServingPool, socket: Sequence[Json] = ()) -> Json:
         {"name": "USER", "value": "vllm"},
         {"name": "HF_HOME", "value": f"{CACHE_DIRECTORY}/huggingface"},
         {"name": "VLLM_NO_USAGE_STATS", "value": "1"},
+        {"name": "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "value": str(ENGINE_KEEP_ALIVE)},
         # A domain that is allowed could name any other.
         {"name": "VLLM_MEDIA_URL_ALLOW_REDIRECTS", "value": "0"},
         *([{"name": "PYTHONPATH", "value": PLUGIN_DIRECTORY}] if with_plugin else []),

@@ -13,6 +13,7 @@ A cost model turns a step into one charge per request. Runs are always keyed in 
   `h(p, q) = 2.1 p + q + 0.04 p q + 0.032 q^2 + 11.46`, fitted to measured times (VTC, section 4.2 and appendix B.2).
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,6 +90,10 @@ class CostModel(ABC):
     def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
         """Charge for KV that was kept while nothing was done with it; 0 if the model charges work only."""
         return 0.0
+
+    def at_most(self, duration: Seconds) -> float:
+        """The most that a tenant is charged for steps that took so long."""
+        return math.inf
 
     @abstractmethod
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
@@ -221,6 +226,9 @@ class EngineTime(CostModel):
     def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
         """The time in which a full engine would have delivered it."""
         return kv_token_time * self.step_time.per_kv_token_time(capacity)
+
+    def at_most(self, duration: Seconds) -> float:
+        return duration
 
     def step(self, work: Sequence[Work], duration: Seconds | None, running: int) -> list[float]:
         n = len(work) if duration is not None else max(running, len(work))

@@ -52,6 +52,8 @@ class Policy(ABC):
     `in_cache` is the host's, where it has a prefix cache and can say how many tokens of a waiting request's prompt that
     has now. The head may then come before requests with smaller keys; `in_order` stays that of the keys.
 
+    `held` counts the KV tokens of the tenants' running requests, of those that have any.
+
     `oracle` tells that the policy is defined with true output lengths: only a simulation can be its host. `takes_back`
     tells that `gives_way` may name a request. `knobs` are what `tune` sets. `parts` names the parts of `key`.
 
@@ -76,6 +78,7 @@ class Policy(ABC):
         self.runs: dict[RunId, OpenRun] = {}
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
+        self.held: dict[TenantId, Tokens] = {}
         self.in_cache: Callable[[RequestId], Tokens] | None = None
         self._queue: LazyHeap[RequestId] = LazyHeap()
         self._sequence = 0
@@ -138,6 +141,13 @@ class Policy(ABC):
         Most policies never take back what they admitted: only one that does says so with `takes_back`.
         """
         return None
+
+    def may_give_way(self, untold: float) -> bool:
+        """Whether `gives_way` may name a request once the policy has been told of work that it does not know yet, for
+        which no tenant is charged more than `untold`. A host may ask it first, since telling costs more.
+        """
+        head = self.head()
+        return head is not None and any(tenant != self.requests[head].tenant for tenant in self.held)
 
     def place(self, run: OpenRun) -> tuple[float, ...]:
         """The run's place in the order while none of its requests waits. KV kept for the last one goes first."""
@@ -248,6 +258,7 @@ class Policy(ABC):
             )
         request.status = RequestState.RUNNING
         self.running[request_id] = request
+        self._hold(request, request.request.prompt_tokens + request.produced)
         self.on_left_queue(request, now)
         if not request.begun:
             request.begun = True
@@ -261,6 +272,7 @@ class Policy(ABC):
         if prompt_tokens < before:
             raise ValueError(f"prompt of {request_id!r} shrinks from {before} to {prompt_tokens} tokens: charges stand")
         request.request = replace(request.request, prompt_tokens=prompt_tokens)
+        self._hold(request, prompt_tokens - before)
         admission, cached = self.cost_model.admission, request.cached
         self._charge(request, admission(prompt_tokens - cached) - admission(before - cached))
 
@@ -278,6 +290,7 @@ class Policy(ABC):
             request.produced += produced
             self._charge(request, charge)
             run = request.run
+            self.held[run.tenant] = self.held.get(run.tenant, 0) + produced
             kv_token_time = done.kv_token_time
             run.kv_token_time += kv_token_time
             self.kv_token_time[run.tenant] += kv_token_time
@@ -291,7 +304,7 @@ class Policy(ABC):
     def preempted(self, request_id: RequestId, now: Seconds) -> None:
         """The engine took the request's KV away; it waits again and will be recomputed."""
         request = self._in(request_id, RequestState.RUNNING)
-        del self.running[request_id]
+        self._leave_batch(request)
         request.status = RequestState.WAITING
         request.preemptions += 1
         request.waits_since = self._next()
@@ -395,7 +408,18 @@ class Policy(ABC):
         if request.status is RequestState.WAITING:
             self.on_left_queue(request, now)
         else:
-            del self.running[request_id]
+            self._leave_batch(request)
+
+    def _leave_batch(self, request: OpenRequest) -> None:
+        del self.running[request.id]
+        self._hold(request, -request.request.prompt_tokens - request.produced)
+
+    def _hold(self, request: OpenRequest, more: Tokens) -> None:
+        """The request holds so many more KV tokens, fewer if negative."""
+        if held := self.held.get(request.tenant, 0) + more:
+            self.held[request.tenant] = held
+        else:
+            self.held.pop(request.tenant, None)
 
     def _running(self, step: Step) -> list[OpenRequest]:
         try:

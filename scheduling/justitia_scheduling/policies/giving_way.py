@@ -1,9 +1,8 @@
-"""Who makes room under tiered Justitia: the KV that tenants hold for their weight, and which running request goes first
+"""Who makes room under tiered Justitia: which running request goes first, and which has just come back
 (docs/design/tiered-justitia.md, "Room for a tenant that is behind").
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.policies.gate import Place
@@ -14,33 +13,18 @@ MUCH_MORE = 2.0
 LEAST_RUN: Tokens = 32
 """The least that a request has to produce after a preemption before it gives way again."""
 
-Weigh = Callable[[TenantId], float]
-
-
-def holds(request: OpenRequest, weight: Weigh) -> float:
-    """KV tokens per unit of its tenant's weight."""
-    return (request.request.prompt_tokens + request.produced) / weight(request.tenant)
-
-
-def held_for_weight(running: Iterable[OpenRequest], weight: Weigh) -> Mapping[TenantId, float]:
-    """KV tokens that the tenants' running requests hold, per unit of weight."""
-    held: defaultdict[TenantId, float] = defaultdict(float)
-    for request in running:
-        held[request.tenant] += holds(request, weight)
-    return held
-
 
 def first_to_go(
     requests: Iterable[OpenRequest],
-    held: Mapping[TenantId, float],
+    held: Callable[[TenantId], float],
     place: Callable[[OpenRun], Place],
     priority: Callable[[OpenRequest], int],
 ) -> RequestId:
-    """The last of these in the policy's order, among those of the lowest priority of the tenant that holds most for its
-    weight.
+    """The last of these in the policy's order, among those of the lowest priority of the tenant that holds most. `held`
+    are its KV tokens per unit of weight.
     """
     placed = [(place(r.run), r.sequence, r) for r in requests]
-    *_, last = max(placed, key=lambda each: (held[each[-1].tenant], *each[:2]))
+    *_, last = max(placed, key=lambda each: (held(each[-1].tenant), *each[:2]))
     own = [each for each in placed if each[-1].tenant == last.tenant]
     *_, last = max(own, key=lambda each: (-priority(each[-1]), *each[:2]))
     return last.id

@@ -100,16 +100,21 @@ class RunCosts:
         told = self._told(run.run, prompt_work)
         theta = self._theta_learned if told is None else self._theta
         kappa = theta if self.kappa is None else self.kappa
-        present, mean = self._present(application, told), self._means.of(application)
+        mean = self._means.of(application)
+        present = self._present(application, told, mean)
         self._open[run.id] = _Expected(present, theta, kappa, told, mean)
         self._in_turn[application][run.id] = run
 
     def renewed(self, application: ApplicationId) -> list[OpenRun]:
         """Look at some of the application's open runs. Returns those whose estimate has fallen."""
         in_turn, fallen = self._in_turn[application], []
+        mean = self._means.of(application)
         for run in list(islice(in_turn.values(), LOOKED_AT)):
             in_turn.move_to_end(run.id)
-            if self._fallen(run):
+            expected = self._open[run.id]
+            cost = self._present(application, expected.told, mean)
+            if expected.cost > RENEWED_BEYOND * cost and expected.theta * cost >= RENEWED_BEYOND * expected.shown:
+                expected.cost = cost
                 fallen.append(run)
         return fallen
 
@@ -148,21 +153,11 @@ class RunCosts:
             self._record.finished(run.run.application, expected.told, expected.mean, run.attained)
         self._means.ended(run)
 
-    def _present(self, application: ApplicationId, told: KVTokenTime | None) -> KVTokenTime:
-        """E of a run that arrives at this moment."""
+    def _present(self, application: ApplicationId, told: KVTokenTime | None, mean: KVTokenTime | None) -> KVTokenTime:
+        """E of a run that arrives at this moment. `mean` is that of its application."""
         if told is None:
             return self._means.estimate(application)
-        mean = self._means.of(application)
         return told if mean is None else self._record.expected(application, told, mean)
-
-    def _fallen(self, run: OpenRun) -> bool:
-        """Renew the run's estimate, if that is due."""
-        expected = self._open[run.id]
-        present = self._present(run.run.application, expected.told)
-        if expected.cost <= RENEWED_BEYOND * present or expected.theta * present < RENEWED_BEYOND * expected.shown:
-            return False
-        expected.cost = present
-        return True
 
     def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:
         """The predicted cost with that of reading prompts, None if none was predicted.

@@ -68,7 +68,7 @@ from justitia_scheduling.policies.applications import TenantQueue, Told
 from justitia_scheduling.policies.boost import Boosting
 from justitia_scheduling.policies.boosted import BoostedRuns
 from justitia_scheduling.policies.gate import Gate, Place
-from justitia_scheduling.policies.giving_way import Returns, first_to_go, held_for_weight, holds
+from justitia_scheduling.policies.giving_way import Returns, first_to_go
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
 from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
@@ -234,26 +234,43 @@ class TieredJustitia(Policy):
 
     def victim(self) -> RequestId | None:
         """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
-        running = self.running.values()
-        return self._first_to_go(running, held_for_weight(running, self.weight)) if len(running) > 1 else None
+        return self._first_to_go(self.running.values()) if len(self.running) > 1 else None
 
     def gives_way(self) -> RequestId | None:
         """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
-        self._settle()
-        counter, limit = self.counters.by_member, self.gate.limit(self.burst)
-        ahead = [r for r in self.running.values() if counter[r.tenant] > limit and self._has_run(r)]
+        ahead = self._ahead(0.0)
         head = self.head() if ahead else None
         if head is None:
             return None
-        request, held = self.requests[head], held_for_weight(self.running.values(), self.weight)
-        most = giving_way.MUCH_MORE * (held[request.tenant] + holds(request, self.weight))
-        losers = [r for r in ahead if held[r.tenant] > most]
-        return self._first_to_go(losers, held) if losers else None
+        request = self.requests[head]
+        own = (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
+        most = giving_way.MUCH_MORE * (self._held_for_weight(request.tenant) + own)
+        heavy = {tenant for tenant in ahead if self._held_for_weight(tenant) > most}
+        losers = [r for r in self.running.values() if r.tenant in heavy and self._has_run(r)] if heavy else []
+        return self._first_to_go(losers) if losers else None
 
-    def _first_to_go(self, requests: Iterable[OpenRequest], held: Mapping[TenantId, float]) -> RequestId:
-        return first_to_go(
-            requests, held, self.place_in_application, lambda r: self.share(r.run.run.application).priority
-        )
+    def may_give_way(self, untold: float) -> bool:
+        most = max(map(self._held_for_weight, self._ahead(untold)), default=0.0)
+        waiting = self.counters.waiting
+        return any(most > giving_way.MUCH_MORE * self._held_for_weight(tenant) for tenant in waiting)
+
+    def _ahead(self, untold: float) -> list[TenantId]:
+        """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
+        more when others are charged.
+        """
+        self._settle()
+        counter, limit = self.counters.by_member, self.gate.limit(self.burst)
+        return [tenant for tenant in self.held if counter[tenant] + untold / self.weight(tenant) > limit]
+
+    def _first_to_go(self, requests: Iterable[OpenRequest]) -> RequestId:
+        def priority(request: OpenRequest) -> int:
+            return self.share(request.run.run.application).priority
+
+        return first_to_go(requests, self._held_for_weight, self.place_in_application, priority)
+
+    def _held_for_weight(self, tenant: TenantId) -> float:
+        """KV tokens that the tenant's running requests hold, per unit of weight."""
+        return self.held.get(tenant, 0) / self.weight(tenant)
 
     def _has_run(self, request: OpenRequest) -> bool:
         return self._returns.has_run(request, self._prompt_work)

@@ -21,7 +21,7 @@ log = structlog.get_logger("justitia.sidecar")
 
 class EngineWatch:
     """`admission` returns the admission in effect, None before there is one. `heard` counts the pieces of answers that
-    came from the engine.
+    came from the engine. While they come, the engine answers: its server is only too busy for a probe.
     """
 
     def __init__(
@@ -47,16 +47,17 @@ class EngineWatch:
             await asyncio.sleep(PROBE_BUSY if busy() else PROBE_IDLE)
 
     async def look(self, admission: Admission) -> None:
-        before = admission.engine
+        before, heard = admission.engine, self.heard
         try:
             view = await self._client.probe(before)
             self._failures = 0
             self._judge_progress(view, owed=admission.books.in_engine)
-            view.ready = not self._hangs.hangs
+            view.ready, view.doubted = not self._hangs.hangs, False
         except EngineError as error:
-            self._failures += 1
-            view = replace(before, ready=before.ready and self._failures < PROBES_TO_GIVE_UP)
-            if isinstance(error, EngineAbsentError):
+            absent = isinstance(error, EngineAbsentError)
+            self._failures = self._failures + 1 if absent or self.heard == heard else 0
+            view = replace(before, ready=before.ready and self._failures < PROBES_TO_GIVE_UP, doubted=False)
+            if absent:
                 self._hangs.absent(self._clock())
             else:
                 self._hangs.silent(self._clock())
@@ -67,9 +68,12 @@ class EngineWatch:
         (self._admission() or admission).engine_told(view, self._clock())
 
     def lost(self) -> None:
-        """Hold the queue until the engine answers a probe, because a request could not be sent."""
+        """Hold the queue until the engine answers a probe, because a request could not be sent. New requests wait,
+        too: a busy engine closes a connection now and then.
+        """
         if (admission := self._admission()) is not None:
-            admission.engine_told(replace(admission.engine, ready=False), self._clock())
+            doubted = admission.engine.ready or admission.engine.doubted
+            admission.engine_told(replace(admission.engine, ready=False, doubted=doubted), self._clock())
 
     def _judge_progress(self, view: EngineView, owed: int) -> None:
         """Pieces of answers count as progress too: the engine made steps for them, and its server may lag behind."""

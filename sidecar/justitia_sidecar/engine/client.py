@@ -20,8 +20,9 @@ from justitia_vocabulary.units import RequestId
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _REQUEST_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=5)
 
-# Shorter than the engine's own keep-alive of 5 s, so that no request meets a connection that is being closed.
-_KEEPALIVE_SECONDS = 2
+# Shorter than the engine's own keep-alive, 120 s as the operator starts it and 5 s otherwise, so that no request meets
+# a connection that is being closed.
+KEEPALIVE_SECONDS = 2
 
 MOST_PROBED_BYTES = 16 * 2**20
 """The most bytes of one page. vLLM's metrics take about 100 KiB."""
@@ -130,7 +131,7 @@ class EngineClient:
 
     @staticmethod
     def session() -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_SECONDS)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
         return aiohttp.ClientSession(
             connector=connector, timeout=_REQUEST_TIMEOUT, auto_decompress=False, read_bufsize=2**16
         )

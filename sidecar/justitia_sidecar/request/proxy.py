@@ -113,7 +113,7 @@ class Proxy:
         run = recognition.run_id(headers, parsed.run)
         now = parts.clock()
         engine = in_effect.admission.engine
-        if not engine.ready:
+        if not (engine.ready or engine.doubted):
             raise engine_unavailable()
         if parsed.longest_prompt is not None:
             check_fits(parsed.longest_prompt, parsed.max_tokens or 0, engine.bounds)

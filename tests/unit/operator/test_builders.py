@@ -15,6 +15,7 @@ from justitia_operator.build.seal import sealed
 from justitia_operator.decide.compare import covers, needs_apply
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Kind
+from justitia_sidecar.engine.client import KEEPALIVE_SECONDS
 from support.resources import PEPPER, ROOT, pool
 
 INSTALLATION = Installation("justitia-system", "sidecar:1", ROOT, "/var/models", "monitoring")
@@ -87,6 +88,13 @@ def test_vllm_loads_our_scheduler_which_a_first_container_brings(scheduling: dic
     values = [{e["name"]: e.get("value") for e in container["env"]} for container in (sidecar, engine)]
     assert values[0]["JUSTITIA_ENGINE_SOCKET"] == values[1]["JUSTITIA_SOCKET"] == "/plugin/engine.sock"
     assert values[1]["PYTHONPATH"] == "/plugin"
+
+
+def test_vllm_keeps_connections_far_longer_than_the_sidecar_does() -> None:
+    """Else a server that was too busy to read closes a connection on which the sidecar has just sent a request."""
+    (engine,) = pod()["containers"]
+    values = {each["name"]: each.get("value") for each in engine["env"]}
+    assert float(values["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"]) >= 50 * KEEPALIVE_SECONDS
 
 
 def test_another_policy_or_other_bounds_of_gamma_leave_the_pods_as_they_are() -> None:

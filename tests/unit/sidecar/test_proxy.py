@@ -15,7 +15,8 @@ from justitia_api.config import (
     TenantLimits,
     key_digest,
 )
-from justitia_sidecar.engine.client import EngineClient
+from justitia_sidecar.engine.client import EngineClient, EngineError
+from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.identity.salt import cache_salt, salted
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.request import usage
@@ -90,6 +91,52 @@ async def test_an_engine_that_dies_before_it_answers_gives_503_and_holds_the_que
     assert not sidecar.parts.current.configured().admission.engine.ready
     assert len(engine.received) == 1
     assert_nothing_left(sidecar)
+
+
+async def test_a_broken_connection_holds_new_requests_and_does_not_refuse_them(
+    sidecar: Sidecar, engine: MisbehavingEngine
+) -> None:
+    engine.behaviour = Misbehaviour.DIES_BEFORE_ANSWER
+    assert (await Client(sidecar).run()).status == 503
+    engine.behaviour = Misbehaviour.NONE
+    held = Client(sidecar)
+    coming = asyncio.create_task(held.run())
+    async with asyncio.timeout(60):
+        while not sidecar.parts.open.waits:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    await sidecar.parts.watch.look(sidecar.parts.current.configured().admission)
+    await coming
+    assert held.status == 200
+    assert_nothing_left(sidecar)
+
+
+async def test_an_engine_that_does_not_answer_the_next_probe_either_refuses_new_requests(
+    sidecar: Sidecar, engine: MisbehavingEngine
+) -> None:
+    """Negative control: what is confirmed is no longer doubted."""
+    engine.behaviour = Misbehaviour.DIES_BEFORE_ANSWER
+    await Client(sidecar).run()
+    engine.metrics = b""
+    await sidecar.parts.watch.look(sidecar.parts.current.configured().admission)
+    assert (await Client(sidecar).run()).code == "engine_unavailable"
+    assert len(engine.received) == 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_an_engine_that_answers_requests_is_there_however_slow_its_probes_are(
+    sidecar: Sidecar, engine: MisbehavingEngine, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admission = sidecar.parts.current.configured().admission
+
+    async def slow(view: EngineView) -> EngineView:
+        sidecar.parts.watch.heard += answers
+        raise EngineError("no answer in time")
+
+    monkeypatch.setattr(sidecar.parts.engine, "probe", slow)
+    for _ in range(5):
+        await sidecar.parts.watch.look(admission)
+    assert admission.engine.ready is answers
+    assert (await Client(sidecar).run()).status == (200 if answers else 503)
 
 
 async def test_the_engines_own_refusal_is_passed_on(sidecar: Sidecar, engine: MisbehavingEngine) -> None:
