@@ -23,7 +23,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Backlog:
-    """The longest time in which both flooders had requests waiting, and what each was served in it."""
+    """The longest time in which both flooders had requests waiting, and what each was served until its end, from the
+    start on: what one had more before both waited, the policy makes up for while they do.
+    """
 
     start: float
     end: float
@@ -41,7 +43,10 @@ class Backlog:
 
 
 def backlog(samples: Iterable[ServiceSample]) -> Backlog:
-    """Find the longest window in samples that are in order of time. It ends where one of the two has nothing queued."""
+    """Find the longest window in samples that are in order of time. It ends where one of the two has nothing queued.
+
+    Service is counted from 0 at the start.
+    """
     moments: dict[float, dict[str, ServiceSample]] = {}
     for sample in samples:
         moments.setdefault(sample.time, {})[sample.tenant] = sample
@@ -53,8 +58,7 @@ def backlog(samples: Iterable[ServiceSample]) -> Backlog:
             continue
         start = time if start is None else start
         if time - start > best.seconds:
-            gained = {t: tenants[t].service - moments[start][t].service for t in FLOODERS}
-            best = Backlog(start, time, gained)
+            best = Backlog(start, time, {tenant: tenants[tenant].service for tenant in FLOODERS})
     return best
 
 

@@ -19,7 +19,8 @@ from justitia_simulator.workload import WorkloadRun
 AGENT_LENGTHS = Scale(prompt=0.1, output=0.08, maximum_prompt=400, maximum_output=30)
 QUESTION_LENGTHS = Scale(prompt=1.0, output=0.1, minimum_prompt=1200, maximum_prompt=1700, maximum_output=24)
 
-RESEARCH = TenantTraffic("research", ("map-reduce-summary", "self-consistency"), 0.0, 0.0, AGENT_LENGTHS)
+RESEARCH = TenantTraffic("research", ("self-consistency",), 0.0, 0.0, AGENT_LENGTHS)
+"""Its runs are small and alike: the policy lets another tenant run ahead by a multiple of one."""
 BATCH = TenantTraffic("batch", ("code-checking", "fact-verification"), 0.0, 0.0, AGENT_LENGTHS)
 SUPPORT = TenantTraffic("support", ("chat",), 0.0, 0.0, QUESTION_LENGTHS)
 

@@ -45,6 +45,16 @@ def test_shares_hold_within_a_tenth(ratio: float, holds: bool) -> None:
     assert verdicts(policy("tiered-justitia", 5.0, flood(70, ratio)))[1] is holds
 
 
+def test_what_was_had_before_both_waited_is_made_up_for_and_counts() -> None:
+    head_start = [sample(0, "research", 0.0, 5), sample(0, "batch", 0.0, 0)]
+    made_up = [
+        s
+        for t in range(1, 71)
+        for s in (sample(t, "research", 2 + (t - 6) / 3 if t > 6 else 2.0, 5), sample(t, "batch", 2 * t / 3, 5))
+    ]
+    assert verdicts(policy("tiered-justitia", 5.0, [*head_start, *made_up]))[1]
+
+
 def test_a_slow_first_token_and_a_late_mean_are_told() -> None:
     found = verdicts(policy("tiered-justitia", 9.0, flood(70), ttft=0.16))
     assert found[3:] == [False, True, False]

@@ -8,12 +8,18 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from justitia_cli.demo.command import REQUIRED_PART
-from justitia_cli.demo.findings import FLOODERS
+from justitia_cli.demo.findings import FLOODERS, SHARE_TOLERANCE, backlog
 from justitia_cli.demo.load import FLOOD_SECONDS, LoadPlan, contended_runs, count_requests, plan_load
+from justitia_scheduling.policies.registry import build_cost_model, build_policy
+from justitia_simulator.engine import Engine
+from justitia_simulator.occupancy import AdmissionRule
+from justitia_simulator.profiles import EngineProfile
+from justitia_simulator.timing import LinearTiming
 from justitia_simulator.traces import load_trace
 from justitia_simulator.workload import WorkloadRun
 
@@ -73,6 +79,23 @@ def test_the_queue_takes_all_that_waits_and_both_flooders_wait(times: float, mis
     served = serve(runs, speed * misjudged)
     assert served.most_waiting <= count_requests(runs) <= QUEUE
     assert served.both >= REQUIRED_PART * plan.seconds / max(1.0, misjudged)
+
+
+@pytest.mark.parametrize("times", [1.0, 4.0])
+def test_the_flood_is_long_enough_to_show_shares_under_the_default_policy(times: float) -> None:
+    timing = LinearTiming(0.010 / times, 0.00035 / times, 0.0003 / times, 1e-7 / times)
+    engine = EngineProfile(
+        "cpu", timing, 8192, block_size=32, admission=AdmissionRule.OPTIMISTIC, token_budget=2048, max_requests=256
+    )
+    speed, off = 2_300.0 * times, []
+    for seed in range(1, 7):
+        policy = build_policy("tiered-justitia", build_cost_model("engine-time", timing.charge))
+        simulated = Engine(policy, engine, label="tiered-justitia", sample_every=0.5)
+        runs = contended_runs(TRACE, plan_load(TRACE, speed, 1.0, QUEUE, seed), seed)
+        served = simulated.serve(runs, {"research": 1.0, "batch": 2.0, "support": 4.0})
+        off.append(abs(backlog(served.service).ratio / 2 - 1))
+    assert fmean(off) < SHARE_TOLERANCE / 2
+    assert max(off) < SHARE_TOLERANCE
 
 
 @pytest.mark.parametrize("queue", [20, 100, 10_000])
