@@ -42,14 +42,31 @@ class Pace:
         """The time until the first token of a request that has begun."""
         return self.times.per_step + self.times.per_token * prompt
 
-    def work(self, sequences: int, prompts: Tokens, output: float) -> Seconds:
-        """The part of the engine's time that sequences take with so many prompt tokens together, each with so much
-        output: their prompts, their part of each step, and the KV that is read for them.
+    def work(self, demand: "Demand") -> Seconds:
+        """The part of the engine's time that sequences take: their prompts, their part of each step, and the KV that is
+        read for them.
         """
-        t = self.times
+        t, (prompts, outputs, kv_read) = self.times, demand
         each = t.per_step / max(1, self.running) + t.per_token
-        kv = prompts * output + sequences * output * (output + 1) / 2
-        return t.per_token * prompts + each * sequences * output + t.per_kv_token * kv
+        return t.per_token * prompts + each * outputs + t.per_kv_token * kv_read
+
+
+class Demand(NamedTuple):
+    """What sequences ask of an engine together: tokens of prompts and of outputs, and KV tokens read for them."""
+
+    prompts: Tokens = 0
+    outputs: float = 0
+    kv_read: float = 0
+
+    @classmethod
+    def of(cls, sequences: int, prompts: Tokens, output: float) -> "Demand":
+        """So many sequences with so many prompt tokens together, each with so much output."""
+        return cls(prompts, sequences * output, prompts * output + sequences * output * (output + 1) / 2)
+
+    def plus(self, other: "Demand", sign: int = 1) -> "Demand":
+        """The sum of both, or with sign -1 the difference."""
+        a, b, c = other
+        return Demand(self.prompts + sign * a, self.outputs + sign * b, self.kv_read + sign * c)
 
 
 class Waiting(NamedTuple):
@@ -59,7 +76,8 @@ class Waiting(NamedTuple):
     share: ApplicationShare = ApplicationShare()
 
 
-Backlog = Mapping[TenantId, Mapping[ApplicationId, Waiting]]
+OfTenant = Mapping[ApplicationId, Waiting]
+Backlog = Mapping[TenantId, OfTenant]
 
 
 class Reach(NamedTuple):
@@ -71,6 +89,8 @@ class Reach(NamedTuple):
 
 def fair_time(work: Seconds, weight: float, others: Iterable[tuple[float, Seconds]]) -> Seconds:
     """When a fluid server has served `work` of somebody with `weight`, beside others with (weight, work)."""
+    if not work:
+        return 0.0
     return work + sum(min(theirs, its * work / weight) for its, theirs in others)
 
 
@@ -78,20 +98,23 @@ def begins_after(
     tenant: TenantId, application: ApplicationId, backlog: Backlog, weights: Mapping[TenantId, float]
 ) -> Seconds:
     """The expected time until a request that arrives now begins. A tenant without a weight has 1."""
-    own = backlog.get(tenant, {})
+    tenants = (
+        (weights.get(name, 1.0), sum(each.work for each in theirs.values()))
+        for name, theirs in backlog.items()
+        if name != tenant
+    )
+    return fair_time(before(application, backlog.get(tenant, {})), weights.get(tenant, 1.0), tenants)
+
+
+def before(application: ApplicationId, own: OfTenant) -> Seconds:
+    """The work of the tenant that is served before a request of its application that arrives now."""
     mine = own.get(application)
     if mine is None or not mine.work:
         return 0.0
     others = [each for name, each in own.items() if name != application]
     first = sum(each.work for each in others if each.share.priority > mine.share.priority)
     beside = [(e.share.weight, e.work) for e in others if e.share.priority == mine.share.priority]
-    before = first + fair_time(mine.work, mine.share.weight, beside)
-    tenants = (
-        (weights.get(name, 1.0), sum(each.work for each in theirs.values()))
-        for name, theirs in backlog.items()
-        if name != tenant
-    )
-    return fair_time(before, weights.get(tenant, 1.0), tenants)
+    return first + fair_time(mine.work, mine.share.weight, beside)
 
 
 def reach(begins: Seconds, pace: Pace, prompt: Tokens, output: float) -> Reach:

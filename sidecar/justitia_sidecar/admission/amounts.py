@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from justitia_scheduling.core.lazyheap import LazyHeap
+from justitia_scheduling.objectives.reach import Demand
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantId, Tokens
 
@@ -37,6 +38,7 @@ class _Counted:
     request: TrackedRequest
     amount: Amount
     prompts: Tokens
+    demand: Demand
     begun: bool = False
 
 
@@ -45,16 +47,22 @@ class Amounts:
 
     def __init__(self) -> None:
         self.waiting: defaultdict[TenantId, dict[ApplicationId, WaitingAmount]] = defaultdict(dict)
+        self.demand: dict[TenantId, Demand] = {}
+        """What waits of each tenant, with the outputs that were expected of requests when they came."""
         self.begun = Amount()
         self._counted: dict[RequestId, _Counted] = {}
         self._lapses: LazyHeap[RequestId] = LazyHeap()
         """Boosted requests that wait, by the moment at which their boost is over."""
 
-    def enter(self, request: TrackedRequest) -> None:
+    def enter(self, request: TrackedRequest, output: Tokens) -> None:
+        """So much output is expected of each of its sequences."""
         amount = self.waiting[request.tenant].setdefault(request.application, WaitingAmount())
         part = amount.others if request.boosted_for is None else amount.boosted
-        counted = self._counted[request.id] = _Counted(request, part, request.account.prompt)
-        part.count(request.asks.sequences, counted.prompts)
+        sequences, prompts = request.asks.sequences, request.account.prompt
+        counted = _Counted(request, part, prompts, Demand.of(sequences, prompts, output))
+        self._counted[request.id] = counted
+        part.count(sequences, prompts)
+        self.demand[request.tenant] = self.demand.get(request.tenant, Demand()).plus(counted.demand)
         if request.boosted_for is not None:
             self._lapses.put(request.id, (request.timing.arrival + request.boosted_for,))
 
@@ -62,15 +70,16 @@ class Amounts:
         """The request waits no more."""
         self._not_boosted(request)
         self._move(request, self.begun)
-        self._counted[request.id].begun = True
-        self._forget_if_empty(request)
+        counted = self._counted[request.id]
+        counted.begun = True
+        self._waits_no_more(request.tenant, counted)
 
     def leave(self, request: TrackedRequest) -> None:
         self._not_boosted(request)
         counted = self._counted.pop(request.id)
         counted.amount.count(-request.asks.sequences, -counted.prompts)
         if not counted.begun:
-            self._forget_if_empty(request)
+            self._waits_no_more(request.tenant, counted)
 
     def lapse(self, now: Seconds) -> None:
         """Requests whose boost is over by now count with the others of their application."""
@@ -94,10 +103,11 @@ class Amounts:
         to.count(request.asks.sequences, counted.prompts)
         counted.amount = to
 
-    def _forget_if_empty(self, request: TrackedRequest) -> None:
-        of_tenant = self.waiting[request.tenant]
-        amount = of_tenant[request.application]
+    def _waits_no_more(self, tenant: TenantId, counted: _Counted) -> None:
+        self.demand[tenant] = self.demand[tenant].plus(counted.demand, -1)
+        of_tenant, application = self.waiting[tenant], counted.request.application
+        amount = of_tenant[application]
         if not amount.boosted.sequences and not amount.others.sequences:
-            del of_tenant[request.application]
+            del of_tenant[application]
             if not of_tenant:
-                del self.waiting[request.tenant]
+                del self.waiting[tenant], self.demand[tenant]

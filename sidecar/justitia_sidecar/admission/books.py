@@ -127,7 +127,7 @@ class Books:
         load.queued += sequences
         self.queued += sequences
         load.held.add(request)
-        self.amounts.enter(request)
+        self.amounts.enter(request, round(self.outputs.mean(request.application) or request.asks.max_tokens))
         displaced = self._room.enter(_owner(request), request.id, sequences)
         if displaced is None:
             raise queue_full(self._config.queue.maximum_requests)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
 from justitia_scheduling.core.model import ApplicationShare
-from justitia_scheduling.objectives.reach import Pace, Waiting, begins_after, reach
+from justitia_scheduling.objectives.reach import Demand, Pace, Waiting, before, fair_time, reach
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.amounts import WaitingAmount
 from justitia_sidecar.refusals import RefusalError
@@ -81,18 +81,16 @@ def beyond_objective(
     books.amounts.lapse(now)
     begun = books.amounts.begun
     pace = Pace(times, begun.sequences, begun.prompts + round(begun.sequences * mean / 2))
-    backlog = {
-        each: {
-            name: Waiting(
-                _work(amount, pace, books.outputs.mean(name) or mean, boosted_only=name == application.id),
-                books.share_of(name) or ApplicationShare(),
-            )
-            for name, amount in of_tenant.items()
-        }
-        for each, of_tenant in books.amounts.waiting.items()
+    tenant, amounts = TenantId(application.tenant), books.amounts
+    own = {
+        name: Waiting(
+            _work(amount, pace, books.outputs.mean(name) or mean, boosted_only=name == application.id),
+            books.share_of(name) or ApplicationShare(),
+        )
+        for name, amount in amounts.waiting.get(tenant, {}).items()
     }
-    tenant = TenantId(application.tenant)
-    begins = begins_after(tenant, application.id, backlog, {each: books.weight(each) for each in (*backlog, tenant)})
+    others = ((books.weight(each), pace.work(demand)) for each, demand in amounts.demand.items() if each != tenant)
+    begins = fair_time(before(application.id, own), books.weight(tenant), others)
     found = reach(begins, pace, prompt, mean if max_tokens is None else min(max_tokens, mean))
     values = {MetricName.TIME_TO_FIRST_TOKEN: found.first_token, MetricName.REQUEST_COMPLETION: found.completion}
     expected = {metric: values[metric] for metric, bound in bounds.items() if values[metric] > bound}
@@ -115,4 +113,4 @@ def _bounds(application: ApplicationConfig, *, streamed: bool) -> dict[MetricNam
 def _work(amount: WaitingAmount, pace: Pace, output: float, *, boosted_only: bool) -> Seconds:
     """Engine seconds of what waits. Of its own application only boosted requests go before a boosted one."""
     parts = [amount.boosted] if boosted_only else [amount.boosted, amount.others]
-    return sum(pace.work(part.sequences, part.prompts, output) for part in parts)
+    return sum(pace.work(Demand.of(part.sequences, part.prompts, output)) for part in parts)

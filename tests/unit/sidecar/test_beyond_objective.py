@@ -265,13 +265,14 @@ def test_what_is_over_leaves_nothing_behind_however_long_its_boost_would_last() 
     run = TrackedRun(RunId("r"), GOLD, application, None, 0.0, 0.0)
     for number in range(1000):
         request = tracked_request(str(number), run, boosted_for=86_400.0)
-        amounts.enter(request)
+        amounts.enter(request, MEAN)
         if number % 2:
             amounts.begin(request)
         amounts.leave(request)
     assert len(amounts._lapses) == 0
     assert len(amounts._lapses._heap) <= SLACK + 1
     assert not amounts.waiting
+    assert not amounts.demand
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
@@ -295,7 +296,7 @@ def test_amounts_are_those_of_the_requests_that_are_there(seed: int, steps: int)
                     boosted_for=chance.choice([None, 10.0, 20.0]),
                 )
                 there[str(step)] = (request, False)
-                amounts.enter(request)
+                amounts.enter(request, MEAN)
             case "begin" if waiting:
                 name = chance.choice(waiting)
                 request, _ = there[name]
@@ -317,6 +318,10 @@ def test_amounts_are_those_of_the_requests_that_are_there(seed: int, steps: int)
             boosted = request.boosted_for == 20.0
             expected[request.tenant, request.application, boosted] += request.asks.sequences
     assert +found == expected
+    for tenant, demand in amounts.demand.items():
+        waiting = [r for r, begun in there.values() if not begun and r.tenant == tenant]
+        assert demand.outputs == MEAN * sum(r.asks.sequences for r in waiting) > 0
+    assert amounts.demand.keys() == amounts.waiting.keys()
     assert amounts.begun.sequences == sum(r.asks.sequences for r, begun in there.values() if begun)
     if not there:
         assert not amounts.begun.prompts
