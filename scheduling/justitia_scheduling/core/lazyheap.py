@@ -30,6 +30,9 @@ class LazyHeap(Generic[Item]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, item: Item) -> bool:
+        return item in self._entries
+
     def key(self, item: Item) -> Key:
         """The key with which the item was put. Raises KeyError if it is not in the heap."""
         return self._entries[item][:-1]

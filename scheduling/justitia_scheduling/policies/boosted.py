@@ -13,9 +13,9 @@ applications, may be served is decided before, so a tenant pays for its tail wit
 """
 
 from collections.abc import Mapping
-from heapq import heappop, heappush
 
 from justitia_scheduling.core.cost import CostModel
+from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.report import PolicyReport
@@ -34,7 +34,8 @@ class BoostedRuns:
         self.boosting = Boosting(cost_model)
         self._phi: dict[RunId, Seconds | None] = {}
         """None: a run like others."""
-        self._lapses: list[tuple[Seconds, RunId]] = []
+        self._lapses: LazyHeap[RunId] = LazyHeap()
+        """Boosted runs by the moment at which that ends."""
         self._seen = False
 
     def get(self, run: RunId) -> Seconds | None:
@@ -52,31 +53,37 @@ class BoostedRuns:
         if (new and lasts) or (request.preemptions and self._phi[run] is not None):
             tokens = quantised(max(signal(request), 1))
             self._phi[run] = self.boosting.arrival(request, self.boosting.work(request, tokens, running))
-            if new and lasts:
+            if new and lasts and run not in self._lapses:
                 self._seen = True
-                heappush(self._lapses, (request.arrival + lasts, run))
+                self._lapses.put(run, (request.arrival + lasts,))
             return False
         was_boosted = not request.preemptions and self._phi.get(run) is not None
-        if new or was_boosted:
+        if was_boosted:
+            self._like_others(run)
+        elif new:
             self._phi[run] = None
         return was_boosted
 
     def lapsed(self, now: Seconds) -> list[RunId]:
         """The open runs whose boost has ended since this was last asked."""
         ended = []
-        while self._lapses and self._lapses[0][0] <= now:
-            _, run = heappop(self._lapses)
-            if self._phi.get(run) is not None:
-                self._phi[run] = None
-                ended.append(run)
+        while (run := self._lapses.first()) is not None and self._lapses.key(run)[0] <= now:
+            self._like_others(run)
+            ended.append(run)
         return ended
+
+    def _like_others(self, run: RunId) -> None:
+        self._phi[run] = None
+        self._lapses.remove(run)
 
     def stepped(self, step: Step) -> None:
         if self._seen:
             self.boosting.token_time.observe(step)
 
     def closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
-        """The request is over, or taken back: then it may arrive again as all that its run asks for."""
+        """The request is over, or taken back: then it may arrive again as all that its run asks for. Its boost ends
+        when it would have ended.
+        """
         if finished and request.request.boosted_for:
             self.boosting.tail.observe(now - request.arrival)
         run = request.run.id
@@ -86,6 +93,8 @@ class BoostedRuns:
     def ended(self, run: RunId) -> None:
         """The run is over."""
         self._phi.pop(run, None)
+        if run in self._lapses:
+            self._lapses.remove(run)
 
     def report(self, running: int) -> PolicyReport:
         """Gamma and what tokens take, where something is boosted."""
