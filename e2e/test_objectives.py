@@ -1,4 +1,4 @@
-"""A declared objective is counted, and gamma follows it when it is tightened. Nothing restarts."""
+"""A declared objective is counted, and gamma follows it inside shares when it is tightened. Nothing restarts."""
 
 import json
 
@@ -44,8 +44,6 @@ def warnings(user: User) -> set[str]:
 
 def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.OpenAI, record_property: Record) -> None:
     before = {pod["metadata"]["name"]: restarts(pod) for pod in pods(user)}
-    follow = {"policy": "UniBoost", "boost": {"mode": "SLO"}}
-    user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": follow}})
     declare(user, LOOSE)
 
     def settled() -> bool:
@@ -78,6 +76,5 @@ def test_an_objective_that_is_tightened_moves_gamma(user: User, client: openai.O
     # The status is written before the Event.
     eventually(lambda: "Unattainable" in warnings(user), CHANGE_SECONDS)
     user.patch("llmapplication", APPLICATION, NAMESPACE, {"spec": {"slo": None}})
-    user.patch("servingpool", POOL, NAMESPACE, {"spec": {"scheduling": {"policy": None, "boost": None}}})
     eventually(lambda: gamma(user) is None and slo_met(user) is None, CHANGE_SECONDS)
     assert {pod["metadata"]["name"]: restarts(pod) for pod in pods(user)} == before

@@ -235,8 +235,10 @@ class Objectives:
         return decided.unattainable, decided.opposed
 
     def boost(self, engine: PolicyReport) -> BoostStatus | None:
-        """Gamma in effect, and what bounds it. None where the engine reports no gamma."""
-        if engine.gamma is None or engine.gamma_estimate is None:
+        """Gamma in effect, and what bounds it. None where the engine reports no gamma, and where it orders nothing:
+        inside shares without objectives for single requests.
+        """
+        if engine.gamma is None or engine.gamma_estimate is None or (self._inside_shares and not self._boosted_for):
             return None
         how = self._boost or BoostConfig()
         floor, ceiling = self.bounds or (how.minimum_gamma, how.maximum_gamma)

@@ -143,6 +143,15 @@ def test_gamma_follows_objectives_unless_the_pool_says_otherwise(
     assert (objectives.bounds[1] < 0.1) is (mode is BoostMode.SLO)
 
 
+def test_where_nothing_is_boosted_no_gamma_is_in_effect() -> None:
+    objectives = watching(config(FIRST))
+    assert objectives.boost(ENGINE) is not None
+    objectives.configure(config())
+    assert objectives.boost(ENGINE) is None
+    objectives.configure(config(policy=PolicyName.UNIBOOST))
+    assert objectives.boost(ENGINE) is not None
+
+
 @pytest.mark.parametrize("policy", [PolicyName.TIERED_JUSTITIA, PolicyName.UNIBOOST])
 def test_the_bounds_of_gamma_come_to_the_engine_and_hysteresis_to_whom_it_concerns(policy: PolicyName) -> None:
     boost = BoostConfig(hysteresis=3.0)
