@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.model import ApplicationShare
-from justitia_scheduling.objectives.reach import Backlog, Demand, Pace, Waiting, begins_after, fair_time, reach
+from justitia_scheduling.objectives.reach import Backlog, Pace, Waiting, begins_after, fair_time, reach
 from justitia_vocabulary.units import ApplicationId, TenantId
 
 TENANTS = [TenantId(name) for name in "fgh"]
@@ -112,4 +113,4 @@ def test_work_is_what_the_cost_model_charges_for_the_same_steps(running: int, pr
     times = StepTime(0.02, 0.0001, 1e-6)
     steps = sum(0.02 / running + 0.0001 + 1e-6 * (prompt + i) for i in range(1, output + 1))
     expected = 0.0001 * prompt + steps
-    assert math.isclose(Pace(times, running, 0).work(Demand.of(1, prompt, output)), expected, rel_tol=1e-9)
+    assert math.isclose(Pace(times, running, 0).work(Asked.of(1, prompt, output)), expected, rel_tol=1e-9)

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.model import ApplicationShare
 from justitia_vocabulary.units import ApplicationId, Seconds, TenantId, Tokens
@@ -42,31 +43,13 @@ class Pace:
         """The time until the first token of a request that has begun."""
         return self.times.per_step + self.times.per_token * prompt
 
-    def work(self, demand: "Demand") -> Seconds:
+    def work(self, asked: Asked) -> Seconds:
         """The part of the engine's time that sequences take: their prompts, their part of each step, and the KV that is
         read for them.
         """
-        t, (prompts, outputs, kv_read) = self.times, demand
+        t, (prompts, outputs, kv_read) = self.times, asked
         each = t.per_step / max(1, self.running) + t.per_token
         return t.per_token * prompts + each * outputs + t.per_kv_token * kv_read
-
-
-class Demand(NamedTuple):
-    """What sequences ask of an engine together: tokens of prompts and of outputs, and KV tokens read for them."""
-
-    prompts: Tokens = 0
-    outputs: float = 0
-    kv_read: float = 0
-
-    @classmethod
-    def of(cls, sequences: int, prompts: Tokens, output: float) -> "Demand":
-        """So many sequences with so many prompt tokens together, each with so much output."""
-        return cls(prompts, sequences * output, prompts * output + sequences * output * (output + 1) / 2)
-
-    def plus(self, other: "Demand", sign: int = 1) -> "Demand":
-        """The sum of both, or with sign -1 the difference."""
-        a, b, c = other
-        return Demand(self.prompts + sign * a, self.outputs + sign * b, self.kv_read + sign * c)
 
 
 class Waiting(NamedTuple):

@@ -5,8 +5,8 @@ arrives has before it. A change costs O(log requests).
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.lazyheap import LazyHeap
-from justitia_scheduling.objectives.reach import Demand
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantId, Tokens
 
@@ -38,7 +38,7 @@ class _Counted:
     request: TrackedRequest
     amount: Amount
     prompts: Tokens
-    demand: Demand
+    asked: Asked
     begun: bool = False
 
 
@@ -47,7 +47,7 @@ class Amounts:
 
     def __init__(self) -> None:
         self.waiting: defaultdict[TenantId, dict[ApplicationId, WaitingAmount]] = defaultdict(dict)
-        self.demand: dict[TenantId, Demand] = {}
+        self.asked: dict[TenantId, Asked] = {}
         """What waits of each tenant, with the outputs that were expected of requests when they came."""
         self.begun = Amount()
         self._counted: dict[RequestId, _Counted] = {}
@@ -59,10 +59,10 @@ class Amounts:
         amount = self.waiting[request.tenant].setdefault(request.application, WaitingAmount())
         part = amount.others if request.boosted_for is None else amount.boosted
         sequences, prompts = request.asks.sequences, request.account.prompt
-        counted = _Counted(request, part, prompts, Demand.of(sequences, prompts, output))
+        counted = _Counted(request, part, prompts, Asked.of(sequences, prompts, output))
         self._counted[request.id] = counted
         part.count(sequences, prompts)
-        self.demand[request.tenant] = self.demand.get(request.tenant, Demand()).plus(counted.demand)
+        self.asked[request.tenant] = self.asked.get(request.tenant, Asked()).plus(counted.asked)
         if request.boosted_for is not None:
             self._lapses.put(request.id, (request.timing.arrival + request.boosted_for,))
 
@@ -104,10 +104,10 @@ class Amounts:
         counted.amount = to
 
     def _waits_no_more(self, tenant: TenantId, counted: _Counted) -> None:
-        self.demand[tenant] = self.demand[tenant].plus(counted.demand, -1)
+        self.asked[tenant] = self.asked[tenant].plus(counted.asked, -1)
         of_tenant, application = self.waiting[tenant], counted.request.application
         amount = of_tenant[application]
         if not amount.boosted.sequences and not amount.others.sequences:
             del of_tenant[application]
             if not of_tenant:
-                del self.waiting[tenant], self.demand[tenant]
+                del self.waiting[tenant], self.asked[tenant]

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
+from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.model import ApplicationShare
-from justitia_scheduling.objectives.reach import Demand, Pace, Waiting, before, fair_time, reach
+from justitia_scheduling.objectives.reach import Pace, Waiting, before, fair_time, reach
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.amounts import WaitingAmount
 from justitia_sidecar.refusals import RefusalError
@@ -89,7 +90,7 @@ def beyond_objective(
         )
         for name, amount in amounts.waiting.get(tenant, {}).items()
     }
-    others = ((books.weight(each), pace.work(demand)) for each, demand in amounts.demand.items() if each != tenant)
+    others = ((books.weight(each), pace.work(asked)) for each, asked in amounts.asked.items() if each != tenant)
     begins = fair_time(before(application.id, own), books.weight(tenant), others)
     found = reach(begins, pace, prompt, mean if max_tokens is None else min(max_tokens, mean))
     values = {MetricName.TIME_TO_FIRST_TOKEN: found.first_token, MetricName.REQUEST_COMPLETION: found.completion}
@@ -113,4 +114,4 @@ def _bounds(application: ApplicationConfig, *, streamed: bool) -> dict[MetricNam
 def _work(amount: WaitingAmount, pace: Pace, output: float, *, boosted_only: bool) -> Seconds:
     """Engine seconds of what waits. Of its own application only boosted requests go before a boosted one."""
     parts = [amount.boosted] if boosted_only else [amount.boosted, amount.others]
-    return sum(pace.work(Demand.of(part.sequences, part.prompts, output)) for part in parts)
+    return sum(pace.work(Asked.of(part.sequences, part.prompts, output)) for part in parts)

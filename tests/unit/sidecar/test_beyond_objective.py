@@ -272,7 +272,7 @@ def test_what_is_over_leaves_nothing_behind_however_long_its_boost_would_last() 
     assert len(amounts._lapses) == 0
     assert len(amounts._lapses._heap) <= SLACK + 1
     assert not amounts.waiting
-    assert not amounts.demand
+    assert not amounts.asked
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
@@ -318,10 +318,10 @@ def test_amounts_are_those_of_the_requests_that_are_there(seed: int, steps: int)
             boosted = request.boosted_for == 20.0
             expected[request.tenant, request.application, boosted] += request.asks.sequences
     assert +found == expected
-    for tenant, demand in amounts.demand.items():
+    for tenant, demand in amounts.asked.items():
         waiting = [r for r, begun in there.values() if not begun and r.tenant == tenant]
         assert demand.outputs == MEAN * sum(r.asks.sequences for r in waiting) > 0
-    assert amounts.demand.keys() == amounts.waiting.keys()
+    assert amounts.asked.keys() == amounts.waiting.keys()
     assert amounts.begun.sequences == sum(r.asks.sequences for r, begun in there.values() if begun)
     if not there:
         assert not amounts.begun.prompts
