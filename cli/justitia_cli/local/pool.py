@@ -146,7 +146,7 @@ class LocalPool:
                 process.fail_if_ended()
 
     def status(self) -> dict[str, Any]:
-        """The status that the sidecar reports."""
+        """The status that the sidecar reports. Raises OSError if it does not answer within five seconds."""
         with urllib.request.urlopen(f"{self.admin_url}/internal/status", timeout=5) as answer:
             status: dict[str, Any] = json.load(answer)
         return status
