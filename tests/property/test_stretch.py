@@ -10,7 +10,7 @@ finishes no later than it would under GPS if its cost were kappa * max(E_j, thet
 not under-predicted. The oracle of the second is `support.fluid_gps`.
 
 What the tenant's others claim too much delays j at most as if it were true: its virtual time is shared with what they
-claim.
+claim. (Where they are of j's application, they also spoil its record, and j is taken for more than was told.)
 
 A weaker-looking statement is stronger and false: GPS with j's cost and with its weight divided by kappa.
 """
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.policies.tiered import THETA, TieredJustitia
-from justitia_vocabulary.units import TenantId
+from justitia_vocabulary.units import ApplicationId, TenantId
 from support.examples import examples
 from support.fluid_gps import Arrival, gps_finishes
 from support.unit_server import UnitRun, UnitServer
@@ -66,7 +66,9 @@ def test_a_run_is_delayed_by_another_at_most_by_its_part_of_the_stretched_tag(ru
 @given(others=st.lists(predicted_too_much, max_size=10), ours=predicted_right)
 @examples(60)
 def test_claims_of_too_much_delay_a_run_at_most_as_if_they_were_true(others: list[UnitRun], ours: UnitRun) -> None:
-    finish = UnitServer(open_gate(), [*others, ours]).serve().finishes()[-1]
+    """Each run is of its own application, whose record is not spoilt by the others' claims."""
+    runs = [replace(run, application=ApplicationId(f"a{i}")) for i, run in enumerate([*others, ours])]
+    finish = UnitServer(open_gate(), runs).serve().finishes()[-1]
     claimed = [Arrival(run.at, run.predicted or 0.0) for run in others]
     stretched = Arrival(ours.at, THETA * ours.cost)
     assert finish <= gps_finishes([*claimed, stretched], rate=1.0)[-1] + 1

@@ -26,6 +26,7 @@ class BusyPool:
 
 async def test_a_sample_that_does_not_come_in_time_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "SAMPLE_SECONDS", 0.0)
+
     class Anything:
         policy = "any"
 
