@@ -104,7 +104,7 @@ class Untold:
     @property
     def duration(self) -> Seconds:
         """The time that no sequence has taken out."""
-        return self._all.duration - self._gone.duration
+        return self._left().duration
 
     def told(self) -> Seconds:
         """All is told: return the time that no sequence has taken out, and begin anew."""

@@ -1,4 +1,4 @@
-"""Asking whether a request may give way, before the policy is told of what it does not know, misses nobody."""
+"""Whoever gives way once the policy knows of the last charges was expected to before it knew."""
 
 import pytest
 from hypothesis import given

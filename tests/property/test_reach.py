@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.model import ApplicationShare
-from justitia_scheduling.objectives.reach import Backlog, Pace, Waiting, begins_after, fair_time, reach
+from justitia_scheduling.objectives.reach import OfTenant, Pace, Waiting, begins_after, fair_time, reach
 from justitia_vocabulary.units import ApplicationId, TenantId
 
 TENANTS = [TenantId(name) for name in "fgh"]
@@ -26,6 +26,19 @@ backlogs = st.dictionaries(
     st.sampled_from(TENANTS), st.dictionaries(st.sampled_from(APPLICATIONS), waitings, min_size=1), min_size=1
 )
 weights_of_tenants = st.fixed_dictionaries({tenant: st.sampled_from([0.5, 1.0, 4.0]) for tenant in TENANTS})
+
+
+Backlog = Mapping[TenantId, OfTenant]
+
+
+def begins(backlog: Backlog, weights: Mapping[TenantId, float]) -> float:
+    """When a request of my application begins. A tenant without a weight has 1."""
+    others = [
+        (weights.get(tenant, 1.0), sum(each.work for each in of_tenant.values()))
+        for tenant, of_tenant in backlog.items()
+        if tenant != ME
+    ]
+    return begins_after(MINE, backlog.get(ME, {}), weights.get(ME, 1.0), others)
 
 
 def rates(left: Mapping[tuple[TenantId, ApplicationId], float], backlog: Backlog, weights: Mapping[TenantId, float]):
@@ -63,7 +76,7 @@ def followed(backlog: Backlog, weights: Mapping[TenantId, float]) -> float:
 def test_a_request_begins_when_a_fluid_server_has_served_what_goes_before_it(
     backlog: Backlog, weights: dict[TenantId, float]
 ) -> None:
-    assert begins_after(ME, MINE, backlog, weights) == pytest.approx(followed(backlog, weights), rel=1e-6, abs=1e-6)
+    assert begins(backlog, weights) == pytest.approx(followed(backlog, weights), rel=1e-6, abs=1e-6)
 
 
 @given(backlogs, weights_of_tenants)
@@ -75,23 +88,23 @@ def test_others_delay_a_request_by_no_more_than_its_share_implies(
         tenant: of_tenant if tenant == ME else {MINE: Waiting(1e9)}
         for tenant, of_tenant in ({t: {MINE: Waiting(0.0)} for t in TENANTS} | dict(backlog)).items()
     }
-    alone = begins_after(ME, MINE, {ME: backlog.get(ME, {})}, weights)
+    alone = begins({ME: backlog.get(ME, {})}, weights)
     share = weights[ME] / sum(weights.values())
-    assert begins_after(ME, MINE, flood, weights) <= alone / share * (1 + 1e-9)
-    assert begins_after(ME, MINE, flood, weights) >= begins_after(ME, MINE, backlog, weights) - 1e-9
+    assert begins(flood, weights) <= alone / share * (1 + 1e-9)
+    assert begins(flood, weights) >= begins(backlog, weights) - 1e-9
 
 
 def test_by_arrival_a_flood_would_delay_without_end() -> None:
     """The negative control: the same bound on a server that serves in the order of arrival."""
     flood = {ME: {MINE: Waiting(1.0)}, TENANTS[1]: {MINE: Waiting(1e9)}}
     by_arrival = sum(each.work for of_tenant in flood.values() for each in of_tenant.values())
-    assert begins_after(ME, MINE, flood, {}) == pytest.approx(2.0)
+    assert begins(flood, {}) == pytest.approx(2.0)
     assert by_arrival > 2.0
 
 
 def test_nothing_before_it_is_no_wait_however_much_others_have() -> None:
     others = {TENANTS[1]: {MINE: Waiting(1e9)}, ME: {APPLICATIONS[1]: Waiting(1e9)}}
-    assert begins_after(ME, MINE, others, {}) == 0.0
+    assert begins(others, {}) == 0.0
 
 
 @given(st.floats(0.01, 100), st.lists(st.tuples(st.sampled_from([0.5, 1.0, 4.0]), st.floats(0, 100))))

@@ -1,8 +1,8 @@
 """A reserving engine that keeps each run's KV after its request. Nobody comes back for it: the most that may be kept.
 
 KV is kept for as many iterations as it is worth. A head that does not fit takes the place of kept runs that rank behind
-it, the last one first, and of any if nothing runs. What was kept is told when it goes. `done_for` is all that was done
-for a tenant, in KV token-time, by the tokens that are in the engine and not by what the policy is told.
+it, the last one first, and of any if nothing runs. The policy hears of what was kept when it is given up. `done_for`
+is all that was done for a tenant, in KV token-time, by the tokens that are in the engine, not by what the policy hears.
 """
 
 from collections import Counter

@@ -8,6 +8,7 @@ from justitia_api.status import BoostStatus, ObjectiveCounts, PartCounts, PoolSt
 from justitia_operator.world.objects import Json
 from justitia_scheduling.objectives.attainment import PARTS
 from justitia_scheduling.objectives.sketch import Sketch
+from justitia_vocabulary.objectives import MetricName
 from justitia_vocabulary.policies import CostModelName, PolicyName
 
 Values = Iterable[tuple[float, float]]
@@ -16,6 +17,13 @@ Values = Iterable[tuple[float, float]]
 FIRST_TOKEN: Json = {"metric": "TimeToFirstToken", "percentile": 90, "boundMilliseconds": 800}
 COMPLETION: Json = {"metric": "RequestCompletion", "percentile": 99, "boundMilliseconds": 20_000}
 LONG: Json = FIRST_TOKEN | {"windowSeconds": 7200}
+
+
+def objective(
+    metric: MetricName = MetricName.TIME_TO_FIRST_TOKEN, bound: int = 1000, percentile: int = 90, window: int = 600
+) -> ServiceLevelObjective:
+    """An objective with its bound in milliseconds and its window in seconds."""
+    return ServiceLevelObjective(metric=metric, percentile=percentile, bound_milliseconds=bound, window_seconds=window)
 
 
 def declared(objective: Json) -> ServiceLevelObjective:

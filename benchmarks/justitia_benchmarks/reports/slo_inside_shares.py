@@ -7,9 +7,10 @@ from typing import Any
 
 from justitia_benchmarks.document import write_table
 from justitia_benchmarks.experiment import Claim, PaperVerdict, Row, at_least, at_most
+from justitia_benchmarks.reports.slo import CONTROLLER
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
 
-WITHOUT, CONTROLLER, VTC = "without", "controller", "vtc"
+WITHOUT, VTC = "without", "vtc"
 WANTED_HELD = 0.95
 MOST_TAIL = {"equal": 1.0, "1 to 4": 1.2}
 
@@ -79,7 +80,7 @@ def _table(weights: str, seeds: Sequence[Found], folder: Path) -> None:
 
 
 def _held(seed: Found, name: str) -> float:
-    """Of the windows that some fixed gamma held, the part that this order held."""
+    """The share of windows held, among those that some fixed gamma held."""
     fixed = [found["held"] for order, found in seed.items() if order not in (WITHOUT, CONTROLLER, VTC)]
     possible = held = 0
     for tenant, windows in seed[name]["held"].items():

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.cost import StepTime
 from justitia_scheduling.core.model import ApplicationShare
-from justitia_vocabulary.units import ApplicationId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import ApplicationId, Seconds, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,6 @@ class Waiting(NamedTuple):
 
 
 OfTenant = Mapping[ApplicationId, Waiting]
-Backlog = Mapping[TenantId, OfTenant]
 
 
 class Reach(NamedTuple):
@@ -78,18 +77,15 @@ def fair_time(work: Seconds, weight: float, others: Iterable[tuple[float, Second
 
 
 def begins_after(
-    tenant: TenantId, application: ApplicationId, backlog: Backlog, weights: Mapping[TenantId, float]
+    application: ApplicationId, own: OfTenant, weight: float, others: Iterable[tuple[float, Seconds]]
 ) -> Seconds:
-    """The expected time until a request that arrives now begins. A tenant without a weight has 1."""
-    tenants = (
-        (weights.get(name, 1.0), sum(each.work for each in theirs.values()))
-        for name, theirs in backlog.items()
-        if name != tenant
-    )
-    return fair_time(before(application, backlog.get(tenant, {})), weights.get(tenant, 1.0), tenants)
+    """The expected time until a request that arrives now begins. `own` is what waits of its tenant, which has that
+    `weight`; `others` are (weight, work) of the other tenants.
+    """
+    return fair_time(_before(application, own), weight, others)
 
 
-def before(application: ApplicationId, own: OfTenant) -> Seconds:
+def _before(application: ApplicationId, own: OfTenant) -> Seconds:
     """The work of the tenant that is served before a request of its application that arrives now."""
     mine = own.get(application)
     if mine is None or not mine.work:

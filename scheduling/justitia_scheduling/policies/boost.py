@@ -83,6 +83,11 @@ class TokenTime:
         return self.unseen.per_token + self.unseen.per_step / max(running, 1)
 
 
+def signal(request: OpenRequest) -> Tokens:
+    """w, the tokens that a request is known to need."""
+    return max(request.processed, request.request.prompt_tokens)
+
+
 class Boosting:
     """Gamma, its bounds, and what work is in engine seconds."""
 
@@ -90,14 +95,17 @@ class Boosting:
         self.tail = TailSlope()
         self.token_time = TokenTime(cost_model.step_time or UNSEEN)
 
-    def bound(self, knobs: Mapping[Knob, float]) -> None:
-        """Keep gamma between these knobs, or their defaults. Raises ValueError."""
+    def bound(self, knobs: Mapping[Knob, float], policy: str) -> None:
+        """Keep gamma between these knobs, or their defaults. Raises ValueError, which names the policy."""
         floor, ceiling = knobs.get(Knob.GAMMA_FLOOR, LOWEST_GAMMA), knobs.get(Knob.GAMMA_CEILING, HIGHEST_GAMMA)
-        self.tail.bound(floor, ceiling)
+        try:
+            self.tail.bound(floor, ceiling)
+        except ValueError as error:
+            raise ValueError(f"policy {policy} takes no such gammaFloor and gammaCeiling: {error}") from None
 
     def work(self, request: OpenRequest, tokens: Tokens, running: int) -> Seconds:
         """Engine seconds of so many tokens with the request's mix of prefill and decode, while so many run."""
-        known = max(request.processed, request.request.prompt_tokens, 1)
+        known = max(signal(request), 1)
         prefill, decode = self.token_time.prefill(), self.token_time.decode(running)
         return tokens * ((known - request.produced) * prefill + request.produced * decode) / known
 
@@ -126,12 +134,7 @@ class Boosted(Policy):
 
     def tune(self, values: Mapping[Knob, float]) -> None:
         super().tune(values)
-        try:
-            self.boosting.bound(values)
-        except ValueError as error:
-            raise ValueError(
-                f"policy {type(self).__name__} takes no such gammaFloor and gammaCeiling: {error}"
-            ) from None
+        self.boosting.bound(values, type(self).__name__)
 
     def report(self) -> PolicyReport:
         return self.boosting.report(len(self.running))

@@ -12,16 +12,13 @@ others from then on. Which tenants, and which of a tenant's
 applications, may be served is decided before, so a tenant pays for its tail with its own service.
 """
 
-from collections.abc import Mapping
-
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.report import PolicyReport
-from justitia_scheduling.policies.boost import Boosting
-from justitia_scheduling.policies.uniboost import quantised, signal
-from justitia_vocabulary.policies import Knob
+from justitia_scheduling.policies.boost import Boosting, signal
+from justitia_scheduling.policies.uniboost import quantised
 from justitia_vocabulary.units import RunId, Seconds
 
 
@@ -41,10 +38,6 @@ class BoostedRuns:
     def get(self, run: RunId) -> Seconds | None:
         """Phi of an open run; None for one like others."""
         return self._phi.get(run)
-
-    def bound(self, knobs: Mapping[Knob, float]) -> None:
-        """Set the bounds of gamma. Raises ValueError."""
-        self.boosting.bound(knobs)
 
     def waits(self, request: OpenRequest, running: int) -> bool:
         """A request begins to wait while so many run. True if its run was boosted and is not any more."""

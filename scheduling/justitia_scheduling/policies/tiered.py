@@ -25,11 +25,11 @@ Five decisions, one above the other.
        K_j = V_i(a_j) + kappa * E_j        and        (K_j - V_i) / weight_i
 
    V_i is the virtual time of GPS over the tenant's runs (`tenant_clocks.py`), in the second that of the tenant's last
-   arrival or admission. E_j is what the run is expected to cost
-   (`runcost.py`): what was told or its application's mean, until what the run has attained and asks for exceeds
-   theta * E_j; then E_j is raised and the run is keyed again, seldom. kappa is theta unless it is set: a run has the
-   place of one that costs the most that it may cost before it is keyed again. The start tag is lifted at the same time,
-   to V_i - kappa * attained: a run gains nothing by staying open and asking for little at first.
+   arrival or admission. E_j is what the run is expected to cost (`runcost.py`): the cost that was given, or its
+   application's mean, until what the run has attained and asks for exceeds theta * E_j; then E_j is raised and the run
+   is keyed again, seldom. kappa is theta unless it is set: a run has the place of one that costs the most that it may
+   cost before it is keyed again. The start tag is lifted at the same time, to V_i - kappa * attained: a run gains
+   nothing by staying open and asking for little at first.
 
 5. *Boosted requests.* A run that is a single boosted request goes before a tenant's, or an application's, other runs,
    by Phi in place of the tag, and so does a tenant whose first run it is (`boosted.py`).
@@ -149,10 +149,7 @@ class TieredJustitia(Policy):
             raise ValueError(f"policy {name} takes no heartbeat of {heartbeat:g}: it must be positive")
         if kappa is not None and not kappa > 0:
             raise ValueError(f"policy {name} takes no stretch of {kappa:g}: it must be positive")
-        try:
-            self._boosted.bound(values)
-        except ValueError as error:
-            raise ValueError(f"policy {name} takes no such gammaFloor and gammaCeiling: {error}") from None
+        self.boosting.bound(values, name)
         self._burst, self._costs.kappa = burst, kappa
         self._heartbeat.interval = self._beats.interval = heartbeat
 

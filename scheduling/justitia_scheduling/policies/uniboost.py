@@ -29,7 +29,7 @@ from typing import ClassVar
 from justitia_scheduling.core.cost import CostModel
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, RequestState
-from justitia_scheduling.policies.boost import Boosted
+from justitia_scheduling.policies.boost import Boosted, signal
 from justitia_vocabulary.policies import HYSTERESIS, Knob
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
@@ -113,8 +113,3 @@ class UniBoost(Boosted):
         threshold = quantised(max(signal(request), 1), self.quantum)
         work = max(self.boosting.work(request, threshold, len(self.running)), least_work)
         return Priority(self.boosting.arrival(request, work), work, threshold)
-
-
-def signal(request: OpenRequest) -> Tokens:
-    """w, the tokens that a request is known to need."""
-    return max(request.processed, request.request.prompt_tokens)

@@ -15,7 +15,7 @@ from justitia_api.config import ApplicationConfig, PoolConfig
 from justitia_api.wire import Refusal
 from justitia_scheduling.core.asked import Asked
 from justitia_scheduling.core.model import ApplicationShare
-from justitia_scheduling.objectives.reach import Pace, Waiting, before, fair_time, reach
+from justitia_scheduling.objectives.reach import Pace, Waiting, begins_after, reach
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.amounts import WaitingAmount
 from justitia_sidecar.refusals import RefusalError
@@ -91,7 +91,7 @@ def beyond_objective(
         for name, amount in amounts.waiting.get(tenant, {}).items()
     }
     others = ((books.weight(each), pace.work(asked)) for each, asked in amounts.asked.items() if each != tenant)
-    begins = fair_time(before(application.id, own), books.weight(tenant), others)
+    begins = begins_after(application.id, own, books.weight(tenant), others)
     found = reach(begins, pace, prompt, mean if max_tokens is None else min(max_tokens, mean))
     values = {MetricName.TIME_TO_FIRST_TOKEN: found.first_token, MetricName.REQUEST_COMPLETION: found.completion}
     expected = {metric: values[metric] for metric, bound in bounds.items() if values[metric] > bound}

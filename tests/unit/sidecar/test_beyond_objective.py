@@ -37,6 +37,7 @@ from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.learning_room import Clock
 from support.listening_channel import Listening
 from support.misbehaving_engine import MisbehavingEngine
+from support.objectives import objective
 from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
 from support.tracked import tracked_request
 
@@ -50,10 +51,6 @@ EACH = 0.0001 * 50 + MEAN * (0.02 + 0.0001)
 """The work of a request that waits, in engine seconds: 50 prompt tokens, and the mean output by itself."""
 READING = 0.02 + 3 * 0.0001
 BEYOND = b"x-justitia-beyond-objective"
-
-
-def objective(metric: MetricName = FIRST, bound: int = 1000, percentile: int = 90) -> ServiceLevelObjective:
-    return ServiceLevelObjective(metric=metric, percentile=percentile, bound_milliseconds=bound, window_seconds=36_000)
 
 
 def config(
@@ -180,7 +177,7 @@ async def test_refuse_says_what_to_do(stage: Stage) -> None:
 
 async def test_refusing_makes_no_objective_look_met(stage: Stage) -> None:
     """What is refused is a miss of the objectives that it was expected to miss, and of no other."""
-    stage.configure(objective(), objective(REQUEST, 3_600_000), action=REFUSE)
+    stage.configure(objective(window=36_000), objective(REQUEST, 3_600_000, window=36_000), action=REFUSE)
     stage.waits(2)
     for _ in range(3):
         assert (await Client(stage.sidecar).run()).status == 503

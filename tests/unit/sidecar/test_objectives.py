@@ -38,6 +38,7 @@ from justitia_vocabulary.units import ApplicationId, RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
+from support.objectives import objective
 from support.sidecar_client import GOLD, KEY, PEPPER, Client, engine_answers, pool
 from support.tracked import tracked_request
 
@@ -45,11 +46,6 @@ EPOCH = 1.8e9
 FIRST, PACE, REQUEST, RUN = MetricName
 APPLICATION = ApplicationId("ns/a")
 ENGINE = PolicyReport(gamma=0.1, gamma_estimate=0.1, prefill_time=0.001, decode_time=0.01)
-
-
-def objective(metric: MetricName, bound: int = 1000, percentile: int = 90, window: int = 600) -> ServiceLevelObjective:
-    """An objective with its bound in milliseconds."""
-    return ServiceLevelObjective(metric=metric, percentile=percentile, bound_milliseconds=bound, window_seconds=window)
 
 
 def application(*objectives: ServiceLevelObjective) -> ApplicationConfig:

@@ -12,7 +12,6 @@ from justitia_api.config import (
     KeyTable,
     PoolConfig,
     SchedulingConfig,
-    ServiceLevelObjective,
     key_digest,
 )
 from justitia_channel.messages import Ticket
@@ -32,17 +31,13 @@ from justitia_vocabulary.units import RunId
 from support.learning_room import Clock
 from support.listening_channel import Listening
 from support.misbehaving_engine import MisbehavingEngine
+from support.objectives import objective
 from support.sidecar_client import GOLD, KEY, PEPPER, Client, engine_answers, pool
 from support.tracked import tracked_request
 
 EPOCH = 1.8e9
 FIRST, PACE, REQUEST, RUN = MetricName
 ENGINE = PolicyReport(gamma=0.1, gamma_estimate=0.1, prefill_time=0.001, decode_time=0.01)
-
-
-def objective(metric: MetricName, bound: int = 1000) -> ServiceLevelObjective:
-    """An objective with its bound in milliseconds."""
-    return ServiceLevelObjective(metric=metric, percentile=90, bound_milliseconds=bound, window_seconds=600)
 
 
 def config(*metrics: MetricName, policy: PolicyName = PolicyName.TIERED_JUSTITIA, **more: Any) -> PoolConfig:

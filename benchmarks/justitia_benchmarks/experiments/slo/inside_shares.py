@@ -20,8 +20,10 @@ from statistics import fmean
 from justitia_benchmarks.experiment import Cell, Claim, Figures, Row
 from justitia_benchmarks.experiments.justitia.serving import as_served
 from justitia_benchmarks.experiments.tiered.serving import PROFILE, agents, contender
-from justitia_benchmarks.reports import slo_inside_shares as reports
+from justitia_benchmarks.reports.slo import CONTROLLER
+from justitia_benchmarks.reports.slo_inside_shares import VTC, WITHOUT, inside_shares
 from justitia_benchmarks.statistics import quantile
+from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.objectives.objective import Objective
 from justitia_scheduling.objectives.observations import ObjectiveId
 from justitia_scheduling.policies.tiered import TieredJustitia
@@ -51,7 +53,6 @@ PERCENTILE = 0.9
 WINDOW: Seconds = 60.0
 SHARES_WINDOW: Seconds = 300.0
 FIXED = (0.001, 0.01, 0.1, 1.0, 100.0)
-WITHOUT, CONTROLLER, VTC = "without", "controller", "vtc"
 SEEDS, QUICK_SEEDS = 10, 2
 
 
@@ -74,7 +75,7 @@ class InsideShares:
         }
 
     def report(self, rows: Sequence[Row], folder: Path) -> Sequence[Claim]:
-        return reports.inside_shares(rows, folder)
+        return inside_shares(rows, folder)
 
 
 def workload(seed: int, tenants: Sequence[str]) -> list[WorkloadRun]:
@@ -115,17 +116,16 @@ def _singles(seed: int, tenant: str, wanted: Seconds) -> list[WorkloadRun]:
 
 
 def served(name: str, runs: Sequence[WorkloadRun], weights: Mapping[str, float]) -> PolicyResults:
-    policy = contender(VTC if name == VTC else "tiered-justitia")
+    tiered = TieredJustitia(EngineTime(PROFILE.charge))
     boosted = {run.application for run in runs if "/" in run.application} if name not in (VTC, WITHOUT) else set()
     control = None
     if name == CONTROLLER:
-        assert isinstance(policy, TieredJustitia)
         objective = Objective(MetricName.TIME_TO_FIRST_TOKEN, PERCENTILE, BOUND, 600.0)
-        control = SloControl([policy], {ObjectiveId(a): Declared(objective, a) for a in sorted(boosted)})
+        control = SloControl([tiered], {ObjectiveId(a): Declared(objective, a) for a in sorted(boosted)})
     elif boosted:
-        policy.tune({Knob.GAMMA_FLOOR: float(name), Knob.GAMMA_CEILING: float(name)})
+        tiered.tune({Knob.GAMMA_FLOOR: float(name), Knob.GAMMA_CEILING: float(name)})
     engine = Engine(
-        policy,
+        contender(VTC) if name == VTC else tiered,
         PROFILE,
         label=name,
         prediction=MEAN,
