@@ -15,9 +15,12 @@ from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
 from justitia_benchmarks.engine.servers import on_one_core, running_pools
 from justitia_benchmarks.engine.store import FigureStore
+from justitia_benchmarks.engine.tail import TailBench, measure_tail, read_tail
+from justitia_benchmarks.engine.tail_plan import QUICK_TAIL, WHOLE_TAIL
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
 from justitia_benchmarks.reports.engine_cost import write_cost_document
+from justitia_benchmarks.reports.engine_tail import write_tail_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import LocalModel
@@ -47,9 +50,11 @@ def bench(
     plan, name = (QUICK, "bench-engine-quick") if quick else (WHOLE, "bench-engine")
     folder = out or (Path("out") / name / "document" if quick else Path("docs/results"))
     store = FigureStore(Path("out") / name, Bench.__module__)
+    tail, tail_store = QUICK_TAIL if quick else WHOLE_TAIL, FigureStore(Path("out") / name, TailBench.__module__)
     try:
         with mistakes():
             _measure(plan, store, quick)
+            measure_tail(tail, tail_store)
     except KeyboardInterrupt:
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:
@@ -58,6 +63,7 @@ def bench(
     rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
     output.print(f"Results in {write_document(rows, store.read_once(FULL_STEP), folder=folder)}")
     output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
+    output.print(f"and in {write_tail_document(read_tail(tail, tail_store), folder)}")
 
 
 def _measure(plan: EnginePlan, store: FigureStore, quick: bool) -> None:
