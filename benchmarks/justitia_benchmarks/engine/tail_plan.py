@@ -31,7 +31,8 @@ TRAIL = TailWay("TRAIL+", TRAIL_PLUS)
 TRAIL_AGAIN = TailWay("TRAIL+ again", TRAIL_PLUS)
 ADAPTIVE = TailWay("UniBoost, its own gamma", UNIBOOST)
 TUNED = TailWay("UniBoost, gamma tuned", UNIBOOST, tuned=True)
-SIMULATED_WAYS = (TRAIL, ADAPTIVE, TUNED, TailWay("SJF", TOLD_SJF), TailWay("FCFS", BY_ARRIVAL))
+ARRIVAL = TailWay("FCFS", BY_ARRIVAL)
+SIMULATED_WAYS = (TRAIL, ADAPTIVE, TUNED, ARRIVAL, TailWay("SJF", TOLD_SJF))
 SERVED_WAYS = (*SIMULATED_WAYS, TRAIL_AGAIN)
 
 
@@ -45,7 +46,7 @@ class TailPlan:
 
 
 WHOLE_TAIL = TailPlan(("heavy-70", "light-70"), seeds=5, seconds=25.0)
-QUICK_TAIL = TailPlan(("heavy-70",), seeds=1, seconds=15.0)
+QUICK_TAIL = TailPlan(("heavy-70", "light-70"), seeds=1, seconds=10.0)
 
 
 class Kept:

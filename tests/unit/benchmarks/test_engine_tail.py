@@ -43,7 +43,7 @@ from justitia_benchmarks.engine.tail_workload import (
     requests,
     tokens_of,
 )
-from justitia_benchmarks.reports.engine_tail import COMPARED, write_tail_document
+from justitia_benchmarks.reports.engine_tail import COMPARED, Gain, write_tail_document
 from justitia_scheduling.core.cost import EngineTime, StepTime
 from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.policy import Policy
@@ -161,18 +161,20 @@ def written(folder: Path, ratios: tuple[float, ...]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("ratios", "verdict"),
+    ("ratios", "gain"),
     [
-        ((0.6, 0.7, 0.65), "shown"),
-        ((0.6, 1.1, 0.9), "not shown"),
-        ((1.4, 1.5, 1.45), "the opposite is shown"),
-        ((0.6,), "-"),
+        ((0.6, 0.7, 0.65), Gain.SHOWN),
+        ((0.6, 1.1, 0.9), Gain.NOT_SHOWN),
+        ((1.4, 1.5, 1.45), Gain.LOSS),
+        ((0.6,), Gain.UNKNOWN),
     ],
     ids=["all lower", "some lower", "all higher", "one seed tells nothing"],
 )
-def test_a_gain_is_shown_with_its_whole_interval(tmp_path: Path, ratios: tuple[float, ...], verdict: str) -> None:
-    (line,) = [x for x in written(tmp_path, ratios).splitlines() if f"| {TUNED.name} | P99 |" in x]
-    assert line.endswith(f"| {verdict} |")
+def test_a_gain_is_shown_with_its_whole_interval(tmp_path: Path, ratios: tuple[float, ...], gain: Gain) -> None:
+    text = written(tmp_path, ratios)
+    assert f"- {TUNED.name}: a P99 below TRAIL+'s is {gain} for `heavy-70`.\n" in text
+    (line,) = [x for x in text.splitlines() if f"| {TUNED.name} | P99 |" in x]
+    assert line.endswith(f"| {gain} |")
 
 
 def test_the_document_compares_trail_plus_with_itself(tmp_path: Path) -> None:
