@@ -25,12 +25,12 @@ from justitia_benchmarks.engine.servers import (
 )
 from justitia_benchmarks.engine.store import FigureStore
 from justitia_benchmarks.engine.tail_plan import (
-    RHO,
     Capacity,
     Served,
     Simulated,
     Speed,
     TailCell,
+    TailLoad,
     TailPlan,
     Tuning,
     tail_cells,
@@ -101,7 +101,7 @@ class TailBench:
 
     def serve(self, cell: Served, capacity: float, gamma: float | None) -> dict[str, object]:
         drawn = cell.capacity
-        runs = at_load(requests(drawn.mix, drawn.requests, drawn.seed), RHO, capacity)
+        runs = at_load(requests(drawn.mix, drawn.requests, drawn.seed), cell.load.rho, capacity)
         results, preemptions, _ = asyncio.run(self._serve(cell.way.policy, gamma, runs, _number(cell)))
         return {**figures(results), "preemptions": preemptions / len(runs)}
 
@@ -178,18 +178,18 @@ def _measured(cell: TailCell, bench: TailBench, profile: EngineProfile, store: F
     def found(earlier: TailCell, figure: str) -> Any:
         return (store.read(earlier) or {})[figure]
 
-    def gamma(of: Capacity) -> float:
-        return float(found(Tuning(of.mix, of.requests), "gamma"))
+    def gamma(load: TailLoad, of: Capacity) -> float:
+        return float(found(Tuning(load, of.requests), "gamma"))
 
     match cell:
         case Tuning():
             return {"gamma": tuned_gamma(cell, profile)}
         case Capacity():
             return bench.capacity(cell)
-        case Simulated(capacity=capacity):
-            return simulated(cell, profile, gamma(capacity))
-        case Served(capacity=capacity, way=way):
-            return bench.serve(cell, found(capacity, "tokens_per_second"), gamma(capacity) if way.tuned else None)
+        case Simulated(load=load, capacity=of):
+            return simulated(cell, profile, gamma(load, of))
+        case Served(load=load, capacity=of, way=way):
+            return bench.serve(cell, found(of, "tokens_per_second"), gamma(load, of) if way.tuned else None)
 
 
 def _number(cell: Capacity | Served) -> int:

@@ -15,7 +15,17 @@ from justitia_benchmarks.engine.tail_policies import BY_ARRIVAL, TOLD_SJF, TRAIL
 from justitia_benchmarks.engine.tail_workload import requests, tokens_of
 from justitia_vocabulary.units import Seconds
 
-RHO = 0.99
+
+@dataclass(frozen=True)
+class TailLoad:
+    """A mix whose work arrives at `rho` times what the engine sustains."""
+
+    mix: str
+    rho: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.mix}, rho {self.rho:g}"
 
 
 @dataclass(frozen=True)
@@ -38,17 +48,23 @@ SERVED_WAYS = (*SIMULATED_WAYS, TRAIL_AGAIN)
 
 @dataclass(frozen=True)
 class TailPlan:
-    """Each mix with so many seeds, requests arriving for about so many seconds. In fewer than 20 no queue forms: the
-    longest requests run for as long, and every order is the same.
+    """Each load with so many seeds; the requests are what the engine serves in so many seconds. In fewer than 20 hardly
+    a queue forms: the longest requests run for as long, and every order is the same.
     """
 
-    mixes: Sequence[str]
+    loads: Sequence[TailLoad]
     seeds: int
     seconds: Seconds
 
+    @property
+    def mixes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(load.mix for load in self.loads))
 
-WHOLE_TAIL = TailPlan(("heavy-70", "light-70"), seeds=5, seconds=25.0)
-QUICK_TAIL = TailPlan(("heavy-70", "light-70"), seeds=1, seconds=20.0)
+
+HEAVY, LIGHT, OVERLOADED = TailLoad("heavy-70", 0.99), TailLoad("light-70", 0.99), TailLoad("light-70", 1.1)
+"""The paper's load, at which a queue comes and goes, and one at which it grows for as long as requests arrive."""
+WHOLE_TAIL = TailPlan((HEAVY, LIGHT, OVERLOADED), seeds=5, seconds=25.0)
+QUICK_TAIL = TailPlan((HEAVY, OVERLOADED), seeds=1, seconds=20.0)
 
 
 class Kept:
@@ -57,7 +73,7 @@ class Kept:
     @property
     def digest(self) -> str:
         """Names the result, and seeds the prompts."""
-        return hashlib.sha256(f"{self} {RHO}".encode()).hexdigest()
+        return hashlib.sha256(str(self).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -72,12 +88,12 @@ class Speed(Kept):
 class Tuning(Kept):
     """The fixed gamma with the least P99 on the simulated engine, for as many requests that are not measured."""
 
-    mix: str
+    load: TailLoad
     requests: int
 
     @property
     def text(self) -> str:
-        return f"{self.mix}: gamma"
+        return f"{self.load.text}: gamma"
 
 
 @dataclass(frozen=True)
@@ -95,25 +111,27 @@ class Capacity(Kept):
 
 @dataclass(frozen=True)
 class Simulated(Kept):
-    """A seed's requests in all ways on the simulated engine, at the load, of that one's own capacity."""
+    """A seed's requests in all ways on the simulated engine, the load being that of its own capacity."""
 
+    load: TailLoad
     capacity: Capacity
 
     @property
     def text(self) -> str:
-        return f"{self.capacity.mix}, seed {self.capacity.seed}: simulated"
+        return f"{self.load.text}, seed {self.capacity.seed}: simulated"
 
 
 @dataclass(frozen=True)
 class Served(Kept):
     """A seed's requests at the load, served by the engine in one way."""
 
+    load: TailLoad
     capacity: Capacity
     way: TailWay
 
     @property
     def text(self) -> str:
-        return f"{self.capacity.mix}, seed {self.capacity.seed}: {self.way.name}"
+        return f"{self.load.text}, seed {self.capacity.seed}: {self.way.name}"
 
 
 TailCell = Tuning | Capacity | Simulated | Served
@@ -122,18 +140,19 @@ TailCell = Tuning | Capacity | Simulated | Served
 def tail_cells(plan: TailPlan, capacity: Mapping[str, float]) -> Iterator[TailCell]:
     """In the order of measuring, for an engine with this capacity for each mix, in tokens a second."""
     counts = {mix: requests_for(mix, plan.seconds, capacity[mix]) for mix in plan.mixes}
-    yield from (Tuning(mix, count) for mix, count in counts.items())
+    yield from (Tuning(load, counts[load.mix]) for load in plan.loads)
     for seed in range(1, plan.seeds + 1):
         for mix, count in counts.items():
             of_seed = Capacity(mix, count, seed)
-            ways = list(SERVED_WAYS)
-            random.Random(f"{seed}/{mix}").shuffle(ways)
-            yield Simulated(of_seed)
             yield of_seed
-            yield from (Served(of_seed, way) for way in ways)
+            for load in (load for load in plan.loads if load.mix == mix):
+                ways = list(SERVED_WAYS)
+                random.Random(f"{seed}/{load}").shuffle(ways)
+                yield Simulated(load, of_seed)
+                yield from (Served(load, of_seed, way) for way in ways)
 
 
 def requests_for(mix: str, seconds: Seconds, capacity: float) -> int:
-    """How many requests arrive in that time at the load."""
+    """How many requests the engine serves in that time."""
     drawn = requests(mix, 1000, seed=0)
-    return math.ceil(seconds * RHO * capacity / (tokens_of(drawn) / len(drawn)))
+    return math.ceil(seconds * capacity / (tokens_of(drawn) / len(drawn)))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from justitia_benchmarks.engine.tail_plan import RHO, SIMULATED_WAYS, Capacity, Simulated, TailWay, Tuning
+from justitia_benchmarks.engine.tail_plan import SIMULATED_WAYS, Capacity, Simulated, TailLoad, TailWay, Tuning
 from justitia_benchmarks.engine.tail_policies import BY_ARRIVAL, TAIL_POLICIES, UNIBOOST
 from justitia_benchmarks.engine.tail_workload import (
     KV_TOKENS,
@@ -48,7 +48,7 @@ def profile_of(step: StepTime) -> EngineProfile:
 
 def tuned_gamma(cell: Tuning, profile: EngineProfile) -> float:
     """That of `GAMMAS` with the least P99, a geometric mean over seeds."""
-    draws = [_drawn(Capacity(cell.mix, cell.requests, seed), profile)[0] for seed in TUNING_SEEDS]
+    draws = [_drawn(cell.load, Capacity(cell.load.mix, cell.requests, seed), profile)[0] for seed in TUNING_SEEDS]
 
     def p99(gamma: float) -> float:
         served = (figures(_served(UNIBOOST, gamma, runs, profile)) for runs in draws)
@@ -59,7 +59,7 @@ def tuned_gamma(cell: Tuning, profile: EngineProfile) -> float:
 
 def simulated(cell: Simulated, profile: EngineProfile, gamma: float) -> dict[str, Any]:
     """By name of the way its figures; and the engine's capacity, in tokens a second."""
-    runs, capacity = _drawn(cell.capacity, profile)
+    runs, capacity = _drawn(cell.load, cell.capacity, profile)
 
     def of(way: TailWay) -> dict[str, float]:
         return figures(_served(way.policy, gamma if way.tuned else None, runs, profile))
@@ -67,11 +67,11 @@ def simulated(cell: Simulated, profile: EngineProfile, gamma: float) -> dict[str
     return {"tokens_per_second": capacity, "ways": {way.name: of(way) for way in SIMULATED_WAYS}}
 
 
-def _drawn(cell: Capacity, profile: EngineProfile) -> tuple[list[WorkloadRun], float]:
+def _drawn(load: TailLoad, of: Capacity, profile: EngineProfile) -> tuple[list[WorkloadRun], float]:
     """The requests at the load, and the capacity."""
-    runs = requests(cell.mix, cell.requests, cell.seed)
+    runs = requests(of.mix, of.requests, of.seed)
     capacity = capacity_of(_served(BY_ARRIVAL, None, at_once(runs), profile).requests)
-    return at_load(runs, RHO, capacity), capacity
+    return at_load(runs, load.rho, capacity), capacity
 
 
 def _served(policy: str, gamma: float | None, runs: Sequence[WorkloadRun], profile: EngineProfile) -> PolicyResults:

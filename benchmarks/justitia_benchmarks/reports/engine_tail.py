@@ -1,6 +1,6 @@
 """The document of `make bench-engine` about UniBoost's tail: what was found, ratios to TRAIL+, and seconds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -10,7 +10,6 @@ from justitia_benchmarks.document import table
 from justitia_benchmarks.engine.tail_plan import (
     ADAPTIVE,
     ARRIVAL,
-    RHO,
     SERVED_WAYS,
     SIMULATED_WAYS,
     TRAIL,
@@ -52,7 +51,7 @@ tokens of KV, without a prefix cache. The mixes are those of [boost-table](READM
 70 % reasoning, the rest conversation, by Poisson; `heavy` has the trace's lengths, `light` has none of its longest
 outputs. Lengths and KV space are {SIZE:g} of those there: outputs reach {round(SHORTER[SMALL] * SIZE):,} and
 {round(LIGHT_REASONING.maximum_output * SIZE):,} tokens, and UniBoost's quantum is {QUANTUM_HERE} tokens in place of
-{QUANTUM}. The load is {RHO:g} of what the engine sustains by arrival on a closed backlog of the same requests.
+{QUANTUM}. rho is the load, in what the engine sustains by arrival on a closed backlog of the same requests.
 
 *TRAIL+* is SRPT with the true lengths, as in the paper; SJF has the same. UniBoost and FCFS know none. UniBoost's own
 gamma starts at {GAMMA:g} and follows equation 9; the tuned one is fixed where the simulator finds the least P99, for
@@ -77,26 +76,24 @@ BySeed = Mapping[int, Figures]
 
 
 class TailFigures:
-    """What is known of one mix: figures by way and seed, capacities by seed, in tokens a second."""
+    """What is known of one load: figures by way and seed, capacities by seed, in tokens a second."""
 
-    def __init__(self, mix: str, cells: Mapping[TailCell, Mapping[str, Any]]) -> None:
-        self.gamma: float | None = None
+    def __init__(self, tuning: Tuning, cells: Mapping[TailCell, Mapping[str, Any]]) -> None:
+        self.load, self.requests = tuning.load, tuning.requests
+        self.gamma = float(cells[tuning]["gamma"])
         self.served: dict[TailWay, dict[int, Figures]] = {}
         self.simulated: dict[TailWay, dict[int, Figures]] = {}
         self.capacity: dict[int, float] = {}
         self.simulated_capacity: dict[int, float] = {}
         for cell, own in cells.items():
             match cell:
-                case Tuning() if cell.mix == mix:
-                    self.gamma = own["gamma"]
-                case Capacity() if cell.mix == mix:
-                    self.requests = cell.requests
+                case Capacity() if cell.mix == self.load.mix:
                     self.capacity[cell.seed] = own["tokens_per_second"]
-                case Simulated(capacity=of) if of.mix == mix:
+                case Simulated(capacity=of) if cell.load == self.load:
                     self.simulated_capacity[of.seed] = own["tokens_per_second"]
                     for way in SIMULATED_WAYS:
                         self.simulated.setdefault(way, {})[of.seed] = own["ways"][way.name]
-                case Served(capacity=of, way=way) if of.mix == mix:
+                case Served(capacity=of, way=way) if cell.load == self.load:
                     self.served.setdefault(way, {})[of.seed] = own
                 case _:
                     pass
@@ -121,18 +118,18 @@ def gain(found: Estimate | None) -> Gain:
 
 
 def write_tail_document(cells: Mapping[TailCell, Mapping[str, Any]], folder: Path) -> Path:
-    mixes = {cell.mix: TailFigures(cell.mix, cells) for cell in cells if isinstance(cell, Tuning)}
+    loads = [TailFigures(cell, cells) for cell in cells if isinstance(cell, Tuning)]
     parts = [
         "# UniBoost's tail inside a real vLLM",
         HOW,
         machine(),
         "## What was found",
-        "\n".join(f"- {_statement(way, mixes)}" for way in STATED),
+        "\n".join(f"- {_statement(way, loads)}" for way in STATED),
         "A gain is shown where the whole interval of a ratio is below 1. One seed shows none.",
-        table(FOUND, [row for mix, of in mixes.items() for row in _found(mix, of)]),
+        table(FOUND, [row for of in loads for row in _found(of)]),
     ]
-    for mix, of in mixes.items():
-        parts += [f"## {mix}", _conditions(of), table(("÷ TRAIL+", *map(_head, COMPARED)), _ratios(of))]
+    for of in loads:
+        parts += [f"## {of.load.text}", _conditions(of), table(("÷ TRAIL+", *map(_head, COMPARED)), _ratios(of))]
         parts.append(table(("seconds", *map(_head, (*COMPARED, "preemptions"))), _seconds(of)))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "engine-tail.md"
@@ -140,31 +137,32 @@ def write_tail_document(cells: Mapping[TailCell, Mapping[str, Any]], folder: Pat
     return path
 
 
-FOUND = ("mix", "÷ TRAIL+", "figure", "on the engine", "simulated", "gain")
+FOUND = ("load", "÷ TRAIL+", "figure", "on the engine", "simulated", "gain")
 
 
-def _statement(way: TailWay, mixes: Mapping[str, TailFigures]) -> str:
-    gains = (f"{gain(ratio(of.served, way, 'p99'))} for `{mix}`" for mix, of in mixes.items())
-    return f"{way.name}: a P99 below TRAIL+'s is {', '.join(gains)}."
+def _statement(way: TailWay, loads: Sequence[TailFigures]) -> str:
+    gains = (f"{gain(ratio(of.served, way, 'p99'))} ({of.load.text})" for of in loads)
+    return f"{way.name}, a P99 below TRAIL+'s: {'; '.join(gains)}."
 
 
-def _found(mix: str, of: TailFigures) -> list[list[str]]:
+def _found(of: TailFigures) -> list[list[str]]:
     rows = []
     for way in STATED:
         for figure in ("mean", *TAIL):
             found = ratio(of.served, way, figure)
             promised = _text(ratio(of.simulated, way, figure))
-            rows.append([mix, way.name, _head(figure), _text(found), promised, gain(found)])
+            rows.append([of.load.text, way.name, _head(figure), _text(found), promised, gain(found)])
     return rows
 
 
 def _conditions(of: TailFigures) -> str:
-    text = "" if of.gamma is None else f"Tuned gamma: {of.gamma:g} a second. "
-    if not of.capacity:
-        return text
-    ratios = [of.simulated_capacity[s] / of.capacity[s] for s in of.capacity if s in of.simulated_capacity]
-    text += f"{of.requests:,} requests for each seed; capacity {digits(fmean(of.capacity.values()))} tokens/s"
-    return f"{text}, simulated {digits(fmean(ratios))} of it." if ratios else f"{text}."
+    text = f"Tuned gamma: {of.gamma:g} a second. {of.requests:,} requests for each seed"
+    both = of.capacity.keys() & of.simulated_capacity.keys()
+    if not both:
+        return f"{text}."
+    simulated = fmean(of.simulated_capacity[seed] / of.capacity[seed] for seed in both)
+    capacity = fmean(of.capacity[seed] for seed in both)
+    return f"{text}; capacity {digits(capacity)} tokens/s, simulated {digits(simulated)} of it."
 
 
 def _ratios(of: TailFigures) -> list[list[str]]:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from justitia_benchmarks.engine.tail_plan import (
     ADAPTIVE,
+    HEAVY,
+    LIGHT,
+    OVERLOADED,
     QUICK_TAIL,
-    RHO,
     SERVED_WAYS,
     SIMULATED_WAYS,
     TRAIL,
@@ -103,7 +105,7 @@ def test_an_answer_of_one_chunk_has_been_processed_whole() -> None:
     assert capacity_of([result(1.0, 1.0)]) == pytest.approx(150.0)
 
 
-@pytest.mark.parametrize("rho", [0.5, RHO])
+@pytest.mark.parametrize("rho", [0.5, 0.99])
 def test_work_arrives_at_the_load(rho: float) -> None:
     runs = at_load(requests("heavy-70", 2000, seed=1), rho, capacity=5000.0)
     assert tokens_of(runs) / runs[-1].arrival == pytest.approx(rho * 5000.0, rel=0.05)
@@ -113,17 +115,19 @@ def test_work_arrives_at_the_load(rho: float) -> None:
 @pytest.mark.parametrize("capacity", [1500.0, 6000.0, 24000.0], ids=["slow", "as here", "fast"])
 def test_requests_arrive_for_as_long_on_any_engine(mix: str, capacity: float) -> None:
     runs = requests(mix, requests_for(mix, 25.0, capacity), seed=1)
-    assert at_load(runs, RHO, capacity)[-1].arrival == pytest.approx(25.0, rel=0.2)
+    assert at_load(runs, 1.0, capacity)[-1].arrival == pytest.approx(25.0, rel=0.2)
 
 
 def test_every_way_is_served_once_for_each_seed_after_its_capacity_is_known() -> None:
     order = list(tail_cells(WHOLE_TAIL, SPEED))
-    for mix in MIXES:
+    for load in (HEAVY, LIGHT, OVERLOADED):
         for seed in range(1, WHOLE_TAIL.seeds + 1):
-            served = [c for c in order if isinstance(c, Served) and (c.capacity.mix, c.capacity.seed) == (mix, seed)]
+            served = [c for c in order if isinstance(c, Served) and (c.load, c.capacity.seed) == (load, seed)]
             assert sorted(c.way.name for c in served) == sorted(way.name for way in SERVED_WAYS)
+            assert all(c.capacity.mix == load.mix for c in served)
             assert all(order.index(c.capacity) < order.index(c) for c in served)
-    assert all(isinstance(c, Tuning) for c in order[: len(MIXES)]), "gamma is tuned before it is used"
+    gammas = [c for c in order if isinstance(c, Tuning)]
+    assert order[: len(gammas)] == gammas, "gamma is tuned before it is used"
     assert len({c.digest for c in order}) == len(order), "each has a result and prompts of its own"
 
 
@@ -133,12 +137,12 @@ def test_a_look_has_one_seed() -> None:
 
 def test_the_tuned_gamma_has_the_least_simulated_p99() -> None:
     """Under light lengths a gamma near 0 starves the longest, whose time P99 is."""
-    assert tuned_gamma(Tuning("light-70", 120), PROFILE) >= 1.0
+    assert tuned_gamma(Tuning(LIGHT, 120), PROFILE) >= 1.0
     assert GAMMAS[0] < 1.0
 
 
 def test_all_ways_are_simulated_on_the_same_requests() -> None:
-    cell = Simulated(Capacity("heavy-70", 60, 1))
+    cell = Simulated(HEAVY, Capacity("heavy-70", 60, 1))
     found = simulated(cell, PROFILE, gamma=1.0)
     assert set(found["ways"]) == {way.name for way in SIMULATED_WAYS}
     backlog = at_once(requests("heavy-70", 60, 1))
@@ -147,16 +151,16 @@ def test_all_ways_are_simulated_on_the_same_requests() -> None:
 
 def written(folder: Path, ratios: tuple[float, ...]) -> str:
     """The document where UniBoost's figures are so many times TRAIL+'s, by seed."""
-    cells: dict[TailCell, Mapping[str, Any]] = {Tuning("heavy-70", 500): {"gamma": 3.0}}
+    cells: dict[TailCell, Mapping[str, Any]] = {Tuning(HEAVY, 500): {"gamma": 3.0}}
     figures = dict.fromkeys((*COMPARED, "preemptions"), 2.0)
     for seed, ratio in enumerate(ratios, 1):
         of_seed = Capacity("heavy-70", 500, seed)
         cells[of_seed] = {"tokens_per_second": 5000.0}
         ways = {way.name: figures for way in SIMULATED_WAYS}
-        cells[Simulated(of_seed)] = {"tokens_per_second": 5500.0, "ways": ways}
+        cells[Simulated(HEAVY, of_seed)] = {"tokens_per_second": 5500.0, "ways": ways}
         for way in SERVED_WAYS:
             factor = ratio if way in {ADAPTIVE, TUNED} else 1.0
-            cells[Served(of_seed, way)] = {name: factor * value for name, value in figures.items()}
+            cells[Served(HEAVY, of_seed, way)] = {name: factor * value for name, value in figures.items()}
     return write_tail_document(cells, folder).read_text()
 
 
@@ -172,7 +176,7 @@ def written(folder: Path, ratios: tuple[float, ...]) -> str:
 )
 def test_a_gain_is_shown_with_its_whole_interval(tmp_path: Path, ratios: tuple[float, ...], gain: Gain) -> None:
     text = written(tmp_path, ratios)
-    assert f"- {TUNED.name}: a P99 below TRAIL+'s is {gain} for `heavy-70`.\n" in text
+    assert f"- {TUNED.name}, a P99 below TRAIL+'s: {gain} ({HEAVY.text}).\n" in text
     (line,) = [x for x in text.splitlines() if f"| {TUNED.name} | P99 |" in x]
     assert line.endswith(f"| {gain} |")
 
@@ -185,5 +189,5 @@ def test_the_document_compares_trail_plus_with_itself(tmp_path: Path) -> None:
 
 def test_a_bench_that_has_just_begun_has_a_document(tmp_path: Path) -> None:
     of_seed = Capacity("heavy-70", 500, 1)
-    text = write_tail_document({Tuning("heavy-70", 500): {"gamma": 3.0}, of_seed: {"tokens_per_second": 1.0}}, tmp_path)
+    text = write_tail_document({Tuning(HEAVY, 500): {"gamma": 3.0}, of_seed: {"tokens_per_second": 1.0}}, tmp_path)
     assert TRAIL.name in text.read_text()
