@@ -15,10 +15,13 @@ from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
 from justitia_benchmarks.engine.servers import on_one_core, running_pools
 from justitia_benchmarks.engine.store import FigureStore, tracked
+from justitia_benchmarks.engine.tail import TailBench, measure_tail, read_tail
+from justitia_benchmarks.engine.tail_plan import QUICK_TAIL, WHOLE_TAIL
 from justitia_benchmarks.engine.turns_serving import TurnsBench, measure_turns
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
 from justitia_benchmarks.reports.engine_cost import write_cost_document
+from justitia_benchmarks.reports.engine_tail import write_tail_document
 from justitia_benchmarks.reports.engine_turns import write_turns_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
@@ -46,10 +49,11 @@ def bench(
     Results are kept in out/bench-engine: a run that was interrupted goes on where it was. Leave the machine alone
     meanwhile: figures are times.
     """
-    plan, sessions = (QUICK, turns.QUICK) if quick else (WHOLE, turns.WHOLE)
+    plan, sessions, tail = (QUICK, turns.QUICK, QUICK_TAIL) if quick else (WHOLE, turns.WHOLE, WHOLE_TAIL)
     kept = Path("out") / ("bench-engine-quick" if quick else "bench-engine")
     folder = out or (kept / "document" if quick else Path("docs/results"))
     store, sessions_store = FigureStore(kept, Bench.__module__), FigureStore(kept, TurnsBench.__module__)
+    tail_store = FigureStore(kept, TailBench.__module__)
     try:
         with mistakes():
             _measure(plan, store, quick)
@@ -59,6 +63,8 @@ def bench(
             output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
             measured = measure_turns(sessions, sessions_store)
             output.print(f"and in {write_turns_document(measured, rows, step, folder)}")
+            measure_tail(tail, tail_store)
+            output.print(f"and in {write_tail_document(read_tail(tail, tail_store), folder)}")
     except KeyboardInterrupt:
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:

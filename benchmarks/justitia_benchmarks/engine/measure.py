@@ -184,13 +184,18 @@ def tokens_per_second(served: Mapping[str, Any]) -> float:
     return float(served["throughput"]["tokens_per_second"])
 
 
-def figures(results: PolicyResults, runs: Sequence[WorkloadRun]) -> dict[str, object]:
-    """By run in the workload's order: JCT. By request: TTFT and TTLT. Seconds."""
+def refuse_failed(results: PolicyResults) -> None:
+    """Raises RuntimeError if a request failed."""
     failed = [r for r in results.requests if r.status != FINISHED]
     if failed:
         raise RuntimeError(
             f"{len(failed)} of {len(results.requests)} requests failed, the first with {failed[0].status}"
         )
+
+
+def figures(results: PolicyResults, runs: Sequence[WorkloadRun]) -> dict[str, object]:
+    """By run in the workload's order: JCT. By request: TTFT and TTLT. Seconds."""
+    refuse_failed(results)
     summary: dict[str, Any] = summarise(results)
     jct = {run.run: run.jct for run in results.runs}
     return {

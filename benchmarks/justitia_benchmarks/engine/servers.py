@@ -48,6 +48,8 @@ WITH_BASELINES = "--scheduler-cls=justitia_benchmarks.engine.scheduler.JustitiaS
 WITH_BENCHMARKS = (*WINGS, ROOT / "benchmarks")
 """Where an engine finds that scheduler."""
 
+NO_KNOBS: Mapping[str, float] = MappingProxyType({})
+
 KEYS = {tenant: f"example-only-{tenant}-0123456789abcdef" for tenant in WEIGHTS}
 
 
@@ -185,12 +187,14 @@ class Teller:
         self._run_of: dict[str, RunId] = {}
         self._left: dict[RunId, int] = {}
 
-    async def configure(self, policy: str, cost_model: str, weights: Mapping[str, float]) -> None:
+    async def configure(
+        self, policy: str, cost_model: str, weights: Mapping[str, float], knobs: Mapping[str, float] = NO_KNOBS
+    ) -> None:
         """A policy that remembers nothing: another one is in effect in between."""
-        for name in ("fcfs", policy):
+        for name, tuned in (("fcfs", NO_KNOBS), (policy, knobs)):
             self._generation += 1
-            self.channel.configure(Configure(self._generation, name, cost_model, dict(weights)))
-            await _until(lambda: self.channel.state.generation == self._generation)
+            self.channel.configure(Configure(self._generation, name, cost_model, dict(weights), dict(tuned)))
+            await until(lambda: self.channel.state.generation == self._generation)
         self.preemptions = 0
 
     def announce(self, run: WorkloadRun, told: Told, tenant: str) -> dict[str, str]:
@@ -229,7 +233,7 @@ async def telling(path: Path) -> AsyncIterator[Teller]:
     teller = Teller()
     serving = asyncio.create_task(teller.channel.serve(listen(path)))
     try:
-        await _until(lambda: teller.channel.connected)
+        await until(lambda: teller.channel.connected)
         yield teller
     finally:
         serving.cancel()
@@ -237,7 +241,7 @@ async def telling(path: Path) -> AsyncIterator[Teller]:
             await serving
 
 
-async def _until(holds: Callable[[], bool]) -> None:
+async def until(holds: Callable[[], bool]) -> None:
     """Poll: the channel has no events of its own. Raises TimeoutError after `PATIENCE` seconds."""
     async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110

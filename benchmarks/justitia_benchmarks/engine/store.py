@@ -50,13 +50,13 @@ class FigureStore:
         self.folder = folder
         self._source = _source(module)
 
-    def read(self, cell: StoredCell) -> dict[str, object] | None:
+    def read(self, cell: StoredCell) -> dict[str, Any] | None:
         """The cell's figures, None if there are none of these sources."""
         path = self._path(cell)
         if not path.exists():
             return None
         kept = json.loads(path.read_bytes())
-        figures: dict[str, object] = kept["figures"]
+        figures: dict[str, Any] = kept["figures"]
         return figures if kept["source"] == self._source else None
 
     def write(self, cell: StoredCell, figures: dict[str, object]) -> None:
