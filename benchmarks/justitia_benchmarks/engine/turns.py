@@ -84,7 +84,7 @@ class TurnsPlan:
     ways: Sequence[TurnsWay]
 
 
-WHOLE = TurnsPlan(seeds=5, sessions=40, seconds=9.0, ways=WAYS)
+WHOLE = TurnsPlan(seeds=5, sessions=40, seconds=8.0, ways=WAYS)
 QUICK = TurnsPlan(seeds=1, sessions=16, seconds=3.0, ways=(VTC, KEEPING))
 
 

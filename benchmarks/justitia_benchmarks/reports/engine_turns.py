@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from justitia_benchmarks.document import table
+from justitia_benchmarks.engine.calibrated import Calibrated
 from justitia_benchmarks.engine.measure import tokens_per_second
 from justitia_benchmarks.engine.plan import EngineCell
 from justitia_benchmarks.engine.simulated import (
@@ -72,11 +73,11 @@ def write_turns_document(
         table(HEADS, _ways(measured)),
         "## Simulator against engine",
         SIMULATED,
-        _fit(measured.engine.error),
+        _profile(measured.engine),
         *_compared(simulated_sessions(measured), tied=STOCK.name),
         "### Agent runs",
         RUNS,
-        _fit(measured.of_runs.error),
+        _profile(measured.of_runs),
         *_compared(simulated_runs(runs, step, measured.of_runs)),
     ]
     folder.mkdir(parents=True, exist_ok=True)
@@ -148,10 +149,10 @@ COMPARED_HEADS = (
     "way",
     "tokens a second",
     "by seed",
-    "wanted",
+    f"within {THROUGHPUT_WITHIN:.0%}",
     "mean completion",
     "by seed",
-    "wanted",
+    f"within {MEAN_WITHIN:.0%}",
     "found: measured, simulated",
 )
 
@@ -188,5 +189,9 @@ def _compared_row(name: str, pairs: BySeed) -> list[str]:
     return [*cells, ", ".join(known) if len(known) == 2 else "-"]
 
 
-def _fit(error: float) -> str:
-    return f"The profile describes the points that were measured with a mean error of {error:.0%}."
+def _profile(engine: Calibrated) -> str:
+    return (
+        f"The profile describes the points that were measured with a mean error of {engine.error:.0%}, and a mixed "
+        f"load that it was not made of with {engine.check:+.0%}. A request passes {1e3 * engine.latency:.1f} ms "
+        "outside the engine."
+    )
