@@ -1,10 +1,9 @@
 """What a run's policy learns when the run arrives: cost and tokens of the whole run, and each request's output.
 
-`true`: what will happen. `cached`: the same with all that a prefix cache could have of the prompts. `mean`: the
-workload's `predicted_cost`, else nothing, so that the policy takes the application's running mean. `none`: one constant
-for all. `noisy:F`: the truth, the run's figures and every output each times exp(u), u uniform in [-ln F, ln F].
-`liars:SHARE:DIVISOR`: that share of the runs, those with the largest cost, claim their figures divided by DIVISOR; each
-request's output and everyone else's figures are true.
+`true`: what will happen. `mean`: the workload's `predicted_cost`, else nothing, so that the policy takes the
+application's running mean. `none`: one constant for all. `noisy:F`: the truth, the run's figures and every output each
+times exp(u), u uniform in [-ln F, ln F]. `liars:SHARE:DIVISOR`: that share of the runs, those with the largest cost,
+claim their figures divided by DIVISOR; each request's output and everyone else's figures are true.
 
 What is drawn depends on the seed and the run's name only: every policy of a seed is told the same.
 """
@@ -14,7 +13,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from justitia_scheduling.core.model import kv_token_time
 from justitia_simulator.workload import WorkloadRun
 from justitia_vocabulary.units import KVTokenTime, RunId
 
@@ -63,23 +61,16 @@ def _truth(run: WorkloadRun) -> Told:
     return Told(float(run.cost), outputs, float(sum(r.prompt_tokens for r in run.requests)), sum(outputs))
 
 
-def _cached(run: WorkloadRun) -> Told:
-    prompts = [(r.prompt_tokens - r.prefix_tokens, r.output_tokens) for r in run.requests]
-    cost = sum(kv_token_time(prompt, output) for prompt, output in prompts)
-    return replace(_truth(run), cost=float(cost), prompt_tokens=float(sum(prompt for prompt, _ in prompts)))
-
-
 def _nothing(run: WorkloadRun) -> Told:
     outputs = [NO_KNOWLEDGE_OUTPUT] * len(run.requests)
     return Told(NO_KNOWLEDGE_COST, outputs, NO_KNOWLEDGE_PROMPT, NO_KNOWLEDGE_OUTPUTS)
 
 
 TRUE = PredictionSource("true", _each(_truth))
-CACHED = PredictionSource("cached", _each(_cached))
 MEAN = PredictionSource("mean", _each(lambda run: Told(run.predicted_cost, [None] * len(run.requests))))
 NONE = PredictionSource("none", _each(_nothing))
 
-PREDICTIONS = {p.name: p for p in (TRUE, CACHED, MEAN, NONE)}
+PREDICTIONS = {p.name: p for p in (TRUE, MEAN, NONE)}
 FORMS = (*PREDICTIONS, "noisy:FACTOR", "liars:SHARE:DIVISOR")
 
 

@@ -27,14 +27,6 @@ def test_noise_is_log_uniform_within_its_factor_and_the_same_for_every_policy_of
     assert find_prediction("noisy:3", seed=6).tell(RUNS) != told
 
 
-def test_what_the_cache_could_have_costs_nothing_and_is_not_read() -> None:
-    first, second = WorkloadRequest(100, 10, context="c"), WorkloadRequest(150, 5, "c", 110, context="c")
-    run = WorkloadRun("r", "t", "a", 0.0, (WorkloadStage((first,)), WorkloadStage((second,))))
-    told = find_prediction("cached").tell([run])["r"]
-    assert (told.cost, told.prompt_tokens, told.output_tokens) == (100 * 10 + 55 + 40 * 5 + 15, 140, 15)
-    assert find_prediction("cached").tell(RUNS) == TRUTH
-
-
 def test_the_largest_runs_lie_and_the_others_tell_the_truth() -> None:
     told = find_prediction("liars:0.05:1000").tell(RUNS)
     liars = {run for run, t in told.items() if t != TRUTH[run]}
@@ -47,10 +39,7 @@ def test_the_largest_runs_lie_and_the_others_tell_the_truth() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "oracle",
-            "unknown prediction 'oracle': choose one of true, cached, mean, none, noisy:FACTOR, liars:SHARE:DIV",
-        ),
+        ("oracle", "unknown prediction 'oracle': choose one of true, mean, none, noisy:FACTOR, liars:SHARE:DIVISOR"),
         ("noisy", "unknown prediction 'noisy'"),
         ("true:2", "unknown prediction 'true:2'"),
         ("noisy:x", "prediction noisy:x: 'x' is not a number"),
