@@ -70,7 +70,7 @@ class Gain(StrEnum):
     SHOWN = "shown"
     NOT_SHOWN = "not shown"
     LOSS = "a loss is shown"
-    UNKNOWN = "not known: it takes two seeds"
+    UNKNOWN = "not known"
 
 
 BySeed = Mapping[int, Figures]
@@ -128,7 +128,7 @@ def write_tail_document(cells: Mapping[TailCell, Mapping[str, Any]], folder: Pat
         machine(),
         "## What was found",
         "\n".join(f"- {_statement(way, mixes)}" for way in STATED),
-        "A gain is shown where the whole interval of a ratio is below 1.",
+        "A gain is shown where the whole interval of a ratio is below 1. One seed shows none.",
         table(FOUND, [row for mix, of in mixes.items() for row in _found(mix, of)]),
     ]
     for mix, of in mixes.items():
