@@ -189,13 +189,13 @@ def figures(mean: float, throughput: float = 100.0) -> dict[str, object]:
     }
 
 
-def measured(mean: dict[TurnsWay, float]) -> TurnsMeasured:
-    rows = [(TurnsCell(50, seed, way), figures(mean[way])) for seed in (1, 2) for way in mean]
+def measured(mean: dict[TurnsWay, float], sessions: int) -> TurnsMeasured:
+    rows = [(TurnsCell(sessions, seed, way), figures(mean[way])) for seed in (1, 2) for way in mean]
     return TurnsMeasured(rows, ENGINE, ENGINE)
 
 
 def test_each_row_compares_with_vtc_on_the_same_sessions(tmp_path: Path) -> None:
-    text = write_turns_document(measured({VTC: 4.0, KEEPING: 2.0}), [], 0.006, tmp_path).read_text()
+    text = write_turns_document(measured({VTC: 4.0, KEEPING: 2.0}, 10), [], 0.006, tmp_path).read_text()
     ours = next(line for line in text.splitlines() if line.startswith(f"| {KEEPING.name} |"))
     assert [cell.strip() for cell in ours.strip("|").split("|")] == [
         KEEPING.name,
@@ -215,8 +215,9 @@ def test_each_row_compares_with_vtc_on_the_same_sessions(tmp_path: Path) -> None
 @pytest.mark.parametrize("same", [True, False])
 def test_the_document_says_whether_the_simulator_has_the_same_order(tmp_path: Path, same: bool) -> None:
     means = {VTC: 4.0, KEEPING: 2.0} if same else {VTC: 2.0, KEEPING: 4.0}
-    found = simulated_sessions(measured(means))
+    served = measured(means, 50)
+    found = simulated_sessions(served)
     assert rankings(found)[1] == [KEEPING.name, VTC.name]
-    text = write_turns_document(measured(means), [], 0.006, tmp_path).read_text()
+    text = write_turns_document(served, [], 0.006, tmp_path).read_text()
     assert ("simulated the same" in text) is same
     assert f"{2 if same else 0} of 2 give the same order" in text
