@@ -1,10 +1,11 @@
 """Policies on sessions of agents that take turns, in simulation, with the prefix cache and with KV kept in pauses.
 
 `python -m justitia_benchmarks.turns` (or `make bench-turns`). Two tenants of weights 1 and 2 have as many sessions of
-:mod:`justitia_simulator.turns` each; nothing is predicted, so that policies that need costs learn them. Three engines:
-one whose KV space has room for four of the longest contexts, at whole lengths, and two of the other evaluations at
-lengths that have the same share of their space. Load is the engine time of all sessions, with all prefixes cached and
-the KV space full, over the window in which they arrive. A cell is a setting, a seed and a way to serve.
+:mod:`justitia_simulator.turns` each; nothing is predicted, so that policies that need costs learn them, unless the row
+says what was told (:mod:`.turns_told`). Three engines: one whose KV space has room for four of the longest contexts, at
+whole lengths, and two of the other evaluations at lengths that have the same share of their space. Load is the engine
+time of all sessions, with all prefixes cached and the KV space full, over the window in which they arrive. A cell is a
+setting, a seed and a way to serve.
 
 The error of shares (:mod:`justitia_simulator.shares`) is the 95th percentile over windows in which both tenants waited.
 """
@@ -24,14 +25,18 @@ from rich.progress import track
 from justitia_benchmarks.document import table
 from justitia_benchmarks.speed import publish
 from justitia_benchmarks.statistics import digits, mean_interval, paired_ratio, quantile
+from justitia_benchmarks.turns_told import Known, prediction
 from justitia_cli.console import errors, mistakes
 from justitia_scheduling.baselines.registry import build_policy
 from justitia_scheduling.core.cost import EngineTime
 from justitia_simulator.engine import Engine
+from justitia_simulator.prediction import MEAN, PredictionSource
 from justitia_simulator.profiles import find_profile
+from justitia_simulator.records import PolicyResults
 from justitia_simulator.shares import share_errors
 from justitia_simulator.turns import reusable, turns
 from justitia_simulator.workload import WorkloadRun
+from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import Seconds
 
 SESSIONS = {"a": 1.0, "b": 1.0}
@@ -59,22 +64,31 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Way:
-    """A policy on an engine with or without a prefix cache, which keeps KV in pauses or not."""
+    """A policy on an engine with or without a prefix cache, which keeps KV in pauses or not. `burst` is the gate's B
+    where it is not the policy's own.
+    """
 
     policy: str
     cache: bool = True
     keep: bool = False
+    burst: Seconds | None = None
+    told: Known | None = None
 
     @property
     def name(self) -> str:
-        return self.policy + ("" if self.cache else ", no cache") + (", KV kept" if self.keep else "")
+        burst = "" if self.burst is None else f", B = {self.burst:g} s"
+        cache = ("" if self.cache else ", no cache") + (", KV kept" if self.keep else "")
+        return self.policy + burst + cache + (f", {self.told}" if self.told else "")
 
 
 AGAINST = Way("vtc")
 WAYS = (
     *(Way(policy, cache=False) for policy in ("vtc", "tiered-justitia")),
     *(Way(policy) for policy in ("fcfs", "vtc", "dlpm", "parrot", "tiered-justitia", "srjf")),
+    Way("tiered-justitia", burst=5.0),
     *(Way(policy, keep=True) for policy in ("dlpm", "parrot", "tiered-justitia", "srjf")),
+    Way("tiered-justitia", keep=True, burst=5.0),
+    *(Way("tiered-justitia", keep=True, told=known) for known in Known),
 )
 
 
@@ -95,8 +109,16 @@ def serve(cell: Cell) -> Served:
     setting, seed, way = cell
     profile = msgspec.structs.replace(find_profile(setting.profile), prefix_cache=way.cache, keep_paused=way.keep)
     runs = _sessions(setting, seed)
-    policy = build_policy(way.policy, EngineTime(profile.charge))
-    results = Engine(policy, profile, label=way.name).serve(runs, WEIGHTS)
+
+    def served(prediction: PredictionSource) -> PolicyResults:
+        policy = build_policy(way.policy, EngineTime(profile.charge))
+        if way.burst is not None:
+            policy.tune({Knob.BURST: way.burst})
+        return Engine(policy, profile, label=way.name, prediction=prediction).serve(runs, WEIGHTS)
+
+    results = served(MEAN)
+    if way.told is not None:
+        results = served(prediction(way.told, runs, results, seed))
     jct = [r.jct for r in results.runs if r.jct is not None]
     end = max(r.finished or 0.0 for r in results.requests)
     prompts = sum(r.prompt_tokens for r in results.requests)

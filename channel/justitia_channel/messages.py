@@ -130,7 +130,8 @@ class PlugInSnapshot(_Message, frozen=True, tag="snapshot"):
     """The plug-in's state and counters, about once a second. Counters count from the engine's start, those of a policy
     from its own. Service is in `unit`, the cost model's; that of applications is of those that are configured. Times
     are in seconds; `longest...` are those since the last snapshot. `generation` is that of the configuration in effect,
-    -1 before the first. `dismissed`: the policy has failed.
+    -1 before the first. `dismissed`: the policy has failed. `kept_tokens` are held for runs that pause between two
+    requests; such contexts are `taken_over` by the next request or `given_up`.
     """
 
     generation: int = -1
@@ -159,6 +160,9 @@ class PlugInSnapshot(_Message, frozen=True, tag="snapshot"):
     tickets: int = 0
     ticket_lag: Seconds = 0.0
     longest_ticket_lag: Seconds = 0.0
+    kept_tokens: Tokens = 0
+    contexts_taken_over: int = 0
+    contexts_given_up: int = 0
     step_time: StepTime | None = None
     policy: PolicyReport = PolicyReport()
 

@@ -30,6 +30,7 @@ from justitia_channel.messages import (
 )
 from justitia_engine.explain import QueueView, explain
 from justitia_engine.host import EngineHost, OpenSequence, Produced, SequenceName, knobs_of
+from justitia_engine.keeping import Contexts
 from justitia_engine.link import Link
 from justitia_engine.untold import StepDone
 from justitia_scheduling.core.cost import EngineTime
@@ -51,6 +52,7 @@ class Desk:
     """It asks the engine by five functions: `open_sequences` lists all, oldest first; `produced` counts a sequence's
     output tokens; `in_step` tells whether a step is under way; `view` shows at most so many requests of its queue;
     `in_cache` counts the prompt tokens of a waiting sequence that the prefix cache has, None where it cannot tell.
+    `contexts` are the KV that can be kept for paused runs, None where none can.
     """
 
     def __init__(
@@ -63,11 +65,13 @@ class Desk:
         in_step: Callable[[], bool],
         view: Callable[[int], QueueView],
         in_cache: InCache | None = None,
+        contexts: Contexts | None = None,
         log: logging.Logger,
     ) -> None:
         self.lock = threading.RLock()
         self._produced = produced
         self._in_cache = in_cache
+        self._contexts = contexts
         self.host: EngineHost | None = self._by_arrival(kv_tokens, self.now())
         self.failures = 0
         self.failure = ""
@@ -112,6 +116,15 @@ class Desk:
         """Whether the policy ever takes back what it admitted."""
         return self.host is not None and self.host.policy.takes_back
 
+    @property
+    def keeps(self) -> bool:
+        """Whether KV is kept for runs that pause."""
+        return self.host is not None and len(self.host.keeping.kept) > 0
+
+    def makes_room(self, sequence: RequestId | None) -> bool:
+        """Whether KV that was kept has been given up: for a sequence that waits, or for any that runs if None."""
+        return self._guarded(lambda host: host.makes_room(sequence, self.now())) or False
+
     def gives_way(self) -> RequestId | None:
         return self._guarded(lambda host: host.gives_way(self.now()))
 
@@ -144,6 +157,15 @@ class Desk:
         """The request that the policy let go has been preempted."""
         if self.host is not None:
             self.host.counters.evictions += 1
+
+    def ends(self, sequence: RequestId) -> None:
+        """The sequence has finished; its KV is freed next, and then it is closed."""
+        self._guarded(lambda host: host.ends(sequence, self.now()))
+
+    def keep_nothing(self) -> None:
+        """What is kept is worth nothing any more."""
+        if self.host is not None:
+            self.host.keeping.kept.let_all_go()
 
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool) -> None:
         self._send(self._guarded(lambda host: host.closed(sequence, produced, finished, self.now())))
@@ -198,6 +220,7 @@ class Desk:
         self._send(self._guarded(lambda host: host.queued(name, prompt_tokens, now)))
 
     def _dismiss(self, error: Exception) -> None:
+        self.keep_nothing()
         self.host = None
         self.failures += 1
         self.failure = repr(error)
@@ -261,7 +284,7 @@ class Desk:
         """A host before any configuration."""
         policy = FCFS(EngineTime(PRIOR))
         policy.in_cache = self._in_cache
-        return EngineHost(policy, kv_tokens, now, self._produced)
+        return EngineHost(policy, kv_tokens, now, self._produced, self._contexts)
 
     def _fresh(self, now: Seconds) -> EngineHost:
         """A host that has been told of all open sequences."""

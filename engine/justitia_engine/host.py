@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, PlugInSnapshot, Ticket
+from justitia_engine.keeping import Contexts, Keeping
 from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.core.model import Request, Run, Step
 from justitia_scheduling.core.opened import RequestState
@@ -102,9 +103,13 @@ def knobs_of(told: Configure) -> tuple[dict[Knob, float], frozenset[str]]:
 
 
 class EngineHost:
-    """One policy, told everything once. `fit` learns the engine's step time."""
+    """One policy, told everything once. `fit` learns the engine's step time, `keeping` what is kept of ended sequences,
+    in the KV that `contexts` knows; None: nothing.
+    """
 
-    def __init__(self, policy: Policy, kv_tokens: Tokens, now: Seconds, produced: Produced) -> None:
+    def __init__(
+        self, policy: Policy, kv_tokens: Tokens, now: Seconds, produced: Produced, contexts: Contexts | None = None
+    ) -> None:
         self.policy = policy
         self.counters = Counters()
         self.fit = StepTimeFit()
@@ -116,6 +121,7 @@ class EngineHost:
         self._ending: set[RunId] = set()
         self._waiting: dict[str, int] = {}
         self._configured: frozenset[ApplicationId] = frozenset()
+        self.keeping = Keeping(policy, contexts)
         policy.set_capacity(kv_tokens, now)
 
     # What the sidecar tells.
@@ -133,7 +139,7 @@ class EngineHost:
         self.tell(now)
         if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
             carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
-            policy = self.policy = named
+            policy = self.policy = self.keeping.kept.policy = named
         else:
             policy.tune(knobs)
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
@@ -161,13 +167,9 @@ class EngineHost:
 
     def run_ended(self, run: RunId, now: Seconds) -> None:
         """No ticket of the run will come; it ends when its sequences have."""
-        opened = self.policy.runs.get(run)
-        if opened is None:
-            return
-        if opened.requests:
+        if run in self.policy.runs:
             self._ending.add(run)
-        else:
-            self.policy.run_ended(run, now)
+            self._left(run, now)
 
     def end_runs(self, now: Seconds) -> None:
         """The sidecar that opened the runs is gone."""
@@ -200,6 +202,7 @@ class EngineHost:
 
     def admitted(self, sequence: RequestId, cached: Tokens, now: Seconds) -> Admitted | None:
         """The sequence joins the batch. Returns what to tell the sidecar: the first time only."""
+        self.keeping.admitted(sequence, now)
         first = not self.policy.requests[sequence].begun
         self.policy.admitted(sequence, now, cached if first else 0)
         name = self._known[sequence].name
@@ -209,6 +212,7 @@ class EngineHost:
     def stepped(self, done: StepDone) -> None:
         """A step is over. The policy hears of it with `closed`, `preempted` and :meth:`tell_if_due`."""
         self._untold.add(done)
+        self.keeping.kept.iterations += 1
         for reading in done.readings:
             if reading.sequence in self._known:
                 self._untold.note(reading)
@@ -226,6 +230,15 @@ class EngineHost:
             self.tell(now)
         return policy.gives_way()
 
+    def makes_room(self, sequence: RequestId | None, now: Seconds) -> bool:
+        """Give up KV that is kept for a paused run, for a sequence that waits, or for any that runs if None. False if
+        none has to go.
+        """
+        if sequence is None:
+            return self.keeping.kept.make_room(None, now)
+        request = self.policy.requests.get(sequence)
+        return request is not None and self.keeping.kept.make_room(request.run.id, now)
+
     def tell(self, now: Seconds) -> None:
         """Tell the policy all that has been done for what runs."""
         if not self._untold.steps:
@@ -241,6 +254,12 @@ class EngineHost:
         self.policy.preempted(sequence, now)
         self.counters.preemptions += 1
         self._wait(self._known[sequence].name.key, 1)
+
+    def ends(self, sequence: RequestId, now: Seconds) -> None:
+        """The sequence has finished, and its KV is about to be freed. :meth:`closed` follows."""
+        request = self.policy.requests.get(sequence)
+        if request is not None and request.run.id not in self._ending:
+            self.keeping.ends(sequence, request.run, now)
 
     def closed(self, sequence: RequestId, produced: Tokens, finished: bool, now: Seconds) -> Closed | None:
         """The sequence is over, or aborted at any stage. Returns what to tell the sidecar; None if never `queued`."""
@@ -258,6 +277,7 @@ class EngineHost:
             policy.finished(sequence, now)
         else:
             policy.aborted(sequence, now)
+        self.keeping.left(sequence, now)
         name = known.name
         if (without := self._without.get(name.key)) is not None and sequence in without:
             self.counters.unticketed += 1
@@ -283,6 +303,7 @@ class EngineHost:
         if ticket.run not in self.policy.runs:
             self.policy.run_arrived(Run(ticket.run, ticket.tenant, ticket.application, ticket.run_cost), now)
         self.policy.request_arrived(Request(sequence, ticket.run, prompt_tokens, boosted_for=ticket.boosted_for), now)
+        self.keeping.comes(sequence, self.policy.runs[ticket.run])
 
     def _move(self, sequence: RequestId, ticket: Ticket, now: Seconds) -> None:
         """To the policy the moved sequence is a new request, whose prompt is all the tokens of the first one."""
@@ -327,8 +348,9 @@ class EngineHost:
             self.policy.stepped(Step([progress], self._untold.take_part(progress, held)), now)
 
     def _left(self, run: RunId, now: Seconds) -> None:
-        if run in self._ending and not self.policy.runs[run].requests:
+        if run in self._ending and not (opened := self.policy.runs[run]).requests:
             self._ending.discard(run)
+            self.keeping.run_ends(opened, now)
             self.policy.run_ended(run, now)
 
     # What people ask.
@@ -347,7 +369,7 @@ class EngineHost:
 
     def snapshot(self) -> PlugInSnapshot:
         """The host's and the policy's part of one."""
-        policy, counters = self.policy, self.counters
+        policy, counters, keeping = self.policy, self.counters, self.keeping
         longest_lag, counters.longest_lag = counters.longest_lag, 0.0
         return PlugInSnapshot(
             waiting=self.waiting,
@@ -366,6 +388,9 @@ class EngineHost:
             tickets=counters.tickets,
             ticket_lag=counters.lag,
             longest_ticket_lag=longest_lag,
+            kept_tokens=keeping.kept.tokens,
+            contexts_taken_over=keeping.taken_over,
+            contexts_given_up=keeping.given_up,
             step_time=self.fit.step_time,
             policy=policy.report(),
         )

@@ -21,16 +21,15 @@ from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreOutputs
-from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from justitia_channel.messages import SEQUENCES_PER_PROMPT, About
+from justitia_engine.blocks import EngineBlocks, finds_prefixes
 from justitia_engine.desk import Desk
 from justitia_engine.explain import QueueView
 from justitia_engine.host import OpenSequence, SequenceName
 from justitia_engine.link import Link
-from justitia_engine.prefix import CachedPrefixes
 from justitia_engine.queue import PolicyQueue
 from justitia_engine.untold import Reading, StepDone
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
@@ -61,6 +60,9 @@ def sequence_name(request_id: str) -> SequenceName:
 
 
 class JustitiaScheduler(AsyncScheduler):
+    keeps_paused = True
+    """Whether KV is kept for runs that pause between two requests, where that is possible."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         pool = self.kv_cache_manager.block_pool
@@ -69,7 +71,8 @@ class JustitiaScheduler(AsyncScheduler):
         most_held = min(kv_tokens, self.max_num_running_reqs * self.max_model_len)
         about = About(vllm.__version__, kv_tokens, self.block_size, parallel)
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
-        self._prefixes: CachedPrefixes[Any] = CachedPrefixes(lambda block: bool(pool.get_cached_block(block, [0])))
+        self._blocks = blocks = EngineBlocks(self.kv_cache_manager, self.block_size, self.requests)
+        self._finds_prefixes = finds_prefixes(self.kv_cache_manager, self.kv_cache_config, self.block_size)
         self.desk = Desk(
             self._link,
             most_held,
@@ -77,12 +80,12 @@ class JustitiaScheduler(AsyncScheduler):
             produced=self._produced,
             in_step=lambda: bool(self._planned),
             view=self._view,
-            in_cache=self._in_cache if self._finds_prefixes() else None,
+            in_cache=blocks.in_cache if self._finds_prefixes else None,
+            contexts=blocks if self._finds_prefixes and self.keeps_paused and self.connector is None else None,
             log=logger,
         )
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
         self._most_prompt_blocks = -(-self.max_num_scheduled_tokens // self.block_size)
-        self._kv_blocks = pool.num_gpu_blocks - 1
         self._processed: dict[str, Tokens] = {}
         self._planned: dict[int, _Planned] = {}
         self._over: list[tuple[Request, bool]] = []
@@ -102,8 +105,7 @@ class JustitiaScheduler(AsyncScheduler):
             self.desk.settle([(sequence_name(r.request_id), r.num_prompt_tokens) for r in heard])
             self.waiting.arrived = [r for r in self.waiting.arrived if _compiling(r)]
             self.waiting.order_may_differ()
-            if self.desk.evicts:
-                self._make_room()
+            self._make_room()
             self._name_victim()
             return super().schedule(throttle_prefills)
 
@@ -145,8 +147,15 @@ class JustitiaScheduler(AsyncScheduler):
 
     def _free_request(self, request: Request, delay_free_blocks: bool = False) -> tuple[Any, Any]:
         aborted = request.status in (RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR)
+        if not aborted:
+            self.desk.ends(RequestId(request.request_id))
         self._over.append((request, not aborted))
         return super()._free_request(request, delay_free_blocks)
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        with self.desk.lock:
+            self.desk.keep_nothing()
+            return super().reset_prefix_cache(reset_running_requests, reset_connector)
 
     def shutdown(self) -> None:
         self._link.close()
@@ -171,7 +180,7 @@ class JustitiaScheduler(AsyncScheduler):
         now = time.monotonic()
         duration, self._last_end = now - max(planned.began, self._last_end), now
         output = planned.output
-        used = (self._kv_blocks - self.kv_cache_manager.block_pool.get_num_free_blocks()) * self.block_size
+        used = sum(request.num_computed_tokens for request in self.running)
         sequences, tokens = len(output.num_scheduled_tokens), output.total_num_scheduled_tokens
         self.desk.stepped(StepDone(sequences, tokens, used, planned.readings, duration))
 
@@ -184,18 +193,22 @@ class JustitiaScheduler(AsyncScheduler):
         for request, finished in self._over:
             self._processed.pop(request.request_id, None)
             self.waiting.reading.pop(request.request_id, None)
-            self._prefixes.forget(request.request_id)
+            self._blocks.forget(request.request_id)
             self.desk.closed(RequestId(request.request_id), request.num_output_tokens, finished)
         self._over.clear()
 
     def _name_victim(self) -> None:
         """vLLM preempts the running request of the largest number, where those that run do not find their blocks."""
-        free = self.kv_cache_manager.block_pool.get_num_free_blocks()
-        if free >= len(self.running) + self._most_prompt_blocks or free >= self._blocks_needed():
+        if not self._may_run_short():
             return
         victim = self.desk.victim()
         for request in self.running:
             request.priority = VICTIM if request.request_id == victim else LAST
+
+    def _may_run_short(self) -> bool:
+        """Whether those that run might not find their blocks in the next step."""
+        free = self.kv_cache_manager.block_pool.get_num_free_blocks()
+        return free < len(self.running) + self._most_prompt_blocks and free < self._blocks_needed()
 
     def _blocks_needed(self) -> int:
         """The most blocks that a step can need: those up to each request's next token, less those it has."""
@@ -204,8 +217,16 @@ class JustitiaScheduler(AsyncScheduler):
         return sum(-(-end // size) + -r.num_computed_tokens // size for end, r in zip(ends, self.running, strict=True))
 
     def _make_room(self) -> None:
-        """Preempt the requests that the policy lets go for a head that does not fit."""
-        while self.waiting and not self._fits(self.waiting.peek_request()):
+        """KV that is kept goes to those that run, and to a head that does not fit where its runs rank behind that. Then
+        the requests that the policy lets go are preempted for the head.
+        """
+        desk = self.desk
+        while desk.keeps and self._may_run_short() and desk.makes_room(None):
+            self.waiting.order_may_differ()
+        while (desk.evicts or desk.keeps) and self.waiting and not self._fits(head := self.waiting.peek_request()):
+            if desk.keeps and self._has_seat() and desk.makes_room(self._waits_for(head)):
+                self.waiting.order_may_differ()
+                continue
             loser = self.desk.gives_way()
             request = None if loser is None else self.requests.get(loser)
             if request is None or request not in self.running:
@@ -214,30 +235,25 @@ class JustitiaScheduler(AsyncScheduler):
             self._preempt_request(request, time.monotonic())
             self.desk.evicted()
 
+    def _waits_for(self, head: Request) -> RequestId | None:
+        """Nothing is waited for while nothing runs."""
+        return RequestId(head.request_id) if self.running else None
+
     def _fits(self, request: Request) -> bool:
-        blocks = -(-(request.num_tokens + 1) // self.block_size)
-        return self._has_seat() and blocks <= self.kv_cache_manager.block_pool.get_num_free_blocks()
+        """vLLM admits nothing that does not fit whole, less what of its prompt is held by others."""
+        manager = self.kv_cache_manager
+        missing = -(-(request.num_tokens + 1) // self.block_size) + manager.watermark_blocks
+        missing -= manager.block_pool.get_num_free_blocks()
+        return self._has_seat() and (missing <= 0 or missing <= self._held(request))
+
+    def _held(self, request: Request) -> int:
+        return self._blocks.held(RequestId(request.request_id)) if self._finds_prefixes else 0
 
     def _has_seat(self) -> bool:
         return len(self.running) < self.max_num_active_reqs
 
     def _has_blocks(self, request: Request) -> bool:
         return any(self.kv_cache_manager.get_blocks(request.request_id).blocks)
-
-    def _finds_prefixes(self) -> bool:
-        """Whether the cache has the first blocks of a prompt or none: not where layers forget what is far behind."""
-        manager, groups = self.kv_cache_manager, self.kv_cache_config.kv_cache_groups
-        alike = len(groups) == 1 and isinstance(groups[0].kv_cache_spec, FullAttentionSpec)
-        return alike and manager.enable_caching and manager.block_pool.hash_block_size == self.block_size
-
-    def _in_cache(self, sequence: RequestId) -> Tokens:
-        """How many tokens of a waiting sequence the prefix cache has. vLLM reads its last token again in any case."""
-        request = self.requests.get(sequence)
-        if request is None or not self.kv_cache_manager.prefix_cache_lookup_enabled(request):
-            return 0
-        hashes = request.block_hashes
-        most = min((request.num_tokens - 1) // self.block_size, len(hashes))
-        return self._prefixes.blocks(request.request_id, hashes, most) * self.block_size
 
     def _open_sequences(self) -> Iterator[OpenSequence]:
         """The open sequences that the desk has heard of."""

@@ -31,6 +31,9 @@ SIGNATURES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("vllm.v1.core.kv_cache_manager:KVCacheManager.prefix_cache_lookup_enabled", ("self", "request")),
     ("vllm.v1.core.block_pool:BlockPool.get_cached_block", ("self", "block_hash", "kv_cache_group_ids")),
     ("vllm.v1.core.block_pool:BlockPool.get_num_free_blocks", ("self",)),
+    ("vllm.v1.core.block_pool:BlockPool.touch", ("self", "blocks")),
+    ("vllm.v1.core.block_pool:BlockPool.free_blocks", ("self", "ordered_blocks")),
+    (f"{_SCHEDULER}.reset_prefix_cache", ("self", "reset_running_requests", "reset_connector")),
 )
 """Parameters of what is overridden or called."""
 

@@ -70,7 +70,7 @@ class EngineProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Each prompt token takes `per_attended` longer for every token of its prompt before it: what attention adds to a
     timing that is linear in prompt tokens. With a `front`, that one keeps the policy's order. Only where admission is
     OPTIMISTIC are requests ever preempted. With `prefix_cache`, prefixes that nobody holds stay until their blocks are
-    needed. With `keep_paused`, a run's context is kept for its next request (:mod:`.kept`).
+    needed. With `keep_paused`, a run's context is kept for its next request (`KeptContexts`).
     `validated`: the profile was checked end to end against measured runs.
     """
 

@@ -8,7 +8,7 @@ admission; the head that does not fit blocks, unless the policy names a running 
   `decode_steps_per_admission` decode steps after the last admission on before every step, until something is admitted.
 - *mixed* (token budget): one token for each decoding request, then prompts in order of admission, in chunks, then new
   requests while budget remains; the queue is looked at before every step, unless a request had just to be preempted
-  for lack of KV. A prompt's last chunk yields its first token. KV of paused runs makes way for both (:mod:`.kept`).
+  for lack of KV. A prompt's last chunk yields its first token. KV of paused runs makes way for both (`KeptContexts`).
 - *mixed behind a front*: the policy's order is kept in front, which hands requests over at any moment. To the policy a
   request is admitted then, and it hears of no preemption. The engine takes what has reached it by priority number, and
   preempts by it.
@@ -28,14 +28,15 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
+from justitia_scheduling.core.kept import KeptContexts
 from justitia_scheduling.core.model import Progress, Request, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.blocks import BlockPool
 from justitia_simulator.contexts import TextName
 from justitia_simulator.front import EngineFront
 from justitia_simulator.inference import Inference, Plan, StepUnderWay
-from justitia_simulator.kept import KeptContexts
 from justitia_simulator.occupancy import AdmissionRule, peak_tokens, reserved_tokens
 from justitia_simulator.profiles import EngineProfile, Preemption
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
@@ -56,7 +57,7 @@ class Replica:
         self.profile = profile
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
         policy.in_cache = self._in_cache if profile.prefix_cache and profile.front is None else None
-        self._kept = KeptContexts(self.pool, policy, lambda tokens: profile.rereading(tokens, kv_tokens))
+        self._kept: KeptContexts[TextName] = KeptContexts(policy)
         self.running: dict[RequestId, Inference] = {}
         self.waiting: dict[RequestId, Inference] = {}
         self.given: dict[RequestId, Inference] = {}
@@ -164,10 +165,13 @@ class Replica:
         self.policy.stepped(Step(progress, step.duration), now)
         done = [r for r in self.running.values() if r.produced == r.work.output_tokens]
         for request in done:
+            let_go = partial(self.pool.release, request.holding, request.written)
             if self.profile.keep_paused and request.work.context is not None:
-                self._kept.keep(request.origin.own, request.run, request.holding, request.written)
+                worth = self.profile.rereading(request.written, self.pool.total * self.pool.block_size)
+                context, run = request.origin.own, request.run.id
+                self._kept.keep(context, run, request.written, worth=worth, let_go=let_go, now=now)
             else:
-                self.pool.release(request.holding, request.written)
+                let_go()
             del self.running[request.id]
             if self.front is not None:
                 self.front.over(request.id)
@@ -286,7 +290,7 @@ class Replica:
     def _room_for(self, request: Inference, now: Seconds) -> bool:
         """Whether the request fits, if need be in place of KV that is kept for paused runs."""
         while not (fits := self._fits(request)):
-            if not self._kept.make_room(request.run if self.running else None, now):
+            if not self._kept.make_room(request.run.id if self.running else None, now):
                 break
         return fits
 

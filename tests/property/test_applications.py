@@ -77,7 +77,12 @@ class WithoutLevel(TieredJustitia):
 
 
 def shares(names: list[str]) -> st.SearchStrategy[Shares]:
-    return st.fixed_dictionaries({name: st.tuples(st.floats(0.25, 4), st.integers(-1, 1)) for name in names})
+    """Any weights, or one for all."""
+
+    def of(weight: st.SearchStrategy[float]) -> st.SearchStrategy[Shares]:
+        return st.fixed_dictionaries({name: st.tuples(weight, st.integers(-1, 1)) for name in names})
+
+    return of(st.floats(0.25, 4)) | of(st.just(2.0))
 
 
 def jobs(draw_application: Callable[[TenantId, str], str]) -> st.SearchStrategy[list[Job]]:
@@ -230,6 +235,36 @@ def test_the_control_without_the_level_breaks_the_bound() -> None:
     assert excess(TieredJustitia(WeightedTokens(), burst=50), LIARS, WEIGHTED, 50) <= 0
 
 
+@pytest.mark.parametrize(("weight", "leads"), [(1.0, True), (2.0, False)], ids=["alike", "not alike"])
+def test_where_weights_are_alike_the_order_of_runs_decides_within_the_burst(weight: float, leads: bool) -> None:
+    """Applications a and b flood, whose runs are alike but for what they are expected to cost: a's go first."""
+    burst = 400.0
+    policy = TieredJustitia(WeightedTokens(), burst=burst, beta=1.0)
+    policy.set_application(ApplicationId("b"), weight, 0, 0)
+    workload = flood("a", 60, predicted=10.0) + flood("b", 60, predicted=20.0)
+    engine, ahead = ReservingEngine(policy, CAPACITY, workload), 0.0
+    while {r.run.run.application for r in policy.waiting()} >= {"a", "b"} or not engine.admissions:
+        engine.tick()
+        had = policy.application_service
+        ahead = max(ahead, had[ApplicationId("a")] - had[ApplicationId("b")] / weight)
+    assert (ahead >= burst) is leads
+
+
+def test_weights_that_are_alike_again_let_the_order_of_runs_decide_again() -> None:
+    def served(*weights: float) -> list[RequestId]:
+        policy = TieredJustitia(WeightedTokens(), burst=400.0, beta=1.0)
+        workload = flood("a", 60, predicted=10.0) + flood("b", 60, predicted=20.0)
+        engine = ReservingEngine(policy, CAPACITY, workload)
+        engine.tick()
+        for weight in weights:
+            policy.set_application(ApplicationId("b"), weight, 0, 1)
+        while not engine.done:
+            engine.tick()
+        return engine.admissions
+
+    assert served(3.0, 1.0) == served() != served(3.0)
+
+
 def test_the_control_that_ignores_weights_breaks_the_bound() -> None:
     class Unweighted(TieredJustitia):
         def share(self, application: ApplicationId) -> ApplicationShare:
@@ -368,3 +403,13 @@ def test_a_lower_priority_is_served_once_in_each_heartbeat_and_never_without_one
 
     assert served(10.0) == "h" * 10 + "l" + ("h" * 9 + "l") * 4 + "h" * 9
     assert served(math.inf) == "h" * 60
+
+
+def test_the_heartbeat_changes_nothing_between_applications_of_one_priority() -> None:
+    def served(heartbeat: Seconds) -> str:
+        engine = OnePlace(heartbeat)
+        engine.ask("first", 60)
+        engine.ask("second", 60)
+        return engine.serve(120)
+
+    assert served(10.0) == served(math.inf)

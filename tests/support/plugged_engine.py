@@ -248,11 +248,18 @@ class PluggedEngine:
 
 @contextmanager
 def plugged_engine(
-    directory: Path, model: Path, *, blocks: int, block_size: int, max_length: int = 1024, arguments: Sequence[str] = ()
+    directory: Path,
+    model: Path,
+    *,
+    blocks: int,
+    block_size: int,
+    max_length: int = 1024,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[PluggedEngine]:
     path, events = directory / "engine.sock", directory / "events"
     peer = TestPeer(path)
-    environment = {"JUSTITIA_SOCKET": str(path), "JUSTITIA_TEST_LOG": str(events)}
+    channel = {"JUSTITIA_SOCKET": str(path), "JUSTITIA_TEST_LOG": str(events)}
     try:
         with running_vllm(
             directory,
@@ -261,7 +268,7 @@ def plugged_engine(
             block_size=block_size,
             blocks=blocks,
             arguments=arguments,
-            environment=environment,
+            environment={**environment, **channel},
             scheduler="support.recorded_scheduler.JustitiaScheduler",
         ) as vllm:
             eventually("the plug-in has connected", lambda: peer.connected)

@@ -38,6 +38,7 @@ TOLD = (
     "preempted",
     "finished",
     "aborted",
+    "kept",
     "run_ended",
 )
 ASKED = ("head", "victim", "gives_way")

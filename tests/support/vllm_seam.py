@@ -63,6 +63,7 @@ def attributes() -> Iterable[Check]:
         "self.kv_cache_manager =",
         "self.num_lookahead_tokens =",
         "self.kv_cache_config =",
+        "self.connector =",
     )
     for attribute in of_scheduler:
         yield f"Scheduler has {attribute}", SCHEDULER, lambda a=attribute: a in source(Scheduler.__init__)  # type: ignore[misc]
@@ -78,6 +79,14 @@ def attributes() -> Iterable[Check]:
     )
     for name in of_request:
         yield f"Request has {name}", SCHEDULER, lambda n=name: f"self.{n}" in source(Request.__init__)  # type: ignore[misc]
+    yield (
+        "the manager has watermark_blocks, and admits what leaves them free",
+        SCHEDULER,
+        lambda: (
+            "self.watermark_blocks =" in source(KVCacheManager.__init__)
+            and "num_blocks_to_allocate + watermark_blocks" in source(KVCacheManager.allocate_slots)
+        ),
+    )
     yield (
         "the pool has a block that nobody gets",
         SCHEDULER,
@@ -169,6 +178,22 @@ def order_of_calls() -> Iterable[Check]:
         "update_from_output() appends the tokens of a request before it frees it",
         SCHEDULER,
         lambda: in_order(update, "self._update_request_with_output(", "self._free_request(request)"),
+    )
+    free = source(Scheduler._free_request)
+    yield (
+        "_free_request() frees a request's blocks before it is forgotten, and they may be shared with others",
+        SCHEDULER,
+        lambda: (
+            in_order(free, "self._free_blocks(request)")
+            and in_order(source(Scheduler._free_blocks), "_free_request_blocks(request)", "del self.requests[")
+            and "block.ref_cnt -= 1" in source(BlockPool.free_blocks)
+            and "block.ref_cnt += 1" in source(BlockPool.touch)
+        ),
+    )
+    yield (
+        "reset_prefix_cache() needs all blocks to be free",
+        SCHEDULER,
+        lambda: in_order(source(BlockPool.reset_prefix_cache), "if num_used_blocks != 1", "return False"),
     )
     finish = source(Scheduler.finish_requests)
     yield (

@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from justitia_benchmarks.engine import turns
 from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
 from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan, cells, sized
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
 from justitia_benchmarks.engine.servers import on_one_core, running_pools
-from justitia_benchmarks.engine.store import FigureStore
+from justitia_benchmarks.engine.store import FigureStore, tracked
 from justitia_benchmarks.engine.tail import TailBench, measure_tail, read_tail
 from justitia_benchmarks.engine.tail_plan import QUICK_TAIL, WHOLE_TAIL
+from justitia_benchmarks.engine.turns_serving import TurnsBench, measure_turns
 from justitia_benchmarks.engine.workload import all_at_once, applications, draw
 from justitia_benchmarks.reports.engine import write_document
 from justitia_benchmarks.reports.engine_cost import write_cost_document
 from justitia_benchmarks.reports.engine_tail import write_tail_document
+from justitia_benchmarks.reports.engine_turns import write_turns_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import LocalModel
@@ -47,23 +49,26 @@ def bench(
     Results are kept in out/bench-engine: a run that was interrupted goes on where it was. Leave the machine alone
     meanwhile: figures are times.
     """
-    plan, name = (QUICK, "bench-engine-quick") if quick else (WHOLE, "bench-engine")
-    folder = out or (Path("out") / name / "document" if quick else Path("docs/results"))
-    store = FigureStore(Path("out") / name, Bench.__module__)
-    tail, tail_store = QUICK_TAIL if quick else WHOLE_TAIL, FigureStore(Path("out") / name, TailBench.__module__)
+    plan, sessions, tail = (QUICK, turns.QUICK, QUICK_TAIL) if quick else (WHOLE, turns.WHOLE, WHOLE_TAIL)
+    kept = Path("out") / ("bench-engine-quick" if quick else "bench-engine")
+    folder = out or (kept / "document" if quick else Path("docs/results"))
+    store, sessions_store = FigureStore(kept, Bench.__module__), FigureStore(kept, TurnsBench.__module__)
+    tail_store = FigureStore(kept, TailBench.__module__)
     try:
         with mistakes():
             _measure(plan, store, quick)
+            step = store.read_once(FULL_STEP)
+            rows = [(cell, f) for cell in cells(sized(plan, step)) if (f := store.read(cell)) is not None]
+            output.print(f"Results in {write_document(rows, step, folder=folder)}")
+            output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
+            measured = measure_turns(sessions, sessions_store)
+            output.print(f"and in {write_turns_document(measured, rows, step, folder)}")
             measure_tail(tail, tail_store)
+            output.print(f"and in {write_tail_document(read_tail(tail, tail_store), folder)}")
     except KeyboardInterrupt:
         fail("interrupted; the same command goes on from here", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:
         fail(str(error))
-    plan = sized(plan, store.read_once(FULL_STEP))
-    rows = [(cell, figures) for cell in cells(plan) if (figures := store.read(cell)) is not None]
-    output.print(f"Results in {write_document(rows, store.read_once(FULL_STEP), folder=folder)}")
-    output.print(f"and in {write_cost_document(store.read_once(STEPS), store.read_once(SATURATED), folder)}")
-    output.print(f"and in {write_tail_document(read_tail(tail, tail_store), folder)}")
 
 
 def _measure(plan: EnginePlan, store: FigureStore, quick: bool) -> None:
@@ -103,15 +108,10 @@ def _full_step(bench: Bench, seed: int) -> Seconds:
 
 
 def _serve(bench: Bench, missing: list[EngineCell], step: Seconds, store: FigureStore) -> None:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors) as bar:
-        task = bar.add_task("", total=len(missing))
-        for cell in missing:
-            bar.update(task, description=cell.text)
-            scenario = cell.scenario
-            runs = draw(scenario.runs, cell.seed, scenario.load, step)
-            store.write(cell, bench.serve(cell.way, runs, int(cell.digest[:8], 16), cell.seed))
-            bar.advance(task)
+    for cell in tracked(missing):
+        scenario = cell.scenario
+        runs = draw(scenario.runs, cell.seed, scenario.load, step)
+        store.write(cell, bench.serve(cell.way, runs, int(cell.digest[:8], 16), cell.seed))
 
 
 if __name__ == "__main__":

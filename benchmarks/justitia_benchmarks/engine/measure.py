@@ -75,45 +75,23 @@ class Bench:
         pools = self._pools
         running = pools.stock if way.where in {"stock", "sidecar"} else pools.plugged
         pools.work_on(running)
-        before = [counted(running, name) for name in _QUEUED]
+        before = [counted(running, name) for name in QUEUED]
         match way.where:
             case "stock":
                 results = asyncio.run(replay(runs, direct(pools.stock, cell)))
             case "engine":
                 pools.plugged.pool.stop_sidecar()
-                results, more = asyncio.run(self._tell(way, runs, cell, seed))
+                results, more = asyncio.run(serve_told(pools.plugged, way, runs, cell, seed))
             case "product":
                 results = self._through(pools.plugged.pool, "Engine", way, runs, cell)
             case _:
                 results = self._through(pools.stock.pool, "Sidecar", way, runs, cell)
-        seconds, requests = (counted(running, name) - was for name, was in zip(_QUEUED, before, strict=True))
+        seconds, requests = (counted(running, name) - was for name, was in zip(QUEUED, before, strict=True))
         return {**figures(results, runs), **more, "queued": seconds / requests}
 
     def steps(self) -> float:
         """Steps of the stock engine since its start."""
         return counted(self._pools.stock, _STEPS)
-
-    async def _tell(
-        self, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int
-    ) -> tuple[PolicyResults, dict[str, object]]:
-        told = find_prediction(way.prediction, seed).tell(runs)
-        async with telling(self._pools.plugged.socket) as teller:
-            await teller.configure(way.policy, way.cost_model, {} if way.each_run_a_client else WEIGHTS)
-
-            def tenant_of(run: WorkloadRun) -> str:
-                return run.id if way.each_run_a_client else run.tenant
-
-            sampler = asyncio.create_task(_service_at(teller, runs[-1].arrival))
-            results = await replay_told(teller, runs, direct(self._pools.plugged, cell), told, tenant_of)
-            service = await sampler
-        owner: Mapping[str, str] = {t: t for t in WEIGHTS}
-        if way.each_run_a_client:
-            owner = {run.id: run.tenant for run in runs}
-        by_tenant = dict.fromkeys(WEIGHTS, 0.0)
-        for client, charged in service.items():
-            if client in owner:
-                by_tenant[owner[client]] += charged
-        return results, {"service": by_tenant, "preemptions": teller.preemptions}
 
     def _through(
         self, pool: LocalPool, enforcement: str, way: Way, runs: Sequence[WorkloadRun], cell: int
@@ -139,6 +117,36 @@ def direct(running: RunningPool, cell: int) -> Target:
     return Target(running.engine, model=MODEL, api_keys=dict.fromkeys(KEYS, "unused"), seed=cell)
 
 
+async def serve_told(
+    running: RunningPool, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int
+) -> tuple[PolicyResults, dict[str, object]]:
+    """Replay in that way to an engine whose sidecar does not run. Returns also what tenants were charged while runs
+    arrived, and how many preemptions there were.
+    """
+    told = find_prediction(way.prediction, seed).tell(runs)
+    async with telling(running.socket) as teller:
+        await teller.configure(way.policy, way.cost_model, {} if way.each_run_a_client else WEIGHTS)
+
+        def tenant_of(run: WorkloadRun) -> str:
+            return run.id if way.each_run_a_client else run.tenant
+
+        sampler = asyncio.create_task(_service_at(teller, runs[-1].arrival))
+        results = await replay_told(teller, runs, direct(running, cell), told, tenant_of)
+        service = await sampler
+    owner: Mapping[str, str] = {t: t for t in WEIGHTS}
+    if way.each_run_a_client:
+        owner = {run.id: run.tenant for run in runs}
+    by_tenant = dict.fromkeys(WEIGHTS, 0.0)
+    for client, charged in service.items():
+        if client in owner:
+            by_tenant[owner[client]] += charged
+    return results, {"service": by_tenant, "preemptions": teller.preemptions}
+
+
+TOLERATED = 0.002
+"""The part of the requests that may be over before their tickets are read, as happens where a step is all they take."""
+
+
 async def replay_told(
     teller: Teller,
     runs: Sequence[WorkloadRun],
@@ -154,14 +162,14 @@ async def replay_told(
     before = teller.channel.state
     results = await replay(runs, replace(target, announce=announce))
     state = teller.channel.state
-    grown = {name: getattr(state, name) - getattr(before, name) for name in ("failures", "unticketed", "late_tickets")}
-    if grown["failures"] or grown["unticketed"] > grown["late_tickets"]:
+    unticketed = state.unticketed - before.unticketed
+    if state.failures > before.failures or unticketed > TOLERATED * len(results.requests):
         raise RuntimeError(f"the scheduler failed, or tickets did not come: {state}")
     return results
 
 
 _STEPS = "vllm:iteration_tokens_total_count"
-_QUEUED = ("vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_seconds_count")
+QUEUED = ("vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_seconds_count")
 
 
 async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,16 +34,19 @@ MODEL = "tiny"
 SOCKET = "engine.sock"
 SEATS = 64
 PATIENCE = 30.0
+TOKEN_BUDGET = 2048
 ARGUMENTS = (
     f"--max-model-len={LONGEST}",
     f"--block-size={BLOCK}",
     f"--num-gpu-blocks-override={BLOCKS}",
     f"--max-num-seqs={SEATS}",
-    "--max-num-batched-tokens=2048",
+    f"--max-num-batched-tokens={TOKEN_BUDGET}",
     "--stream-interval=16",
 )
-WITH_BASELINES = "--scheduler-cls=justitia_benchmarks.engine.scheduler.JustitiaScheduler"
 """The first token of a stream is told at once, the others sixteen at a time: the machine has two cores for all."""
+WITH_BASELINES = "--scheduler-cls=justitia_benchmarks.engine.scheduler.JustitiaScheduler"
+WITH_BENCHMARKS = (*WINGS, ROOT / "benchmarks")
+"""Where an engine finds that scheduler."""
 
 NO_KNOBS: Mapping[str, float] = MappingProxyType({})
 
@@ -74,9 +77,14 @@ class PoolPair:
 
     def work_on(self, running: RunningPool) -> None:
         """Let this one's engine go on, and freeze the other's."""
-        for each in (self.stock, self.plugged):
-            engine, *_ = each.pool.pids
-            os.killpg(engine, signal.SIGCONT if each is running else signal.SIGSTOP)
+        work_on(running, (self.stock, self.plugged))
+
+
+def work_on(running: RunningPool, among: Iterable[RunningPool]) -> None:
+    """Let this one's engine go on, and freeze those of the others."""
+    for each in among:
+        engine, *_ = each.pool.pids
+        os.killpg(engine, signal.SIGCONT if each is running else signal.SIGSTOP)
 
 
 @contextmanager
@@ -99,7 +107,7 @@ def running_pools(
             )
             for enforcement, arguments, path in (
                 ("Sidecar", ARGUMENTS, ()),
-                ("Engine", (*ARGUMENTS, WITH_BASELINES), (*WINGS, ROOT / "benchmarks")),
+                ("Engine", (*ARGUMENTS, WITH_BASELINES), WITH_BENCHMARKS),
             )
         ]
         yield PoolPair(*started)

@@ -6,10 +6,14 @@ from what is there.
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from justitia_benchmarks.runner import source_files
+from justitia_cli.console import errors
 from justitia_simulator.files import write_bytes
 
 _PACKAGES = ("justitia_engine", "justitia_sidecar")
@@ -23,6 +27,20 @@ class StoredCell(Protocol):
 
     @property
     def digest(self) -> str: ...
+
+
+C = TypeVar("C", bound=StoredCell)
+
+
+def tracked(cells: Sequence[C]) -> Iterator[C]:
+    """One cell after the other, with a bar that says how far that is."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors) as bar:
+        task = bar.add_task("", total=len(cells))
+        for cell in cells:
+            bar.update(task, description=cell.text)
+            yield cell
+            bar.advance(task)
 
 
 class FigureStore:

@@ -3,7 +3,8 @@
 Applications of one tenant share its service as tenants share the engine, by the same gate (`gate.py`). Of the tenant's
 applications that wait,
 
-1. once in each interval H the one whose silence is longest goes first, if that is H or more and it may be served;
+1. once in each interval H, of those behind a higher priority that waits, the one whose silence is longest goes first,
+   if that is H or more and it may be served;
 2. else those of the highest priority that waits; among them, those that may be served; among these, the run with the
    smallest key.
 
@@ -11,19 +12,22 @@ An application f may be served iff, for every waiting g of its tenant and its pr
 
     c_f <= c_g + min(B, beta * E_g / weight_g)
 
-with counters c = service / weight, where the weights are those of applications. So while f and g of one priority wait,
-`c_f - c_g <= B + U/weight_f`, whatever the tenant's own gate does. Each priority has counters of its own: who comes to
-another one is lifted there, and brings no credit along. B is that of the last change in the tenant.
+with counters c = service / weight, where the weights are those of applications; c_g + B where all that were seen of the
+tenant have one weight: nobody has said whose work matters more, so the order of runs decides within B. So while f and g
+of one priority wait, `c_f - c_g <= B + U/weight_f`, whatever the tenant's own gate does. Each priority has counters of
+its own: who comes to another one is lifted there, and brings no credit along. B is that of the last change in the
+tenant.
 
 An application's *silence* begins when it begins to wait beside others and with each admission while it does. So each of
-n that wait has an admission after (n + 1) H and n admissions of its tenant at most, if it may be served meanwhile, also
-beside a higher priority. However many there are, they take one admission in H from those that the order prefers.
+n that wait behind a higher priority has an admission after (n + 1) H and n admissions of its tenant at most, if it may
+be served meanwhile. However many there are, they take one admission in H from those that the order prefers.
 
 A tenant of which one application was ever seen has no counters on this level, and costs nothing here. Where several
 wait, a change costs O(log applications + priorities).
 """
 
-from collections import OrderedDict, defaultdict
+import math
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import NamedTuple
@@ -63,6 +67,10 @@ class TenantQueue:
         self._gates: defaultdict[int, Gate[ApplicationId]] = defaultdict(Gate)
         self._priority: dict[ApplicationId, int] = {}
         """Whose gate and counters an application is at. Empty until a second application is seen."""
+        self._weights: dict[ApplicationId, float] = {}
+        self._with_weight: Counter[float] = Counter()
+        """How many of the applications seen have each weight."""
+        self._alike = True
         self._changed: dict[ApplicationId, None] = {}
         self._silent_since: OrderedDict[ApplicationId, Seconds] = OrderedDict()
         """Applications that wait beside others, the longest silence first."""
@@ -86,6 +94,7 @@ class TenantQueue:
         runs = self._runs.get(application)
         if new := runs is None:
             runs = self._runs[application] = RunQueue()
+            self._weigh(application)
             if len(self._runs) == 2:
                 self._share_from_now_on()
         begins = not runs
@@ -116,9 +125,14 @@ class TenantQueue:
             self.change(application)
 
     def change(self, application: ApplicationId) -> None:
-        """The application's share has changed."""
+        """The application's first run, or its share, may be another one."""
         if application in self._priority:
             self._changed[application] = None
+
+    def share_changed(self, application: ApplicationId) -> None:
+        """An application that was seen shares in another way."""
+        self._weigh(application)
+        self.change(application)
 
     def charge(self, application: ApplicationId, charge: float) -> bool:
         """Count what the application was charged, where several were seen. True if that may change who is first."""
@@ -145,10 +159,11 @@ class TenantQueue:
     def look(self, now: Seconds) -> None:
         """The tenant's last beat was H ago: another application may go first, where one is due."""
         self._looked, latest = now, now - self._told.beats.interval
+        highest = max((self._priority[each] for each in self._waiting), default=0)
         for application, since in self._silent_since.items():
             if since > latest:
                 break
-            if not self._held(application):
+            if self._priority[application] < highest and not self._held(application):
                 self._overdue = application
                 return
         self._no_longer_overdue(now)
@@ -240,6 +255,23 @@ class TenantQueue:
         self._gates[priority].counters.enqueue(application)
         self._changed[application] = None
 
+    def _weigh(self, application: ApplicationId) -> None:
+        """Count the application's weight. All first runs are put anew where weights are alike no longer, or again."""
+        before, weight = self._weights.get(application), self._told.share(application).weight
+        self._weights[application] = weight
+        self._with_weight[weight] += 1
+        if before is not None:
+            self._with_weight[before] -= 1
+            if not self._with_weight[before]:
+                del self._with_weight[before]
+        alike = len(self._with_weight) < 2
+        if alike is not self._alike:
+            self._alike = alike
+            for each in self._waiting:
+                if each in self._priority:
+                    self._gates[self._priority[each]].drop(each)
+                    self._changed[each] = None
+
     def _put_first(self, application: ApplicationId, runs: RunQueue, slack: Callable[[OpenRun, float], float]) -> None:
         """Tell the application's gate if its first run, or that run's key, is another one."""
         share, before = self._told.share(application), self._priority[application]
@@ -252,7 +284,7 @@ class TenantQueue:
         assert first is not None
         run_key, run = first
         if run_key != gate.key(application):
-            gate.put_first(application, run_key, slack(run, share.weight))
+            gate.put_first(application, run_key, math.inf if self._alike else slack(run, share.weight))
 
     def _silent(self, application: ApplicationId, now: Seconds) -> None:
         """The application was admitted, and waits on."""

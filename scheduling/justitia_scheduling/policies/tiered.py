@@ -313,7 +313,7 @@ class TieredJustitia(Policy):
     def set_application(self, application: ApplicationId, weight: float, priority: int, now: Seconds) -> None:
         super().set_application(application, weight, priority, now)
         for tenant in self._tenants_of.get(application, ()):
-            self._queues[tenant].change(application)
+            self._queues[tenant].share_changed(application)
             self._update_gate(tenant)
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:

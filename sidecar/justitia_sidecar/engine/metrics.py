@@ -19,6 +19,14 @@ _COUNTERS = {
     "revisions": ("justitia_engine_revisions", "Changes of an order key while the request or run was open"),
     "evictions": ("justitia_engine_evictions", "Requests that were preempted for a head that did not fit"),
     "preemptions": ("justitia_engine_preemptions", "Requests that lost their KV space, including evicted ones"),
+    "contexts_taken_over": (
+        "justitia_engine_contexts_taken_over",
+        "Contexts that were kept in a pause until the run's next request had them",
+    ),
+    "contexts_given_up": (
+        "justitia_engine_contexts_given_up",
+        "Contexts that were kept in a pause and went before the run's next request, or with the run",
+    ),
     "unticketed": ("justitia_engine_unticketed_sequences", "Sequences that ended without a ticket"),
     "late_tickets": ("justitia_engine_late_tickets", "Sequences whose ticket came after them"),
     "forgotten_tickets": (
@@ -115,6 +123,8 @@ def _gauges(snapshot: PlugInSnapshot) -> Iterable[Metric]:
     if policy.virtual_time is not None:
         about = "GPS virtual time since the policy began, in KV token-time per weight"
         yield gauge("justitia_engine_virtual_time", about, policy.virtual_time)
+    about = "KV tokens that are held for runs that pause between two requests; shared ones count for each"
+    yield gauge("justitia_engine_kept_kv_tokens", about, snapshot.kept_tokens)
     about = "Longest decision in the interval of the last snapshot, in seconds"
     yield gauge("justitia_engine_longest_decision_seconds", about, snapshot.longest_decision)
     about = "Longest lag in the interval of the last snapshot, in seconds"

@@ -21,6 +21,9 @@ STATE = PlugInSnapshot(
     longest_decision=0.2,
     revisions=2,
     evictions=1,
+    contexts_taken_over=12,
+    contexts_given_up=13,
+    kept_tokens=4096,
     preemptions=3,
     unticketed=4,
     late_tickets=5,
@@ -62,6 +65,8 @@ def test_a_snapshot_becomes_metrics() -> None:
     assert value("justitia_engine_revisions_total") == 2
     assert value("justitia_engine_evictions_total") == 1
     assert value("justitia_engine_preemptions_total") == 3
+    assert value("justitia_engine_contexts_taken_over_total") == 12
+    assert value("justitia_engine_contexts_given_up_total") == 13
     assert value("justitia_engine_unticketed_sequences_total") == 4
     assert value("justitia_engine_late_tickets_total") == 5
     assert value("justitia_engine_forgotten_tickets_total") == 6
@@ -107,6 +112,7 @@ def test_gauges_are_there_while_the_engine_is() -> None:
     assert exported.value("justitia_engine_virtual_time") == 100
     assert exported.value("justitia_engine_longest_decision_seconds") == 0.2
     assert exported.value("justitia_channel_longest_lag_seconds") == 0.125
+    assert exported.value("justitia_engine_kept_kv_tokens") == 4096
     assert exported.value("justitia_engine_config_generation") == 3
     assert b"justitia_engine_gamma" in generate_latest(exported.registry)
 
