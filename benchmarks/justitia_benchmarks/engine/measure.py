@@ -81,7 +81,8 @@ class Bench:
                 results = asyncio.run(replay(runs, direct(pools.stock, cell)))
             case "engine":
                 pools.plugged.pool.stop_sidecar()
-                results, more = asyncio.run(serve_told(pools.plugged, way, runs, cell, seed))
+                compete = runs[-1].arrival
+                results, more = asyncio.run(serve_told(pools.plugged, way, runs, cell, seed, compete=compete))
             case "product":
                 results = self._through(pools.plugged.pool, "Engine", way, runs, cell)
             case _:
@@ -118,10 +119,10 @@ def direct(running: RunningPool, cell: int) -> Target:
 
 
 async def serve_told(
-    running: RunningPool, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int
+    running: RunningPool, way: Way, runs: Sequence[WorkloadRun], cell: int, seed: int, *, compete: Seconds
 ) -> tuple[PolicyResults, dict[str, object]]:
-    """Replay in that way to an engine whose sidecar does not run. Returns also what tenants were charged while runs
-    arrived, and how many preemptions there were.
+    """Replay in that way to an engine whose sidecar does not run. Returns also what tenants were charged in the first
+    `compete` seconds, and how many preemptions there were.
     """
     told = find_prediction(way.prediction, seed).tell(runs)
     async with telling(running.socket) as teller:
@@ -130,7 +131,7 @@ async def serve_told(
         def tenant_of(run: WorkloadRun) -> str:
             return run.id if way.each_run_a_client else run.tenant
 
-        sampler = asyncio.create_task(_service_at(teller, runs[-1].arrival))
+        sampler = asyncio.create_task(_service_at(teller, compete))
         results = await replay_told(teller, runs, direct(running, cell), told, tenant_of)
         service = await sampler
     owner: Mapping[str, str] = {t: t for t in WEIGHTS}
@@ -143,7 +144,7 @@ async def serve_told(
     return results, {"service": by_tenant, "preemptions": teller.preemptions}
 
 
-TOLERATED = 0.002
+TOLERATED = 0.01
 """The part of the requests that may be over before their tickets are read, as happens where a step is all they take."""
 
 
@@ -173,7 +174,7 @@ QUEUED = ("vllm:request_queue_time_seconds_sum", "vllm:request_queue_time_second
 
 
 async def _service_at(teller: Teller, moment: Seconds) -> Mapping[str, float]:
-    """What clients were charged between now and `moment` seconds from now: while runs arrive, tenants compete."""
+    """What clients were charged between now and `moment` seconds from now."""
     before = teller.channel.state.service
     await asyncio.sleep(moment)
     return {c: total - before.get(c, 0.0) for c, total in teller.channel.state.service.items()}

@@ -41,6 +41,7 @@ from justitia_cli.local.launch import LocalModel
 from justitia_cli.replay import replay
 from justitia_cli.runtime import EngineRuntime, ensure_engine
 from justitia_cli.tiny_model import make_tiny_model
+from justitia_simulator.turns import ideal_seconds
 
 SESSIONS, RUNS = "profile-turns", "profile-runs"
 """Profiles of the engines that serve sessions, and of that on which :mod:`.measure` serves agent runs."""
@@ -71,7 +72,8 @@ class TurnsBench:
         if way.where == "stock":
             results = asyncio.run(replay(runs, direct(running, prompts)))
         else:
-            results, more = asyncio.run(serve_told(running, way, runs, prompts, cell.seed))
+            compete = ideal_seconds(runs, engine.profile)
+            results, more = asyncio.run(serve_told(running, way, runs, prompts, cell.seed, compete=compete))
         grown = [counted(running, name) - was for name, was in zip(names, before, strict=True)]
         hits, queries, seconds, requests = grown
         return {**figures(results, runs), **more, "found": hits / queries, "queued": seconds / requests}

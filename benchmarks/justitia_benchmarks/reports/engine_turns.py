@@ -45,8 +45,9 @@ arrive. Nothing is predicted.
 All ways of one seed follow each other on the same machine; ratios are paired by seed, with a 95 % interval (Student's t
 on logarithms). *Stock vLLM* has no part of ours. The others have our scheduler inside, told directly whose each request
 is; *KV kept*: it keeps KV of sessions that pause. *Found*: the part of the prompts' tokens that were in the cache.
-*Queued*: seconds that a request waited in the engine, on average. *Share*: what `silver` was charged of all while
-sessions arrived (its weight asks for {WEIGHTS["silver"] / sum(WEIGHTS.values()):.2f})."""
+*Queued*: seconds that a request waited in the engine, on average. *Share*: what `silver` was charged of all for
+as long as the engine needs for all sessions at best (its weight asks for
+{WEIGHTS["silver"] / sum(WEIGHTS.values()):.2f}); not known for stock vLLM."""
 
 SIMULATED = f"""The same sessions in the simulator, on a profile of that engine with our scheduler inside, measured as
 `justitia calibrate` does, and with its KV space, blocks, seats and tokens per step. Measured ÷ simulated, over the
