@@ -50,7 +50,8 @@ class ShareSpec(Document):
         Field(
             json_schema_extra=WEIGHT_RULE,
             description="The application's share of its tenant's service relative to the tenant's other applications "
-            f"of the same priority: a decimal number {WEIGHT_RANGE}.",
+            f"of the same priority: a decimal number {WEIGHT_RANGE}. Where all of a tenant's applications have the "
+            "same weight, one may be ahead of another by the pool's burstSeconds if its runs are smaller.",
         ),
     ] = "1"
     priority: Annotated[
@@ -59,7 +60,7 @@ class ShareSpec(Document):
             ge=-10,
             le=10,
             description="The tenant's applications of a higher priority go before those of a lower one. In each "
-            "heartbeat of the pool, the one that has waited longest without an admission goes first once.",
+            "heartbeat of the pool, the one of these that has waited longest for an admission goes first once.",
         ),
     ] = 0
 

@@ -61,9 +61,9 @@ class TailPlan:
         return tuple(dict.fromkeys(load.mix for load in self.loads))
 
 
-HEAVY, LIGHT, OVERLOADED = TailLoad("heavy-70", 0.99), TailLoad("light-70", 0.99), TailLoad("light-70", 1.1)
+HEAVY, OVERLOADED = TailLoad("heavy-70", 0.99), TailLoad("light-70", 1.1)
 """The paper's load, at which a queue comes and goes, and one at which it grows for as long as requests arrive."""
-WHOLE_TAIL = TailPlan((HEAVY, LIGHT, OVERLOADED), seeds=5, seconds=25.0)
+WHOLE_TAIL = TailPlan((HEAVY, OVERLOADED), seeds=5, seconds=20.0)
 QUICK_TAIL = TailPlan((HEAVY, OVERLOADED), seeds=1, seconds=20.0)
 
 
