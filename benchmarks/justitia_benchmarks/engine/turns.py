@@ -85,7 +85,7 @@ class TurnsPlan:
 
 
 WHOLE = TurnsPlan(seeds=5, sessions=40, seconds=8.0, ways=WAYS)
-QUICK = TurnsPlan(seeds=1, sessions=16, seconds=3.0, ways=(VTC, KEEPING))
+QUICK = TurnsPlan(seeds=1, sessions=40, seconds=5.0, ways=(VTC, KEEPING))
 
 
 @dataclass(frozen=True)
