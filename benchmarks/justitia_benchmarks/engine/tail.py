@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from justitia_benchmarks.engine.measure import direct, refuse_failed, replay_told
-from justitia_benchmarks.engine.overhead import ROOT, WINGS
 from justitia_benchmarks.engine.servers import (
     WITH_BASELINES,
+    WITH_BENCHMARKS,
     RunningPool,
     documents,
     on_one_core,
@@ -23,7 +21,7 @@ from justitia_benchmarks.engine.servers import (
     telling,
     until,
 )
-from justitia_benchmarks.engine.store import FigureStore
+from justitia_benchmarks.engine.store import FigureStore, tracked
 from justitia_benchmarks.engine.tail_plan import (
     Capacity,
     Served,
@@ -153,7 +151,7 @@ def tail_bench(progress: Callable[[str], None]) -> Iterator[TailBench]:
             model,
             progress,
             arguments=ARGUMENTS,
-            path=(*WINGS, ROOT / "benchmarks"),
+            path=WITH_BENCHMARKS,
         ) as running:
             yield TailBench(running)
 
@@ -163,13 +161,8 @@ def _missing(plan: TailPlan, speed: Mapping[str, Any], store: FigureStore) -> li
 
 
 def _fill(missing: Sequence[TailCell], bench: TailBench, profile: EngineProfile, store: FigureStore) -> None:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors) as bar:
-        task = bar.add_task("", total=len(missing))
-        for cell in missing:
-            bar.update(task, description=cell.text)
-            store.write(cell, _measured(cell, bench, profile, store))
-            bar.advance(task)
+    for cell in tracked(missing):
+        store.write(cell, _measured(cell, bench, profile, store))
 
 
 def _measured(cell: TailCell, bench: TailBench, profile: EngineProfile, store: FigureStore) -> dict[str, object]:
