@@ -2,10 +2,10 @@
 
 `python -m justitia_benchmarks.turns` (or `make bench-turns`). Two tenants of weights 1 and 2 have as many sessions of
 :mod:`justitia_simulator.turns` each; nothing is predicted, so that policies that need costs learn them, unless the row
-says what was told (:mod:`.turns_told`). Three engines: one whose KV space has room for four of the longest contexts, at
-whole lengths, and two of the other evaluations at lengths that have the same share of their space. Load is the engine
-time of all sessions, with all prefixes cached and the KV space full, over the window in which they arrive. A cell is a
-setting, a seed and a way to serve.
+says what it knows of sessions (:mod:`.turns_told`). Three engines: one whose KV space has room for four of the longest
+contexts, at whole lengths, and two of the other evaluations at lengths that have the same share of their space. Load is
+the engine time of all sessions, with all prefixes cached and the KV space full, over the window in which they arrive. A
+cell is a setting, a seed and a way to serve.
 
 The error of shares (:mod:`justitia_simulator.shares`) is the 95th percentile over windows in which both tenants waited.
 """

@@ -1,7 +1,7 @@
-"""What a policy may be told of sessions of agents when they begin, to see what predicting would be worth.
+"""What a policy may know of sessions of agents when they begin, to see what predicting would be worth.
 
 What a session costs depends on what the cache finds, so the costs are those of the same sessions served by the same
-policy when it was told nothing. A prediction *by turns* is the application's: ln C = a + b ln(number of turns), fitted
+policy without any prediction. A prediction *by turns* is the application's: ln C = a + b ln(number of turns), fitted
 to these.
 """
 
@@ -23,7 +23,7 @@ OFF_BY = 2.0
 
 
 class Known(StrEnum):
-    """What is told of each session."""
+    """What a policy knows of each session."""
 
     COST = "told costs"
     CACHED = "told costs as if all were cached"

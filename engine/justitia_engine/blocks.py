@@ -16,17 +16,18 @@ from justitia_engine.prefix import CachedPrefixes
 from justitia_vocabulary.units import RequestId, Tokens
 
 
-def finds_prefixes(manager: KVCacheManager, config: KVCacheConfig, block_size: Tokens) -> bool:
-    """Whether the cache has the first blocks of a prompt or none: not where layers forget what is far behind."""
-    groups = config.kv_cache_groups
-    alike = len(groups) == 1 and isinstance(groups[0].kv_cache_spec, FullAttentionSpec)
-    return alike and manager.enable_caching and manager.block_pool.hash_block_size == block_size
-
-
 class EngineBlocks:
-    """`requests` are those that the engine has, by name."""
+    """`requests` are those that the engine has, by name. `finds_prefixes`: how much of a prompt the cache has can be
+    told, because it has the first blocks or none.
+    """
 
-    def __init__(self, manager: KVCacheManager, block_size: Tokens, requests: Mapping[str, Request]) -> None:
+    def __init__(
+        self, manager: KVCacheManager, config: KVCacheConfig, block_size: Tokens, requests: Mapping[str, Request]
+    ) -> None:
+        groups = config.kv_cache_groups
+        alike = len(groups) == 1 and isinstance(groups[0].kv_cache_spec, FullAttentionSpec)
+        hashed = manager.enable_caching and manager.block_pool.hash_block_size == block_size
+        self.finds_prefixes = alike and hashed
         self._manager = manager
         self._pool = pool = manager.block_pool
         self._size = block_size
@@ -40,7 +41,7 @@ class EngineBlocks:
 
     def held(self, sequence: RequestId) -> int:
         """How many blocks that others hold a waiting sequence begins with. It needs no free ones for them."""
-        return self._first(sequence, self._held)
+        return self._first(sequence, self._held) if self.finds_prefixes else 0
 
     def forget(self, sequence: str) -> None:
         """The sequence is over."""
@@ -65,9 +66,8 @@ class EngineBlocks:
         hashes = request.block_hashes if request is not None else []
         return any(number <= len(hashes) and hashes[number - 1] == mark for number, mark in context.marks)
 
-    def hold(self, sequence: RequestId) -> Callable[[], None]:
-        request = self._requests[sequence]
-        blocks = self._manager.get_blocks(sequence).blocks[0][: self._blocks(request)]
+    def hold(self, sequence: RequestId, context: Context) -> Callable[[], None]:
+        blocks = self._manager.get_blocks(sequence).blocks[0][: context.tokens // self._size]
         self._pool.touch(blocks)
         return partial(self._pool.free_blocks, blocks[::-1])
 

@@ -46,12 +46,12 @@ class Contexts(Protocol):
     def begins_with(self, sequence: RequestId, context: Context) -> bool:
         """Whether the prompt of a sequence begins with that context."""
 
-    def hold(self, sequence: RequestId) -> Callable[[], None]:
-        """Hold on to the written blocks of a sequence that has ended; returns what lets go of them."""
+    def hold(self, sequence: RequestId, context: Context) -> Callable[[], None]:
+        """Hold on to the blocks of what that sequence, which has ended, wrote; returns what lets go of them."""
 
 
 class Keeping:
-    """`kept` is what is kept; `taken_over` and `given_up` count contexts of which one or the other came."""
+    """`kept` is what is kept now; `begun` counts all that ever was, `taken_over` and `given_up` what came of it."""
 
     def __init__(self, policy: Policy, contexts: Contexts | None) -> None:
         self.kept: KeptContexts[RequestId] = KeptContexts(policy)
@@ -68,8 +68,8 @@ class Keeping:
 
     def ends(self, sequence: RequestId, run: OpenRun, now: Seconds) -> None:
         """A sequence has finished, and its blocks are about to be freed. Another request of the run may come."""
-        context = None if self._contexts is None else self._contexts.written(sequence)
-        if context is None or self._contexts is None:
+        contexts = self._contexts
+        if contexts is None or (context := contexts.written(sequence)) is None:
             return
         ended = self._ended.setdefault(run.id, {})
         ended[sequence] = context
@@ -79,16 +79,16 @@ class Keeping:
         worth = policy.cost_model.prompt_work(policy.capacity) if policy.capacity else 0.0
         if worth and self._goes_on[run.run.application] >= OFTEN:
             self.begun += 1
-            let_go = self._contexts.hold(sequence)
+            let_go = contexts.hold(sequence, context)
             self.kept.keep(sequence, run.id, context.tokens, worth=worth, let_go=let_go, now=now)
 
     def comes(self, sequence: RequestId, run: OpenRun) -> None:
         """A sequence of the run waits."""
-        ended = self._ended.get(run.id)
-        if not ended or self._contexts is None:
+        contexts, ended = self._contexts, self._ended.get(run.id)
+        if contexts is None or not ended:
             return
         for before, context in reversed(ended.items()):
-            if self._contexts.begins_with(sequence, context):
+            if contexts.begins_with(sequence, context):
                 self._takes_up[sequence] = before
                 self._learn(run, True)
                 del ended[before]

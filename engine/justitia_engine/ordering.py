@@ -25,7 +25,7 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 
 from justitia_channel.messages import SEQUENCES_PER_PROMPT, About
-from justitia_engine.blocks import EngineBlocks, finds_prefixes
+from justitia_engine.blocks import EngineBlocks
 from justitia_engine.desk import Desk
 from justitia_engine.explain import QueueView
 from justitia_engine.host import OpenSequence, SequenceName
@@ -71,8 +71,10 @@ class JustitiaScheduler(AsyncScheduler):
         most_held = min(kv_tokens, self.max_num_running_reqs * self.max_model_len)
         about = About(vllm.__version__, kv_tokens, self.block_size, parallel)
         self._link = Link(os.environ.get("JUSTITIA_SOCKET", "/run/justitia/engine.sock"), about, logger.warning)
-        self._blocks = blocks = EngineBlocks(self.kv_cache_manager, self.block_size, self.requests)
-        self._finds_prefixes = finds_prefixes(self.kv_cache_manager, self.kv_cache_config, self.block_size)
+        self._blocks = blocks = EngineBlocks(
+            self.kv_cache_manager, self.kv_cache_config, self.block_size, self.requests
+        )
+        keeps = blocks.finds_prefixes and self.keeps_paused and self.connector is None
         self.desk = Desk(
             self._link,
             most_held,
@@ -80,8 +82,8 @@ class JustitiaScheduler(AsyncScheduler):
             produced=self._produced,
             in_step=lambda: bool(self._planned),
             view=self._view,
-            in_cache=blocks.in_cache if self._finds_prefixes else None,
-            contexts=blocks if self._finds_prefixes and self.keeps_paused and self.connector is None else None,
+            in_cache=blocks.in_cache if blocks.finds_prefixes else None,
+            contexts=blocks if keeps else None,
             log=logger,
         )
         self.waiting = PolicyQueue(self.desk, self._has_blocks)
@@ -180,9 +182,9 @@ class JustitiaScheduler(AsyncScheduler):
         now = time.monotonic()
         duration, self._last_end = now - max(planned.began, self._last_end), now
         output = planned.output
-        used = sum(request.num_computed_tokens for request in self.running)
+        held = sum(request.num_computed_tokens for request in self.running)
         sequences, tokens = len(output.num_scheduled_tokens), output.total_num_scheduled_tokens
-        self.desk.stepped(StepDone(sequences, tokens, used, planned.readings, duration))
+        self.desk.stepped(StepDone(sequences, tokens, held, planned.readings, duration))
 
     def _produced(self, sequence: RequestId) -> Tokens:
         request = self.requests.get(sequence) or next(r for r, _ in self._over if r.request_id == sequence)
@@ -227,13 +229,13 @@ class JustitiaScheduler(AsyncScheduler):
             if desk.keeps and self._has_seat() and desk.makes_room(self._waits_for(head)):
                 self.waiting.order_may_differ()
                 continue
-            loser = self.desk.gives_way()
+            loser = desk.gives_way() if desk.evicts else None
             request = None if loser is None else self.requests.get(loser)
             if request is None or request not in self.running:
                 return
             self.running.remove(request)
             self._preempt_request(request, time.monotonic())
-            self.desk.evicted()
+            desk.evicted()
 
     def _waits_for(self, head: Request) -> RequestId | None:
         """Nothing is waited for while nothing runs."""
@@ -244,10 +246,7 @@ class JustitiaScheduler(AsyncScheduler):
         manager = self.kv_cache_manager
         missing = -(-(request.num_tokens + 1) // self.block_size) + manager.watermark_blocks
         missing -= manager.block_pool.get_num_free_blocks()
-        return self._has_seat() and (missing <= 0 or missing <= self._held(request))
-
-    def _held(self, request: Request) -> int:
-        return self._blocks.held(RequestId(request.request_id)) if self._finds_prefixes else 0
+        return self._has_seat() and (missing <= 0 or missing <= self._blocks.held(RequestId(request.request_id)))
 
     def _has_seat(self) -> bool:
         return len(self.running) < self.max_num_active_reqs

@@ -33,7 +33,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step: the number of sequences, the tokens processed for all of them, the KV tokens in use."""
+    """A step: the number of sequences, the tokens processed for all of them, the KV tokens of all that run, of which
+    those that several share count for each.
+    """
 
     sequences: int
     tokens: Tokens

@@ -1,20 +1,18 @@
 """`python -m justitia_benchmarks.adversaries`: measure, then write the document."""
 
 import asyncio
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from justitia_benchmarks.adversaries.measure import AttackPhase, attacked_pool, beside_adversaries, beside_neighbour
-from justitia_benchmarks.engine.servers import on_one_core
+from justitia_benchmarks.engine.servers import prepared
 from justitia_benchmarks.reports.adversaries import write_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.pool import LocalPool
-from justitia_cli.runtime import EngineSetupError, ensure_engine
-from justitia_cli.tiny_model import make_tiny_model
+from justitia_cli.runtime import EngineSetupError
 from justitia_vocabulary.units import Seconds
 
 WHOLE, QUICK = (300.0, 1800.0), (30.0, 60.0)
@@ -34,11 +32,12 @@ def bench(
     calm, attacked = QUICK if quick else WHOLE
     folder = out or (Path("out/bench-adversaries-quick") if quick else Path("docs/results"))
     try:
-        with mistakes(), tempfile.TemporaryDirectory() as scratch:
-            directory = Path(scratch)
-            runtime, model = on_one_core(ensure_engine(errors.print, "cpu")), make_tiny_model(directory / "model")
-            with attacked_pool(directory / "pool", runtime, model, enforcement, errors.print) as pool:
-                phases = asyncio.run(_measure(pool, calm, attacked))
+        with (
+            mistakes(),
+            prepared() as (runtime, directory, model),
+            attacked_pool(directory / "pool", runtime, model, enforcement, errors.print) as pool,
+        ):
+            phases = asyncio.run(_measure(pool, calm, attacked))
     except KeyboardInterrupt:
         fail("interrupted: nothing was written", EXIT_INTERRUPTED)
     except (LocalError, EngineSetupError, RuntimeError) as error:

@@ -19,7 +19,7 @@ import aiohttp
 import psutil
 
 from justitia_benchmarks.adversaries.requests import completion
-from justitia_benchmarks.engine.servers import KEYS, documents, running_pool
+from justitia_benchmarks.engine.servers import KEYS, Space, documents, engine_arguments, running_pool
 from justitia_cli.local.launch import LocalModel
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.runtime import EngineRuntime
@@ -27,13 +27,7 @@ from justitia_operator.world.objects import Json
 from justitia_vocabulary.units import Seconds
 
 PAYER, ADVERSARY = "silver", "bronze"
-ARGUMENTS = (
-    "--max-model-len=2048",
-    "--block-size=32",
-    "--num-gpu-blocks-override=257",
-    "--max-num-seqs=64",
-    "--max-num-batched-tokens=2048",
-)
+ARGUMENTS = engine_arguments(Space(blocks=257, block=32, longest=2048))
 _PAYING_CLIENTS = 8
 _THINK: Seconds = 0.25
 _OUTPUT = 30

@@ -1,7 +1,6 @@
 """`python -m justitia_benchmarks.engine`: measure what has no result yet, then write the document."""
 
 import asyncio
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +12,8 @@ from justitia_benchmarks.engine.measure import STOCK, Bench
 from justitia_benchmarks.engine.overhead import measure_steps
 from justitia_benchmarks.engine.plan import QUICK, WHOLE, EngineCell, EnginePlan, cells, sized
 from justitia_benchmarks.engine.saturation import SATURATED_BLOCKS, measure_saturated
-from justitia_benchmarks.engine.servers import on_one_core, running_pools
-from justitia_benchmarks.engine.store import FigureStore, tracked
+from justitia_benchmarks.engine.servers import prepared, running_pools
+from justitia_benchmarks.engine.store import FigureStore, prompt_seed, tracked
 from justitia_benchmarks.engine.tail import TailBench, measure_tail, read_tail
 from justitia_benchmarks.engine.tail_plan import QUICK_TAIL, WHOLE_TAIL
 from justitia_benchmarks.engine.turns_serving import TurnsBench, measure_turns
@@ -26,8 +25,7 @@ from justitia_benchmarks.reports.engine_turns import write_turns_document
 from justitia_cli.console import EXIT_INTERRUPTED, errors, fail, mistakes, output
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.launch import LocalModel
-from justitia_cli.runtime import EngineSetupError, ensure_engine
-from justitia_cli.tiny_model import make_tiny_model
+from justitia_cli.runtime import EngineSetupError
 from justitia_vocabulary.units import Seconds
 
 FILLING_RUNS = 40
@@ -73,10 +71,7 @@ def bench(
 
 def _measure(plan: EnginePlan, store: FigureStore, quick: bool) -> None:
     """Whatever has no result yet."""
-    runtime = on_one_core(ensure_engine(errors.print, "cpu"))
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
-        model = make_tiny_model(directory / "model")
+    with prepared() as (runtime, directory, model):
         if store.read_once(STEPS) is None:
             store.write_once(STEPS, measure_steps(runtime, model, *(QUICK_STEPS if quick else WHOLE_STEPS)))
         if store.read_once(SATURATED) is None:
@@ -111,7 +106,7 @@ def _serve(bench: Bench, missing: list[EngineCell], step: Seconds, store: Figure
     for cell in tracked(missing):
         scenario = cell.scenario
         runs = draw(scenario.runs, cell.seed, scenario.load, step)
-        store.write(cell, bench.serve(cell.way, runs, int(cell.digest[:8], 16), cell.seed))
+        store.write(cell, bench.serve(cell.way, runs, prompt_seed(cell), cell.seed))
 
 
 if __name__ == "__main__":

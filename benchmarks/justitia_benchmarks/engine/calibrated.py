@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from justitia_benchmarks.engine.servers import MODEL, SEATS, TOKEN_BUDGET, RunningPool, telling
+from justitia_benchmarks.engine.servers import MODEL, SEATS, TOKEN_BUDGET, RunningPool, Space, telling
 from justitia_benchmarks.engine.workload import WEIGHTS
 from justitia_cli.calibrate import check_profile
 from justitia_cli.calibrate_engine import LiveEngine
@@ -14,7 +14,7 @@ from justitia_cli.calibrate_measure import CalibrationPlan, Limits, Measurements
 from justitia_cli.console import errors
 from justitia_simulator.calibration import build_profile, fit_steps
 from justitia_simulator.profiles import EngineProfile
-from justitia_vocabulary.units import Seconds, Tokens
+from justitia_vocabulary.units import Seconds
 
 ROUNDS = 5
 
@@ -38,20 +38,6 @@ class Calibrated:
     def kept(self) -> dict[str, object]:
         """As JSON holds it."""
         return asdict(self) | {"profile": msgspec.to_builtins(self.profile)}
-
-
-@dataclass(frozen=True)
-class Space:
-    """An engine's KV space, in blocks and tokens of a block, and the longest request that it takes."""
-
-    blocks: int
-    block: Tokens
-    longest: Tokens
-
-    @property
-    def tokens(self) -> Tokens:
-        """vLLM keeps one block for itself."""
-        return (self.blocks - 1) * self.block
 
 
 def calibrate(running: RunningPool, name: str, space: Space) -> Calibrated:

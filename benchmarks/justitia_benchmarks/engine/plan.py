@@ -9,7 +9,7 @@ than it can that makes orders differ.
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from justitia_benchmarks.engine.measure import MEAN, NOISY, NONE, PRODUCT, RUN_VTC, SIDECAR, STOCK, TRUE, WAYS, Way
@@ -38,7 +38,7 @@ class EnginePlan:
 
 SEEDS_BESIDE = 2
 GROWTH = 1.1
-"""By how much the number of runs is raised until it is enough."""
+"""By how much a number is raised until it is enough."""
 AIMED_AT = (STOCK, RUN_VTC, TRUE, NOISY, MEAN, NONE, PRODUCT, SIDECAR)
 WHOLE = EnginePlan(
     seeds=5,
@@ -69,12 +69,17 @@ class EngineCell:
 
 def sized(plan: EnginePlan, step: Seconds) -> EnginePlan:
     """The plan for an engine whose full step takes that long."""
-    return replace(plan, scenarios=[replace(each, runs=_enough(each, step)) for each in plan.scenarios])
+
+    def runs(scenario: EngineScenario) -> int:
+        return enough(scenario.runs, scenario.seconds, lambda count: work_seconds(count, step))
+
+    return replace(plan, scenarios=[replace(each, runs=runs(each)) for each in plan.scenarios])
 
 
-def _enough(scenario: EngineScenario, step: Seconds) -> int:
-    count = scenario.runs
-    while work_seconds(count, step) < scenario.seconds:
+def enough(least: int, seconds: Seconds, work: Callable[[int], Seconds]) -> int:
+    """How many, `least` or more, are `work` for so many seconds."""
+    count = least
+    while work(count) < seconds:
         count = math.ceil(count * GROWTH)
     return count
 

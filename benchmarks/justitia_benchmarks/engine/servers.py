@@ -10,39 +10,64 @@ import asyncio
 import contextlib
 import os
 import signal
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from justitia_benchmarks.engine.overhead import ROOT, WINGS
 from justitia_benchmarks.engine.workload import BLOCK, BLOCKS, LONGEST, NAMESPACE, WEIGHTS
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, RunEnded, Ticket
+from justitia_cli.console import errors
 from justitia_cli.local.launch import LocalModel, Ports
 from justitia_cli.local.pool import LocalPool, Progress
 from justitia_cli.local.ports import free_ports
-from justitia_cli.runtime import EngineRuntime
+from justitia_cli.runtime import EngineRuntime, ensure_engine
+from justitia_cli.tiny_model import make_tiny_model
 from justitia_operator.world.objects import Json
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_simulator.prediction import Told
 from justitia_simulator.workload import WorkloadRun
-from justitia_vocabulary.units import RunId, TenantId
+from justitia_vocabulary.units import RunId, TenantId, Tokens
 
 MODEL = "tiny"
 SOCKET = "engine.sock"
 SEATS = 64
 PATIENCE = 30.0
-TOKEN_BUDGET = 2048
-ARGUMENTS = (
-    f"--max-model-len={LONGEST}",
-    f"--block-size={BLOCK}",
-    f"--num-gpu-blocks-override={BLOCKS}",
-    f"--max-num-seqs={SEATS}",
-    f"--max-num-batched-tokens={TOKEN_BUDGET}",
-    "--stream-interval=16",
-)
+TOKEN_BUDGET: Tokens = 2048
+
+
+@dataclass(frozen=True)
+class Space:
+    """An engine's KV space, in blocks and tokens of a block, and the longest request that it takes."""
+
+    blocks: int
+    block: Tokens
+    longest: Tokens
+
+    @property
+    def tokens(self) -> Tokens:
+        """vLLM keeps one block for itself."""
+        return (self.blocks - 1) * self.block
+
+
+def engine_arguments(space: Space, seats: int = SEATS) -> tuple[str, ...]:
+    """vLLM's, for an engine of that KV space."""
+    return (
+        f"--max-model-len={space.longest}",
+        f"--block-size={space.block}",
+        f"--num-gpu-blocks-override={space.blocks}",
+        f"--max-num-seqs={seats}",
+        f"--max-num-batched-tokens={TOKEN_BUDGET}",
+    )
+
+
+SPACE = Space(BLOCKS, BLOCK, LONGEST)
+ARGUMENTS = (*engine_arguments(SPACE), "--stream-interval=16")
 """The first token of a stream is told at once, the others sixteen at a time: the machine has two cores for all."""
 WITH_BASELINES = "--scheduler-cls=justitia_benchmarks.engine.scheduler.JustitiaScheduler"
 WITH_BENCHMARKS = (*WINGS, ROOT / "benchmarks")
@@ -85,6 +110,39 @@ def work_on(running: RunningPool, among: Iterable[RunningPool]) -> None:
     for each in among:
         engine, *_ = each.pool.pids
         os.killpg(engine, signal.SIGCONT if each is running else signal.SIGSTOP)
+
+
+class Prepared(NamedTuple):
+    """The engine's program on one core, a folder that goes afterwards, and a tiny model in it."""
+
+    runtime: EngineRuntime
+    directory: Path
+    model: Path
+
+
+@contextmanager
+def prepared() -> Iterator[Prepared]:
+    runtime = on_one_core(ensure_engine(errors.print, "cpu"))
+    with tempfile.TemporaryDirectory() as scratch:
+        yield Prepared(runtime, Path(scratch), make_tiny_model(Path(scratch) / "model"))
+
+
+@contextmanager
+def engine_alone(
+    parts: Prepared, name: str, arguments: Sequence[str], scheduler: str | None = WITH_BASELINES
+) -> Iterator[RunningPool]:
+    """An engine without its sidecar, with one of our schedulers, or vLLM's own if None."""
+    with running_pool(
+        documents("Engine" if scheduler else "Sidecar", "TieredJustitia", {}),
+        parts.directory / name,
+        parts.runtime,
+        LocalModel(str(parts.model), True),
+        errors.print,
+        arguments=(*arguments, *([scheduler] if scheduler else [])),
+        path=WITH_BENCHMARKS if scheduler else (),
+    ) as running:
+        running.pool.stop_sidecar()
+        yield running
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Pair:
-    """Of the same runs, served in the same way."""
+    """What came of the same runs in the same way, on the engine and in the simulator."""
 
     measured: Outcome
     simulated: Outcome

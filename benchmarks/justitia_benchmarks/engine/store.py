@@ -32,6 +32,11 @@ class StoredCell(Protocol):
 C = TypeVar("C", bound=StoredCell)
 
 
+def prompt_seed(cell: StoredCell) -> int:
+    """Seeds the prompts, so that those of each cell are its own."""
+    return int(cell.digest[:8], 16)
+
+
 def tracked(cells: Sequence[C]) -> Iterator[C]:
     """One cell after the other, with a bar that says how far that is."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -50,13 +55,13 @@ class FigureStore:
         self.folder = folder
         self._source = _source(module)
 
-    def read(self, cell: StoredCell) -> dict[str, Any] | None:
+    def read(self, cell: StoredCell) -> dict[str, object] | None:
         """The cell's figures, None if there are none of these sources."""
         path = self._path(cell)
         if not path.exists():
             return None
         kept = json.loads(path.read_bytes())
-        figures: dict[str, Any] = kept["figures"]
+        figures: dict[str, object] = kept["figures"]
         return figures if kept["source"] == self._source else None
 
     def write(self, cell: StoredCell, figures: dict[str, object]) -> None:

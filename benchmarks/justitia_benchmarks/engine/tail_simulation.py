@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
+from justitia_benchmarks.engine.servers import TOKEN_BUDGET
 from justitia_benchmarks.engine.tail_plan import SIMULATED_WAYS, Capacity, Simulated, TailLoad, TailWay, Tuning
 from justitia_benchmarks.engine.tail_policies import BY_ARRIVAL, TAIL_POLICIES, UNIBOOST
 from justitia_benchmarks.engine.tail_workload import (
-    KV_TOKENS,
     SEATS,
-    TOKEN_BUDGET,
+    SPACE,
     at_load,
     at_once,
     capacity_of,
@@ -38,7 +37,7 @@ def profile_of(step: StepTime) -> EngineProfile:
     return EngineProfile(
         "bench",
         LinearTiming(step.per_step, step.per_token, step.per_token, step.per_kv_token),
-        KV_TOKENS,
+        SPACE.tokens,
         block_size=BLOCK,
         admission=AdmissionRule.OPTIMISTIC,
         token_budget=TOKEN_BUDGET,
@@ -57,7 +56,7 @@ def tuned_gamma(cell: Tuning, profile: EngineProfile) -> float:
     return min(GAMMAS, key=p99)
 
 
-def simulated(cell: Simulated, profile: EngineProfile, gamma: float) -> dict[str, Any]:
+def simulated(cell: Simulated, profile: EngineProfile, gamma: float) -> dict[str, object]:
     """By name of the way its figures; and the engine's capacity, in tokens a second."""
     runs, capacity = _drawn(cell.load, cell.capacity, profile)
 

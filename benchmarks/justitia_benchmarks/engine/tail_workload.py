@@ -11,6 +11,7 @@ requests still wait is its capacity c. n requests of W tokens altogether arrive 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from justitia_benchmarks.engine.servers import Space
 from justitia_benchmarks.engine.tail_policies import SIZE
 from justitia_benchmarks.engine.workload import BLOCK
 from justitia_benchmarks.experiments.boost_serving import SHORTER, SMALL, engine_of, mix
@@ -19,11 +20,10 @@ from justitia_simulator.workload import WorkloadRequest, WorkloadRun, WorkloadSt
 from justitia_vocabulary.units import ApplicationId, Seconds, TenantId, Tokens
 
 RECORDED = engine_of(SMALL)
-BLOCKS = round(RECORDED.kv_tokens * SIZE / BLOCK)
-KV_TOKENS: Tokens = BLOCK * BLOCKS
-LONGEST: Tokens = 2 * round(SHORTER[SMALL] * SIZE) + BLOCK
+SPACE = Space(
+    blocks=round(RECORDED.kv_tokens * SIZE / BLOCK) + 1, block=BLOCK, longest=2 * round(SHORTER[SMALL] * SIZE) + BLOCK
+)
 SEATS = 128
-TOKEN_BUDGET: Tokens = 2048
 TENANT = TenantId("bronze")
 APPLICATION = ApplicationId("bench/single")
 SHORTEST_PROMPT, SHORTEST_OUTPUT = 8, 2

@@ -9,13 +9,13 @@ Load and number of sessions are stated for a profile of the engine, which is mea
 """
 
 import hashlib
-import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from justitia_benchmarks.engine.measure import Way
-from justitia_benchmarks.engine.servers import SEATS, TOKEN_BUDGET, WITH_BASELINES
+from justitia_benchmarks.engine.plan import enough
+from justitia_benchmarks.engine.servers import WITH_BASELINES, Space, engine_arguments
 from justitia_benchmarks.engine.workload import WEIGHTS
 from justitia_simulator import turns
 from justitia_simulator.profiles import EngineProfile, find_profile
@@ -26,23 +26,13 @@ from justitia_vocabulary.units import Seconds, Tokens
 WHOLE_ONES = find_profile("a100-80g-llama3-8b")
 SCALE = 0.03
 LOAD = 2.0
-LONGEST: Tokens = 3072
-"""Of a request. The longest context has `SCALE` times 100,000 tokens."""
 BLOCK: Tokens = 32
-BLOCKS = round(WHOLE_ONES.kv_tokens * SCALE / BLOCK)
+SPACE = Space(blocks=round(WHOLE_ONES.kv_tokens * SCALE / BLOCK), block=BLOCK, longest=3072)
+"""The longest context has 3,000 tokens."""
 TENANTS = dict.fromkeys(WEIGHTS, 1.0)
 """They have as many sessions each, whatever their weights."""
-GROWTH = 1.1
-"""By how much the number of sessions is raised until it is enough."""
 
-ARGUMENTS = (
-    f"--max-model-len={LONGEST}",
-    f"--block-size={BLOCK}",
-    f"--num-gpu-blocks-override={BLOCKS}",
-    f"--max-num-seqs={SEATS}",
-    f"--max-num-batched-tokens={TOKEN_BUDGET}",
-    "--enable-prefix-caching",
-)
+ARGUMENTS = (*engine_arguments(SPACE), "--enable-prefix-caching")
 WITHOUT_KEEPING = "--scheduler-cls=justitia_benchmarks.engine.scheduler.WithoutKeeping"
 SCHEDULERS = {"stock": None, "engine": WITHOUT_KEEPING, "keeping": WITH_BASELINES}
 """What each of the three engines is started with besides. None: vLLM's own scheduler."""
@@ -114,10 +104,11 @@ def cells(plan: TurnsPlan) -> Iterator[TurnsCell]:
 
 def sized(plan: TurnsPlan, profile: EngineProfile) -> TurnsPlan:
     """The plan for an engine of this profile."""
-    count = plan.sessions
-    while ideal_seconds(_drawn(count, 1, profile, SCALE), profile) < plan.seconds:
-        count = math.ceil(count * GROWTH)
-    return replace(plan, sessions=count)
+
+    def work(sessions: int) -> Seconds:
+        return ideal_seconds(_drawn(sessions, 1, profile, SCALE), profile)
+
+    return replace(plan, sessions=enough(plan.sessions, plan.seconds, work))
 
 
 def draw(count: int, seed: int, profile: EngineProfile) -> list[WorkloadRun]:

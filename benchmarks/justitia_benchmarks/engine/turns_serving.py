@@ -5,42 +5,33 @@ of an earlier one helps.
 """
 
 import asyncio
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from justitia_benchmarks.engine import servers, workload
-from justitia_benchmarks.engine.calibrated import Calibrated, Space, calibrate
+from justitia_benchmarks.engine import servers
+from justitia_benchmarks.engine.calibrated import Calibrated, calibrate
 from justitia_benchmarks.engine.measure import QUEUED, counted, direct, figures, serve_told
 from justitia_benchmarks.engine.servers import (
-    WITH_BASELINES,
-    WITH_BENCHMARKS,
+    Prepared,
     RunningPool,
-    documents,
-    on_one_core,
-    running_pool,
+    engine_alone,
+    engine_arguments,
+    prepared,
     work_on,
 )
-from justitia_benchmarks.engine.store import FigureStore, tracked
+from justitia_benchmarks.engine.store import FigureStore, prompt_seed, tracked
 from justitia_benchmarks.engine.turns import (
     ARGUMENTS,
-    BLOCK,
-    BLOCKS,
-    LONGEST,
     SCHEDULERS,
+    SPACE,
     TurnsCell,
     TurnsPlan,
     cells,
     draw,
     sized,
 )
-from justitia_cli.console import errors
-from justitia_cli.local.launch import LocalModel
 from justitia_cli.replay import replay
-from justitia_cli.runtime import EngineRuntime, ensure_engine
-from justitia_cli.tiny_model import make_tiny_model
 from justitia_simulator.turns import ideal_seconds
 
 SESSIONS, RUNS = "profile-turns", "profile-runs"
@@ -57,7 +48,7 @@ class TurnsBench:
     def calibrate(self) -> Calibrated:
         running = self._pools["engine"]
         work_on(running, self._pools.values())
-        return calibrate(running, SESSIONS, Space(BLOCKS, BLOCK, LONGEST))
+        return calibrate(running, SESSIONS, SPACE)
 
     def serve(self, cell: TurnsCell, engine: Calibrated) -> dict[str, object]:
         """Figures of the cell's sessions. `found`: the part of the prompts that was in the cache. `queued`: the mean
@@ -65,7 +56,7 @@ class TurnsBench:
         """
         running, way = self._pools[cell.way.engine], cell.way.way
         work_on(running, self._pools.values())
-        runs, prompts = draw(cell.sessions, cell.seed, engine.profile), int(cell.digest[:8], 16)
+        runs, prompts = draw(cell.sessions, cell.seed, engine.profile), prompt_seed(cell)
         names = (*_CACHE, *QUEUED)
         before = [counted(running, name) for name in names]
         more: Mapping[str, object] = {}
@@ -101,14 +92,11 @@ def _measure(
     plan: TurnsPlan, store: FigureStore, of_runs: Calibrated | None, engine: Calibrated | None
 ) -> tuple[Calibrated, Calibrated]:
     """Whatever has no result yet. Returns the profiles."""
-    runtime = on_one_core(ensure_engine(errors.print, "cpu"))
-    with tempfile.TemporaryDirectory() as scratch:
-        directory = Path(scratch)
-        model = LocalModel(str(make_tiny_model(directory / "model")), True)
+    with prepared() as parts:
         if of_runs is None:
-            of_runs = _calibrate_runs(directory, runtime, model)
+            of_runs = _calibrate_runs(parts)
             store.write_once(RUNS, of_runs.kept())
-        with turns_bench(directory, runtime, model) as bench:
+        with turns_bench(parts) as bench:
             if engine is None:
                 engine = bench.calibrate()
                 store.write_once(SESSIONS, engine.kept())
@@ -127,37 +115,19 @@ def _missing(plan: TurnsPlan, engine: Calibrated, store: FigureStore) -> list[Tu
 
 
 @contextmanager
-def turns_bench(directory: Path, runtime: EngineRuntime, model: LocalModel) -> Iterator[TurnsBench]:
+def turns_bench(parts: Prepared) -> Iterator[TurnsBench]:
     """All engines, ready, without sidecars."""
     with ExitStack() as stack:
         pools = {
-            name: stack.enter_context(_without_sidecar(directory / name, runtime, model, ARGUMENTS, scheduler))
+            name: stack.enter_context(engine_alone(parts, name, ARGUMENTS, scheduler))
             for name, scheduler in SCHEDULERS.items()
         }
         yield TurnsBench(pools)
 
 
-def _calibrate_runs(directory: Path, runtime: EngineRuntime, model: LocalModel) -> Calibrated:
+def _calibrate_runs(parts: Prepared) -> Calibrated:
     """The engine of agent runs streams sixteen tokens at a time, which steps cannot be measured by: here it streams
     each.
     """
-    arguments = (*servers.ARGUMENTS, "--stream-interval=1")
-    with _without_sidecar(directory / RUNS, runtime, model, arguments, WITH_BASELINES) as running:
-        return calibrate(running, RUNS, Space(workload.BLOCKS, workload.BLOCK, workload.LONGEST))
-
-
-@contextmanager
-def _without_sidecar(
-    directory: Path, runtime: EngineRuntime, model: LocalModel, arguments: Sequence[str], scheduler: str | None
-) -> Iterator[RunningPool]:
-    with running_pool(
-        documents("Engine" if scheduler else "Sidecar", "TieredJustitia", {}),
-        directory,
-        runtime,
-        model,
-        errors.print,
-        arguments=(*arguments, *([scheduler] if scheduler else [])),
-        path=WITH_BENCHMARKS if scheduler else (),
-    ) as running:
-        running.pool.stop_sidecar()
-        yield running
+    with engine_alone(parts, RUNS, engine_arguments(servers.SPACE)) as running:
+        return calibrate(running, RUNS, servers.SPACE)

@@ -22,7 +22,7 @@ from justitia_benchmarks.engine.tail_plan import (
     Tuning,
 )
 from justitia_benchmarks.engine.tail_policies import QUANTUM_HERE, SIZE
-from justitia_benchmarks.engine.tail_workload import KV_TOKENS
+from justitia_benchmarks.engine.tail_workload import SPACE
 from justitia_benchmarks.experiments.boost_serving import SHORTER, SMALL
 from justitia_benchmarks.speed import machine
 from justitia_benchmarks.statistics import Estimate, digits, paired_ratio
@@ -46,7 +46,7 @@ HEADS = {
 
 HOW = f"""Written by `make bench-engine`; `benchmarks/justitia_benchmarks/engine/tail*.py` say what is served and how.
 
-Single requests on a real vLLM with our scheduler inside, on a CPU with a random model of two layers, {KV_TOKENS:,}
+Single requests on a real vLLM with our scheduler inside, on a CPU with a random model of two layers, {SPACE.tokens:,}
 tokens of KV, without a prefix cache. The mixes are those of [boost-table](README.md#boost-table), the UniBoost paper's:
 70 % reasoning, the rest conversation, by Poisson; `heavy` has the trace's lengths, `light` has none of its longest
 outputs. Lengths and KV space are {SIZE:g} of those there: outputs reach {round(SHORTER[SMALL] * SIZE):,} and

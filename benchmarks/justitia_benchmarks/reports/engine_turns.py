@@ -21,7 +21,7 @@ from justitia_benchmarks.engine.simulated import (
     simulated_sessions,
     within,
 )
-from justitia_benchmarks.engine.turns import BLOCK, BLOCKS, LOAD, SCALE, STOCK, VTC, WAYS, TurnsWay, draw
+from justitia_benchmarks.engine.turns import LOAD, SCALE, SPACE, STOCK, VTC, WAYS, TurnsWay, draw
 from justitia_benchmarks.engine.turns_serving import TurnsMeasured
 from justitia_benchmarks.engine.workload import WEIGHTS
 from justitia_benchmarks.speed import machine
@@ -35,7 +35,7 @@ AGAINST = VTC
 
 HOW = f"""Written by `make bench-engine`; `benchmarks/justitia_benchmarks/engine/turns.py` says what is served, [the
 design note](../design/turns.md) what the sessions are. Real vLLM on a CPU with a random model of two layers, float32,
-{(BLOCKS - 1) * BLOCK:,} tokens of KV, prefix cache on. Lengths are {SCALE:g} of those that `make bench-turns` serves
+{SPACE.tokens:,} tokens of KV, prefix cache on. Lengths are {SCALE:g} of those that `make bench-turns` serves
 ([results](turns.md)), up to {round(LONGEST * SCALE):,} tokens a context, and so is the KV space; pauses shrink with the
 time that the sessions take. To read a context again takes this engine longer, compared with a step, than it takes a
 GPU. Two tenants of weights {" and ".join(f"{w:g}" for w in WEIGHTS.values())} have as many sessions each, at load

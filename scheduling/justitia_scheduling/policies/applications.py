@@ -70,7 +70,6 @@ class TenantQueue:
         self._weights: dict[ApplicationId, float] = {}
         self._with_weight: Counter[float] = Counter()
         """How many of the applications seen have each weight."""
-        self._alike = True
         self._changed: dict[ApplicationId, None] = {}
         self._silent_since: OrderedDict[ApplicationId, Seconds] = OrderedDict()
         """Applications that wait beside others, the longest silence first."""
@@ -255,22 +254,24 @@ class TenantQueue:
         self._gates[priority].counters.enqueue(application)
         self._changed[application] = None
 
+    @property
+    def _alike(self) -> bool:
+        """Whether all applications seen have one weight."""
+        return len(self._with_weight) < 2
+
     def _weigh(self, application: ApplicationId) -> None:
         """Count the application's weight. All first runs are put anew where weights are alike no longer, or again."""
-        before, weight = self._weights.get(application), self._told.share(application).weight
+        before, weight, were_alike = self._weights.get(application), self._told.share(application).weight, self._alike
         self._weights[application] = weight
         self._with_weight[weight] += 1
         if before is not None:
             self._with_weight[before] -= 1
             if not self._with_weight[before]:
                 del self._with_weight[before]
-        alike = len(self._with_weight) < 2
-        if alike is not self._alike:
-            self._alike = alike
-            for each in self._waiting:
-                if each in self._priority:
-                    self._gates[self._priority[each]].drop(each)
-                    self._changed[each] = None
+        if self._alike is not were_alike:
+            for each in filter(self._priority.__contains__, self._waiting):
+                self._gates[self._priority[each]].drop(each)
+                self._changed[each] = None
 
     def _put_first(self, application: ApplicationId, runs: RunQueue, slack: Callable[[OpenRun, float], float]) -> None:
         """Tell the application's gate if its first run, or that run's key, is another one."""

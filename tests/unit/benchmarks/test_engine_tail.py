@@ -36,8 +36,7 @@ from justitia_benchmarks.engine.tail_policies import (
 )
 from justitia_benchmarks.engine.tail_simulation import GAMMAS, profile_of, simulated, tuned_gamma
 from justitia_benchmarks.engine.tail_workload import (
-    KV_TOKENS,
-    LONGEST,
+    SPACE,
     at_load,
     at_once,
     capacity_of,
@@ -88,7 +87,7 @@ def test_uniboost_has_a_quantum_in_proportion_to_the_lengths() -> None:
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_every_request_fits_into_the_engine(mix: str) -> None:
-    assert max(tokens_of([run]) for run in requests(mix, 3000, seed=1)) < LONGEST <= KV_TOKENS
+    assert max(tokens_of([run]) for run in requests(mix, 3000, seed=1)) < SPACE.longest <= SPACE.tokens
 
 
 def result(first: float, finished: float) -> RequestResult:

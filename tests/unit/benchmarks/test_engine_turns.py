@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from justitia_benchmarks.engine.calibrated import Calibrated, Space
+from justitia_benchmarks.engine.calibrated import Calibrated
 from justitia_benchmarks.engine.measure import FCFS as FCFS_RUNS
 from justitia_benchmarks.engine.measure import RUN_VTC, STOCK
 from justitia_benchmarks.engine.plan import WHOLE as WHOLE_RUNS
@@ -24,15 +24,13 @@ from justitia_benchmarks.engine.simulated import (
     within,
 )
 from justitia_benchmarks.engine.turns import (
-    BLOCK,
-    BLOCKS,
     FORGETTING,
     KEEPING,
     LOAD,
-    LONGEST,
     QUICK,
     SCALE,
     SCHEDULERS,
+    SPACE,
     VTC,
     WAYS,
     WHOLE,
@@ -59,8 +57,8 @@ def profile(slower: float = 1.0) -> EngineProfile:
     return EngineProfile(
         "tiny",
         timing,
-        Space(BLOCKS, BLOCK, LONGEST).tokens,
-        block_size=BLOCK,
+        SPACE.tokens,
+        block_size=SPACE.block,
         admission=AdmissionRule.OPTIMISTIC,
         token_budget=2048,
         max_requests=64,
@@ -93,9 +91,9 @@ def test_sessions_as_many_as_at_least_would_be_too_few_for_a_fast_engine() -> No
 
 
 def test_the_engine_has_room_for_four_of_the_longest_contexts_and_takes_each_of_them() -> None:
-    assert Space(BLOCKS, BLOCK, LONGEST).tokens == pytest.approx(4 * turns.LONGEST * SCALE, rel=0.1)
+    assert SPACE.tokens == pytest.approx(4 * turns.LONGEST * SCALE, rel=0.1)
     requests = [r for seed in (1, 2, 3) for run in draw(60, seed, profile()) for r in run.requests]
-    assert max(r.prompt_tokens + r.output_tokens for r in requests) <= LONGEST
+    assert max(r.prompt_tokens + r.output_tokens for r in requests) <= SPACE.longest
 
 
 def test_sessions_come_at_the_load_and_pause_as_long_as_the_engine_is_slow() -> None:

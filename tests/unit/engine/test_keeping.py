@@ -29,7 +29,7 @@ class Blocks:
     def begins_with(self, sequence: RequestId, context: Context) -> bool:
         return (4, self.begins.get(sequence)) in context.marks
 
-    def hold(self, sequence: RequestId) -> Callable[[], None]:
+    def hold(self, sequence: RequestId, context: Context) -> Callable[[], None]:
         self.held.append(sequence)
         return lambda: self.held.remove(sequence)
 
