@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from justitia_scheduling.core import estimate
 from justitia_scheduling.core.cost import CostModel, KVTokenTimeCost, WeightedTokens
 from justitia_scheduling.core.gps import Tick
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
@@ -133,14 +134,16 @@ def test_without_slack_tenants_are_served_as_by_weighted_vtc(
 def test_without_slack_single_requests_of_one_prediction_are_served_as_by_weighted_vtc(
     jobs: list[Job], weight: list[float]
 ) -> None:
-    """Each run is of an application of its own: none has a record, so that estimates are as predicted."""
+    """No record is kept, so that estimates are as predicted."""
     policy = BesideVTC(WeightedTokens(), in_order=True)
     for tenant, w in zip(TENANTS, weight, strict=True):
         policy.set_weight(tenant, w, 0)
     single = [replace(job, run=None, application=f"a{i}", predicted=1e6) for i, job in enumerate(jobs)]
     engine = ReservingEngine(policy, CAPACITY, single)
-    while not engine.done:
-        engine.tick()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimate, "REMEMBERED_RUNS", 0)
+        while not engine.done:
+            engine.tick()
     assert len(engine.admissions) == len(jobs)
 
 

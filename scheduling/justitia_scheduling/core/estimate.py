@@ -10,12 +10,13 @@ run of the application was ever revised. Runs with an aborted request leave no t
 counts a run's cost.
 
 *Track record*, where a cost is predicted ("told"). Over the last `REMEMBERED_RUNS` finished runs of the application,
-e_told is the mean square of log(cost / what was told), and e_mean that of log(cost / the mean when the run arrived):
+e_told is the mean square of log(cost / what was told), and e_mean that of log(cost / its mean):
 
     log E = (e_mean log told + e_told log mean) / (e_told + e_mean)
 
 This is the posterior mean if costs are log-normal around the application's mean, and predictions around the cost. So
-predictions that come true are used as they are, and others count less against the mean.
+predictions that come true are used as they are, and others count less against the mean. While no run of an application
+has finished, the same is done with the record of its tenant's runs against the pool's mean.
 """
 
 import math
@@ -58,12 +59,14 @@ class CensoredMean:
         """The application's own mean; None until a run of it has finished."""
         return self._applications[application].mean
 
+    @property
+    def of_pool(self) -> KVTokenTime:
+        """The mean of all applications' runs; a first guess until one has finished."""
+        return self._first if self._pool.mean is None else self._pool.mean
+
     def estimate(self, application: ApplicationId) -> KVTokenTime:
         own = self._applications[application]
-        if own.mean is not None:
-            return own.mean
-        pool = self._first if self._pool.mean is None else self._pool.mean
-        return max(pool, own.largest_revised)
+        return max(self.of_pool, own.largest_revised) if own.mean is None else own.mean
 
     def attained(self, run: OpenRun, increment: KVTokenTime) -> None:
         self._applications[run.run.application].total += increment
@@ -82,36 +85,32 @@ class CensoredMean:
                 sums.finished += 1
 
 
-@dataclass(slots=True)
-class _Errors:
-    """Squares of log(cost / estimate) of the runs that are remembered, and their sums."""
-
-    told: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
-    mean: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED_RUNS))
-    of_told: float = 0.0
-    of_mean: float = 0.0
-
-
 class TrackRecord:
-    """How good predictions have been, by application. O(1), and O(`REMEMBERED_RUNS`) when a run finishes."""
+    """How good predictions have been, against a mean that was to be had instead. O(1), and O(`REMEMBERED_RUNS`) when a
+    run finishes.
+    """
 
     def __init__(self) -> None:
-        self._errors: defaultdict[ApplicationId, _Errors] = defaultdict(_Errors)
+        self._told: deque[float] = deque(maxlen=REMEMBERED_RUNS)
+        self._mean: deque[float] = deque(maxlen=REMEMBERED_RUNS)
+        self._of_told = self._of_mean = 0.0
 
-    def expected(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime) -> KVTokenTime:
-        """E of a run that has arrived, from its predicted cost `told` and the application's `mean`."""
-        errors = self._errors[application]
-        if not errors.of_told:
+    def __bool__(self) -> bool:
+        """Whether a run has finished."""
+        return bool(self._told)
+
+    def expected(self, told: KVTokenTime, mean: KVTokenTime) -> KVTokenTime:
+        """E of a run that has arrived, from its predicted cost `told` and the `mean`."""
+        if not self._of_told:
             return told
         told = max(told, LEAST_COST)
-        return told * math.pow(max(mean, LEAST_COST) / told, errors.of_told / (errors.of_told + errors.of_mean))
+        return told * math.pow(max(mean, LEAST_COST) / told, self._of_told / (self._of_told + self._of_mean))
 
-    def finished(self, application: ApplicationId, told: KVTokenTime, mean: KVTokenTime, cost: KVTokenTime) -> None:
-        """A run is over: its true `cost`, and its predicted cost and the application's mean when it arrived."""
-        errors = self._errors[application]
-        errors.told.append(_squared_log(cost, told))
-        errors.mean.append(_squared_log(cost, mean))
-        errors.of_told, errors.of_mean = sum(errors.told), sum(errors.mean)
+    def finished(self, told: KVTokenTime, mean: KVTokenTime, cost: KVTokenTime) -> None:
+        """A run is over: what was predicted of it, the mean, and its true `cost`."""
+        self._told.append(_squared_log(cost, told))
+        self._mean.append(_squared_log(cost, mean))
+        self._of_told, self._of_mean = sum(self._told), sum(self._mean)
 
 
 def _squared_log(cost: KVTokenTime, estimate: KVTokenTime) -> float:

@@ -11,7 +11,7 @@ from justitia_vocabulary.units import KVTokenTime, RequestId, TenantId, Tokens
 MUCH_MORE = 2.0
 """A tenant gives way if it holds more than this many times what the head's tenant would hold, each for its weight."""
 LEAST_RUN: Tokens = 32
-"""The least that a request has to produce after a preemption before it gives way again."""
+"""The least that a request has to produce after an admission before it gives way."""
 
 
 def first_to_go(
@@ -44,6 +44,5 @@ class Returns:
         self._with.pop(request, None)
 
     def has_run(self, request: OpenRequest, prompt_work: KVTokenTime) -> bool:
-        """Whether it was never preempted, or has since produced as much as reading it again took from others."""
-        before = self._with.get(request.id)
-        return before is None or request.produced - before >= max(prompt_work, LEAST_RUN)
+        """Whether it has produced, since it was admitted, as much as reading it took from others."""
+        return request.produced - self._with.get(request.id, 0) >= max(prompt_work, LEAST_RUN)

@@ -15,8 +15,9 @@ only by runs of its tenant whose tag is less than `GAIN * rho * cached` behind i
 `CANDIDATES` times at most.
 """
 
+import math
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 
 from justitia_scheduling.core.gps import TICKS
 from justitia_scheduling.core.runqueue import RunKey
@@ -27,11 +28,20 @@ GAIN = 50.0
 
 
 def first_by_cache(
-    in_order: Iterable[tuple[RunKey, RequestId]], in_cache: Callable[[RequestId], Tokens], worth: float
+    in_order: Iterable[tuple[RunKey, RequestId]],
+    in_cache: Callable[[RequestId], Tokens],
+    most: Callable[[RequestId], Tokens],
+    worth: float,
 ) -> RequestId:
-    """The request to serve; `worth` is rho. Equals: in order."""
-    candidates = list(islice(in_order, CANDIDATES))
-    key, first = candidates[0]
+    """The request to serve; `worth` is rho. Equals: in order. Only those are asked for that `most`, the most that the
+    cache can have of one, would bring to the front.
+    """
+    candidates = islice(in_order, CANDIDATES)
+    key, first = next(candidates)
     if not key[0]:
         return first
-    return min(candidates, key=lambda c: c[0][1] - round(GAIN * worth * in_cache(c[1]) * TICKS))[1]
+    each, best = GAIN * worth * TICKS, math.inf
+    for (_, tag, *_), request in chain(((key, first),), candidates):
+        if tag - each * most(request) < best and (place := tag - round(each * in_cache(request))) < best:
+            best, first = place, request
+    return first

@@ -37,7 +37,7 @@ from itertools import islice
 from justitia_scheduling.core.estimate import CensoredMean, Ratio, TrackRecord
 from justitia_scheduling.core.model import Run, kv_token_time
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
-from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, TenantId
 
 RENEWED_BEYOND = 1.1
 """A run's estimate is renewed when it exceeds this many times P."""
@@ -74,7 +74,8 @@ class RunCosts:
         self.kappa = kappa
         self._theta, self._theta_learned = theta, theta_learned
         self._means = CensoredMean()
-        self._record = TrackRecord()
+        self._records: defaultdict[ApplicationId, TrackRecord] = defaultdict(TrackRecord)
+        self._of_tenants: defaultdict[TenantId, TrackRecord] = defaultdict(TrackRecord)
         self._outputs = Ratio()
         self._prompt_per_kv = Ratio()
         self._open: dict[RunId, _Expected] = {}
@@ -101,18 +102,17 @@ class RunCosts:
         theta = self._theta_learned if told is None else self._theta
         kappa = theta if self.kappa is None else self.kappa
         mean = self._means.of(application)
-        present = self._present(application, told, mean)
+        present = self._present(run.run, told)
         self._open[run.id] = _Expected(present, theta, kappa, told, mean)
         self._in_turn[application][run.id] = run
 
     def renewed(self, application: ApplicationId) -> list[OpenRun]:
         """Look at some of the application's open runs. Returns those whose estimate has fallen."""
         in_turn, fallen = self._in_turn[application], []
-        mean = self._means.of(application)
         for run in list(islice(in_turn.values(), LOOKED_AT)):
             in_turn.move_to_end(run.id)
             expected = self._open[run.id]
-            cost = self._present(application, expected.told, mean)
+            cost = self._present(run.run, expected.told)
             if expected.cost > RENEWED_BEYOND * cost and expected.theta * cost >= RENEWED_BEYOND * expected.shown:
                 expected.cost = cost
                 fallen.append(run)
@@ -149,15 +149,18 @@ class RunCosts:
         """The run is over."""
         expected = self._open.pop(run.id)
         del self._in_turn[run.run.application][run.id]
-        if expected.told is not None and expected.mean is not None and run.attained and not run.aborted:
-            self._record.finished(run.run.application, expected.told, expected.mean, run.attained)
+        if expected.told is not None and run.attained and not run.aborted:
+            mean = expected.mean or self._means.estimate(run.run.application)
+            self._records[run.run.application].finished(expected.told, mean, run.attained)
+            self._of_tenants[run.tenant].finished(expected.told, self._means.of_pool, run.attained)
         self._means.ended(run)
 
-    def _present(self, application: ApplicationId, told: KVTokenTime | None, mean: KVTokenTime | None) -> KVTokenTime:
-        """E of a run that arrives at this moment. `mean` is that of its application."""
+    def _present(self, run: Run, told: KVTokenTime | None) -> KVTokenTime:
+        """E of a run that arrives at this moment."""
+        mean = self._means.estimate(run.application)
         if told is None:
-            return self._means.estimate(application)
-        return told if mean is None else self._record.expected(application, told, mean)
+            return mean
+        return (self._records[run.application] or self._of_tenants[run.tenant]).expected(told, mean)
 
     def _told(self, run: Run, prompt_work: KVTokenTime) -> KVTokenTime | None:
         """The predicted cost with that of reading prompts, None if none was predicted.

@@ -74,7 +74,7 @@ from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
 from justitia_scheduling.policies.tenant_clocks import TenantClocks
 from justitia_vocabulary.policies import Knob
-from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId
+from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 THETA = 2.0
@@ -180,12 +180,16 @@ class TieredJustitia(Policy):
         return (gated, *rank, *between, *place[1:], run.sequence, request.place_in_line)
 
     def head(self) -> RequestId | None:
-        if self._unsettled:
-            self._settle()
-        tenant = self.gate.best(self.burst)
+        tenant = self._first_tenant()
         if tenant is None or self.in_cache is None:
             return None if tenant is None else self._queues[tenant].first()
-        return first_by_cache(self._queues[tenant].firsts(), self.in_cache, self._prompt_work)
+        return first_by_cache(self._queues[tenant].firsts(), self.in_cache, self._tokens, self._prompt_work)
+
+    def _first_tenant(self) -> TenantId | None:
+        """The tenant that is served next."""
+        if self._unsettled:
+            self._settle()
+        return self.gate.best(self.burst)
 
     def in_order(self) -> Iterator[RequestId]:
         self._settle()
@@ -236,20 +240,29 @@ class TieredJustitia(Policy):
     def gives_way(self) -> RequestId | None:
         """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
         ahead = self._ahead(0.0)
-        head = self.head() if ahead else None
+        first = self._first_tenant() if ahead else None
+        if first is None or not self._holds_much_more(ahead, self._held_for_weight(first)):
+            return None
+        head = self.head()
         if head is None:
             return None
-        request = self.requests[head]
-        own = (request.request.prompt_tokens + request.produced) / self.weight(request.tenant)
-        most = giving_way.MUCH_MORE * (self._held_for_weight(request.tenant) + own)
-        heavy = {tenant for tenant in ahead if self._held_for_weight(tenant) > most}
+        heavy = self._holds_much_more(ahead, self._held_for_weight(first) + self._tokens(head) / self.weight(first))
         losers = [r for r in self.running.values() if r.tenant in heavy and self._has_run(r)] if heavy else []
         return self._first_to_go(losers) if losers else None
 
     def may_give_way(self, untold: float) -> bool:
-        most = max(map(self._held_for_weight, self._ahead(untold)), default=0.0)
-        waiting = self.counters.waiting
-        return any(most > giving_way.MUCH_MORE * self._held_for_weight(tenant) for tenant in waiting)
+        ahead = self._ahead(untold)
+        least = min(map(self._held_for_weight, self.counters.waiting), default=math.inf) if ahead else math.inf
+        return bool(self._holds_much_more(ahead, least))
+
+    def _tokens(self, request: RequestId) -> Tokens:
+        """What is to be read for a waiting request."""
+        waits = self.requests[request]
+        return waits.request.prompt_tokens + waits.produced
+
+    def _holds_much_more(self, tenants: Iterable[TenantId], than: float) -> set[TenantId]:
+        """Those of the tenants that hold much more for their weight than so much."""
+        return {tenant for tenant in tenants if self._held_for_weight(tenant) > giving_way.MUCH_MORE * than}
 
     def _ahead(self, untold: float) -> list[TenantId]:
         """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
@@ -386,7 +399,7 @@ class TieredJustitia(Policy):
         """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
         self._boosted.stepped(step)
         self.time_passed(now)
-        self.head()
+        self._first_tenant()
 
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)

@@ -15,6 +15,7 @@ from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.tailslope import GAMMA
 from justitia_scheduling.policies.boost import Boosted
 from justitia_scheduling.policies.fcfs import FCFS
+from justitia_scheduling.policies.giving_way import LEAST_RUN
 from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_vocabulary.policies import HIGHEST_GAMMA, HYSTERESIS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
@@ -460,7 +461,7 @@ def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_step
     on.queued(name("small"), 1, 0.0)
     given_way = []
     for produced in range(1, FEWEST_BEFORE_ASKING + 1):
-        on.output[long] = produced
+        on.output[long] = LEAST_RUN + produced
         on.stepped(StepDone(1, 1, 10, (), 0.01))
         given_way.append(on.gives_way(0.1))
     assert given_way == [None] * (FEWEST_BEFORE_ASKING - 1) + [long]
@@ -473,7 +474,7 @@ def test_where_one_tenant_has_all_the_policy_is_not_told_for_it() -> None:
         on.queued(name(key), 10, 0.0)
     on.admitted(name("long").id, 0, 0.0)
     for produced in range(1, 8):
-        on.output[name("long").id] = produced
+        on.output[name("long").id] = LEAST_RUN + produced
         on.stepped(StepDone(1, 1, 10, (), 0.01))
         assert on.gives_way(0.1) is None
     assert on.policy.service[GOLD] == 0

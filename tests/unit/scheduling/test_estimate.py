@@ -74,16 +74,16 @@ def test_predictions_that_come_true_are_taken_to_the_digit(
 ) -> None:
     record = TrackRecord()
     for cost, mean_then in finished:
-        record.finished(A, cost, mean_then, cost)
-    assert record.expected(A, told, mean) == told
+        record.finished(cost, mean_then, cost)
+    assert record.expected(told, mean) == told
 
 
 def test_told_and_mean_count_for_the_inverse_of_their_squared_errors() -> None:
     record = TrackRecord()
     for factor in (4, 1 / 4, 4, 1 / 4):
-        record.finished(A, told=100 * factor, mean=100 * math.sqrt(factor), cost=100)
-    assert record.expected(A, told=1000, mean=10) == pytest.approx(1000**0.2 * 10**0.8)
-    assert record.expected(B, told=1000, mean=10) == 1000
+        record.finished(told=100 * factor, mean=100 * math.sqrt(factor), cost=100)
+    assert record.expected(told=1000, mean=10) == pytest.approx(1000**0.2 * 10**0.8)
+    assert TrackRecord().expected(told=1000, mean=10) == 1000
 
 
 @given(st.lists(st.tuples(costs, costs, costs), max_size=20), st.floats(0, 1e9), costs)
@@ -92,9 +92,9 @@ def test_the_estimate_lies_between_what_was_told_and_the_mean(
 ) -> None:
     record = TrackRecord()
     for each in finished:
-        record.finished(A, *each)
+        record.finished(*each)
     low, high = sorted((told, mean))
-    assert low * (1 - 1e-9) <= record.expected(A, told, mean) <= max(high, 1.0) * (1 + 1e-9)
+    assert low * (1 - 1e-9) <= record.expected(told, mean) <= max(high, 1.0) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("spread", "noise"), [(1.0, 0.6), (0.5, 1.0), (1.0, 1.0)])
@@ -104,8 +104,8 @@ def test_it_is_nearer_to_the_cost_than_what_was_told_and_than_the_mean(spread: f
     for _ in range(2000):
         cost = math.exp(10 + rng.gauss(0, spread))
         told, mean = cost * math.exp(rng.gauss(0, noise)), math.exp(10)
-        squares.append([math.log(cost / e) ** 2 for e in (record.expected(A, told, mean), told, mean)])
-        record.finished(A, told, mean, cost)
+        squares.append([math.log(cost / e) ** 2 for e in (record.expected(told, mean), told, mean)])
+        record.finished(told, mean, cost)
     ours, of_told, of_mean = (sum(column) / len(squares) for column in zip(*squares, strict=True))
     assert ours < 0.9 * min(of_told, of_mean)
     assert ours == pytest.approx(1 / (1 / spread**2 + 1 / noise**2), rel=0.1)
@@ -114,11 +114,11 @@ def test_it_is_nearer_to_the_cost_than_what_was_told_and_than_the_mean(spread: f
 def test_a_predictor_that_has_become_good_is_believed_again() -> None:
     record = TrackRecord()
     for _ in range(1000):
-        record.finished(A, told=1e6, mean=150, cost=100)
-    assert record.expected(A, told=100, mean=1000) > 900
+        record.finished(told=1e6, mean=150, cost=100)
+    assert record.expected(told=100, mean=1000) > 900
     for _ in range(REMEMBERED_RUNS):
-        record.finished(A, told=100, mean=150, cost=100)
-    assert record.expected(A, told=100, mean=1000) == 100
+        record.finished(told=100, mean=150, cost=100)
+    assert record.expected(told=100, mean=1000) == 100
 
 
 def test_the_pools_mean_is_of_all_that_its_applications_have_had() -> None:

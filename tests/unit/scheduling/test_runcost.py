@@ -16,8 +16,16 @@ RHO = 50.0
 THETA, LEARNED = 2.0, 3.0
 
 
-def opened(costs: RunCosts, cost: float | None = None, prompt: float | None = None, name: str = "r") -> OpenRun:
-    run = OpenRun(Run(RunId(name), TenantId("t"), ApplicationId("a"), cost, prompt), 0, 0.0)
+def opened(
+    costs: RunCosts,
+    cost: float | None = None,
+    prompt: float | None = None,
+    name: str = "r",
+    *,
+    tenant: str = "t",
+    application: str = "a",
+) -> OpenRun:
+    run = OpenRun(Run(RunId(name), TenantId(tenant), ApplicationId(application), cost, prompt), 0, 0.0)
     costs.opened(run, RHO)
     return run
 
@@ -108,6 +116,44 @@ def test_what_an_application_is_told_is_taken_for_what_it_has_been_worth() -> No
         assert told is None or expected == 1e6
     cost = kv_token_time(100, 10) + 100 * RHO
     assert costs[opened(costs, cost=1e6, prompt=0).id] == pytest.approx(cost)
+
+
+def complete(costs: RunCosts, run: OpenRun) -> float:
+    """Serve the run with one request of a fixed size. Returns what it costs."""
+    asked = request(run, 100, f"{run.id} q")
+    costs.asked(asked, RHO)
+    serve(costs, asked, 10)
+    costs.ended(run)
+    return kv_token_time(100, 10) + 100 * RHO
+
+
+@pytest.mark.parametrize("told", [1e6, 100.0])
+def test_what_a_new_application_is_told_is_taken_for_what_its_tenant_has_been_worth(told: float) -> None:
+    costs = RunCosts(THETA, LEARNED)
+    for number in range(3):
+        cost = complete(costs, opened(costs, cost=told, prompt=0, name=f"r{number}"))
+    new, others = (
+        opened(costs, told, 0, f"of {t}", tenant=t, application=f"new of {t}") for t in ("t", "another tenant")
+    )
+    assert costs[others.id] == told
+    assert cost / 2 < costs[new.id] < 2 * cost
+
+
+def test_a_tenant_whose_predictions_come_true_is_believed_for_new_applications() -> None:
+    costs = RunCosts(THETA, LEARNED)
+    for number in range(3):
+        truth = kv_token_time(100, 10) + 100 * RHO
+        complete(costs, opened(costs, cost=truth, prompt=0, name=f"r{number}"))
+    assert costs[opened(costs, cost=1e6, prompt=0, name="new", application="new").id] == 1e6
+
+
+def test_the_runs_that_were_open_before_anything_had_finished_count_in_the_record() -> None:
+    costs = RunCosts(THETA, LEARNED)
+    together = [opened(costs, cost=1e6, prompt=0, name=f"r{number}") for number in range(3)]
+    cost = complete(costs, together[0])
+    complete(costs, together[1])
+    costs.renewed(together[2].run.application)
+    assert costs[together[2].id] < 3 * cost
 
 
 @pytest.mark.parametrize(("told", "theta"), [(FIRST_ESTIMATE, THETA), (None, LEARNED)])

@@ -469,7 +469,9 @@ def test_of_one_runs_requests_the_latest_is_the_victim_and_what_is_produced_is_h
     assert policy.victim() == "second"
 
 
-def ahead(produced: int = 1, asks: int = 100, holds: int = 300, weight: float = 1.0) -> tuple[TieredJustitia, Host]:
+def ahead(
+    produced: int = LEAST_RUN, asks: int = 100, holds: int = 300, weight: float = 1.0
+) -> tuple[TieredJustitia, Host]:
     """Tenant A runs a request and is gated; the head is B's, which asks for so many tokens and holds none."""
     policy = tiered(burst=0.0)
     policy.set_weight(B, weight, 0)
@@ -483,13 +485,21 @@ def ahead(produced: int = 1, asks: int = 100, holds: int = 300, weight: float = 
 
 
 def test_who_holds_much_more_than_the_head_asks_for_gives_way_to_it() -> None:
-    assert ahead(produced=1, asks=100, holds=300)[0].gives_way() == "mine"
+    assert ahead(asks=100, holds=300)[0].gives_way() == "mine"
 
 
-@pytest.mark.parametrize(("holds", "gives_way"), [(199, None), (200, "mine")])
-def test_twice_as_much_is_not_much_more(holds: int, gives_way: str | None) -> None:
-    """It has produced a token, which it holds too."""
-    assert ahead(produced=1, asks=100, holds=holds)[0].gives_way() == gives_way
+def test_who_has_not_run_for_long_does_not_give_way() -> None:
+    policy, host = ahead(produced=1, asks=100, holds=300)
+    for _ in range(LEAST_RUN - 1):
+        assert policy.gives_way() is None
+        host.serve(RequestId("mine"), 1)
+    assert policy.gives_way() == "mine"
+
+
+@pytest.mark.parametrize(("held", "gives_way"), [(200, None), (201, "mine")])
+def test_twice_as_much_is_not_much_more(held: int, gives_way: str | None) -> None:
+    """What it has produced it holds, too."""
+    assert ahead(asks=100, holds=held - LEAST_RUN)[0].gives_way() == gives_way
 
 
 def test_each_holds_for_its_weight() -> None:
@@ -511,18 +521,18 @@ def test_nobody_gives_way_where_nothing_waits_or_nobody_is_ahead() -> None:
     host = Host(policy)
     assert policy.gives_way() is None
     mine = host.run("mine", A, cost=WIDE, prompt=1000)
-    host.serve(mine, 1)
+    host.serve(mine, LEAST_RUN)
     assert policy.gives_way() is None
     policy = tiered(burst=WIDE, beta=math.inf)
     host = Host(policy)
     mine = host.run("mine", A, cost=WIDE, prompt=1000)
     host.run("theirs", B, cost=WIDE, prompt=1)
-    host.serve(mine, 1)
+    host.serve(mine, LEAST_RUN)
     assert policy.gives_way() is None
 
 
 def test_who_came_back_gives_way_again_when_it_has_produced_enough_since() -> None:
-    policy, host = ahead(produced=5, asks=10, holds=300)
+    policy, host = ahead(produced=LEAST_RUN, asks=10, holds=300)
     mine = RequestId("mine")
     assert policy.gives_way() == mine
     policy.preempted(mine, 0)
@@ -550,11 +560,11 @@ def test_where_reading_is_dear_it_has_to_produce_what_reading_it_again_took() ->
 
 
 def test_a_name_that_is_used_again_has_not_come_back() -> None:
-    policy, host = ahead(produced=5, asks=10, holds=300)
+    policy, host = ahead(asks=10, holds=300)
     mine = RequestId("mine")
     policy.preempted(mine, 0)
     policy.admitted(mine, 0)
     policy.finished(mine, 0)
     host.ask("mine", "mine", 300)
-    policy.admitted(mine, 0)
+    host.serve(mine, LEAST_RUN)
     assert policy.gives_way() == mine
