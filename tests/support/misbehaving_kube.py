@@ -9,10 +9,14 @@ from support.owners import owned_by_us
 
 
 class MisbehavingKube:
-    """`errors`: raised for each write of the object. `version`: the last that was given to one."""
+    """`errors`: raised for each write of the object; `once`: for its next apply. `version`: the last that was given to
+    one. `owners`: what became of objects whose fields have other owners now.
+    """
 
     def __init__(self) -> None:
         self.errors: dict[Ref, Exception] = {}
+        self.once: dict[Ref, Exception] = {}
+        self.owners: dict[Ref, Json] = {}
         self.applied: list[Ref] = []
         self.disowned: list[Ref] = []
         self.statuses: list[StatusPatch] = []
@@ -34,14 +38,19 @@ class MisbehavingKube:
         return None
 
     async def apply(self, obj: Json, before: Json | None) -> Json:
+        if (error := self.once.pop(ref_of(obj), None)) is not None:
+            raise error
         entries = () if before is None else before["metadata"].get("managedFields", ())
         answer = owned_by_us(self._answer(obj), *(each for each in entries if each["operation"] != "Apply"))
         self.applied.append(ref_of(obj))
         return answer
 
     async def set_owners(self, before: Json, managed_fields: list[Json]) -> Json:
-        self.disowned.append(ref_of(before))
-        return self._answer(before | {"metadata": before["metadata"] | {"managedFields": managed_fields}})
+        ref = ref_of(before)
+        self.disowned.append(ref)
+        changed = before | {"metadata": before["metadata"] | {"managedFields": managed_fields}}
+        answer = self.owners[ref] = self._answer(changed)
+        return answer
 
     async def apply_status(self, patch: StatusPatch, before: Json) -> Json | None:
         if (error := self.errors.get(patch.ref)) is not None:

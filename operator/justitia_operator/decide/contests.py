@@ -4,22 +4,35 @@ would write for ever, and if it is a pod template, engines would restart for eve
 
 from datetime import datetime, timedelta
 
-from justitia_operator.world.objects import Ref
+from justitia_operator.decide.ownership import Addition
+from justitia_operator.world.objects import MANAGER, Ref
 
 MOST_REMOVALS = 3
 WINDOW = timedelta(hours=1)
 
 
 class Contests:
-    """Counts removals. Allows at most :data:`MOST_REMOVALS` from one object in any :data:`WINDOW`."""
+    """Counts removals. Allows at most :data:`MOST_REMOVALS` from one object in any :data:`WINDOW`.
+
+    It knows who added what is being removed: that is made ours first, and the object may change before it is gone.
+    """
 
     def __init__(self) -> None:
         self._removals: dict[Ref, list[datetime]] = {}
+        self._added: dict[Ref, tuple[Addition, ...]] = {}
+
+    def removing(self, ref: Ref, found: tuple[Addition, ...]) -> tuple[Addition, ...]:
+        """Fields that somebody added are found, and are going to be removed. Returns them with who added each."""
+        before = {each.path: each for each in self._added.get(ref, ())}
+        found = tuple(before.get(each.path, each) if each.manager == MANAGER else each for each in found)
+        self._added[ref] = found
+        return found
 
     def may_remove(self, ref: Ref, now: datetime) -> bool:
         return len(self._recent(ref, now)) < MOST_REMOVALS
 
     def removed(self, ref: Ref, now: datetime) -> None:
+        self._added.pop(ref, None)
         self._removals[ref] = [*self._recent(ref, now), now]
         for other in [other for other in self._removals if not self._recent(other, now)]:
             del self._removals[other]

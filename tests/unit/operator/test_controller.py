@@ -12,7 +12,7 @@ from justitia_operator.runtime import controller as module
 from justitia_operator.runtime.cache import ObjectCache
 from justitia_operator.runtime.control import Control
 from justitia_operator.runtime.controller import Controller
-from justitia_operator.runtime.kube import Kube, Rejected
+from justitia_operator.runtime.kube import Kube, Outdated, Rejected
 from justitia_operator.runtime.metrics import Metrics
 from justitia_operator.runtime.queue import KeyedQueue
 from justitia_operator.world.objects import Json, Kind, Plan, Ref, ref_of
@@ -179,6 +179,20 @@ async def test_what_somebody_adds_is_taken_out_and_told_in_an_event() -> None:
     assert ref_of(note.about) == Ref(Kind.SERVING_POOL, "apps", "shared")
     assert "Deployment apps/justitia-shared: spec.template.spec.hostNetwork (by kubectl-set)" in note.message
     assert room.faults(DEPLOYMENT, "ObjectOverridden") == 1
+
+
+async def test_who_added_it_is_told_though_the_object_changed_while_it_was_taken_out() -> None:
+    room = Contest()
+    await room.begin()
+    room.add(*ADDED)
+    room.kube.once[DEPLOYMENT] = Outdated("it has changed")
+    await room.work()
+    assert not room.kube.applied
+    room.controller.seen(room.kube.owners[DEPLOYMENT])
+    await room.work()
+    assert (room.kube.disowned, room.kube.applied) == ([DEPLOYMENT], [DEPLOYMENT])
+    (note,) = [note for note in room.kube.notes if note.reason == "FieldsRemoved"]
+    assert "spec.template.spec.hostNetwork (by kubectl-set)" in note.message
 
 
 async def test_who_puts_it_back_again_and_again_is_not_fought_without_end_and_told_in_a_condition() -> None:
