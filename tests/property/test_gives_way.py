@@ -14,7 +14,7 @@ from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost
 from justitia_scheduling.core.opened import OpenRequest
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies import giving_way
-from justitia_scheduling.policies.giving_way import LEAST_RUN
+from justitia_scheduling.policies.giving_way import LEAST_RUN, Room
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import RequestId, TenantId
 from support import backlog
@@ -154,10 +154,10 @@ def test_among_equals_few_give_way(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert displaced_among_equals(seed) > 0.24, "control: whoever is ahead gives way, whatever it holds"
 
 
-class Restless(TieredJustitia):
+class Restless(Room):
     """Whoever came may be taken again at once."""
 
-    def _has_run(self, request: OpenRequest) -> bool:
+    def has_run(self, request: OpenRequest, prompt_work: float) -> bool:
         return True
 
 
@@ -173,8 +173,10 @@ def test_what_came_back_is_given_what_its_return_cost_before_it_gives_way_again(
 
     cost = StepTime(0.01, 0.001, 0.0)
     assert serve(TieredJustitia(EngineTime(cost), burst=0.0)).displaced
+    restless = TieredJustitia(EngineTime(cost), burst=0.0)
+    restless.room = Restless(restless, restless.place_in_application)
     with pytest.raises(AssertionError, match="since it was admitted"):
-        serve(Restless(EngineTime(cost), burst=0.0))
+        serve(restless)
 
 
 @given(workload=jobs, weight=weights)

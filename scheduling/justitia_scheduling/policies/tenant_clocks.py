@@ -7,7 +7,7 @@ their order (docs/design/tiered-justitia.md).
 from collections import defaultdict
 from collections.abc import Iterable
 
-from justitia_scheduling.core.gps import Tick, VirtualTime
+from justitia_scheduling.core.gps import Tick, VirtualTime, in_kv_token_time
 from justitia_scheduling.core.opened import OpenRun
 from justitia_vocabulary.units import KVTokenTime, TenantId
 
@@ -25,6 +25,7 @@ class TenantClocks:
 
     def __init__(self) -> None:
         self._clocks: defaultdict[TenantId, _Clock] = defaultdict(_Clock)
+        self._compared: dict[TenantId, tuple[Tick, float]] = {}
 
     def arrive(self, run: OpenRun, cost: KVTokenTime) -> None:
         """A run enters its tenant's fluid server with its estimated cost."""
@@ -39,6 +40,15 @@ class TenantClocks:
     def now(self, tenant: TenantId) -> Tick:
         """V_i."""
         return self._clocks[tenant].ticks
+
+    def compare_from_now_on(self, tenant: TenantId, weight: float) -> None:
+        """Compare the tenant's tags with others' by its clock and weight of this moment."""
+        self._compared[tenant] = (self.now(tenant), weight)
+
+    def distance(self, tenant: TenantId, tag: float) -> float:
+        """(tag - V_i) / weight_i, in KV token-time, with those of the last :meth:`compare_from_now_on`."""
+        clock, weight = self._compared.get(tenant, (0, 1.0))
+        return in_kv_token_time(tag - clock) / weight
 
     def retag(self, run: OpenRun, cost: KVTokenTime) -> None:
         """The run is expected to cost that much."""

@@ -50,25 +50,24 @@ Derivation and proofs: docs/design/tiered-justitia.md.
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from justitia_scheduling.core.cost import CostModel, Work
 from justitia_scheduling.core.estimate import Ratio
-from justitia_scheduling.core.gps import Tick, in_kv_token_time
+from justitia_scheduling.core.gps import Tick
 from justitia_scheduling.core.model import Step
 from justitia_scheduling.core.opened import OpenRequest, OpenRun, RequestState
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.recent import RecentMaximum
 from justitia_scheduling.core.report import PolicyReport
 from justitia_scheduling.core.runqueue import RunKey
-from justitia_scheduling.policies import giving_way
 from justitia_scheduling.policies.applications import TenantQueue, Told
 from justitia_scheduling.policies.boost import Boosting
 from justitia_scheduling.policies.boosted import BoostedRuns
 from justitia_scheduling.policies.gate import Gate, Place
-from justitia_scheduling.policies.giving_way import Returns, first_to_go
+from justitia_scheduling.policies.giving_way import Room
 from justitia_scheduling.policies.heartbeat import Heartbeat, Rank
 from justitia_scheduling.policies.locality import first_by_cache
 from justitia_scheduling.policies.runcost import RunCosts
@@ -131,11 +130,10 @@ class TieredJustitia(Policy):
         self._beats: Heartbeat[TenantId] = Heartbeat(heartbeat)
         self._told = Told(self.share, self._beats)
         self._queues: dict[TenantId, TenantQueue] = {}
-        self._compared: dict[TenantId, tuple[Tick, float]] = {}
         self._tenants_of: defaultdict[ApplicationId, set[TenantId]] = defaultdict(set)
         self._unsettled: dict[TenantId, None] = {}
         """Tenants whose first run may be another one, because applications of it were charged."""
-        self._returns = Returns()
+        self.room = Room(self, self.place_in_application)
 
     def tune(self, values: Mapping[Knob, float]) -> None:
         super().tune(values)
@@ -234,35 +232,18 @@ class TieredJustitia(Policy):
         )
 
     def victim(self) -> RequestId | None:
-        """The last request of the tenant with most KV for its weight, so that no growth takes from one with less."""
-        return self._first_to_go(self.running.values()) if len(self.running) > 1 else None
+        return self.room.first_to_go(self.running.values()) if len(self.running) > 1 else None
 
     def gives_way(self) -> RequestId | None:
-        """A request of a tenant that the gate holds back and that holds much more for its weight than the head's."""
         ahead = self._ahead(0.0)
         first = self._first_tenant() if ahead else None
-        if first is None or not self._holds_much_more(ahead, self._held_for_weight(first)):
+        if first is None or not self.room.may_be_made(ahead, (first,)):
             return None
         head = self.head()
-        if head is None:
-            return None
-        heavy = self._holds_much_more(ahead, self._held_for_weight(first) + self._tokens(head) / self.weight(first))
-        losers = [r for r in self.running.values() if r.tenant in heavy and self._has_run(r)] if heavy else []
-        return self._first_to_go(losers) if losers else None
+        return None if head is None else self.room.for_head(self.requests[head], ahead, self._prompt_work)
 
     def may_give_way(self, untold: float) -> bool:
-        ahead = self._ahead(untold)
-        least = min(map(self._held_for_weight, self.counters.waiting), default=math.inf) if ahead else math.inf
-        return bool(self._holds_much_more(ahead, least))
-
-    def _tokens(self, request: RequestId) -> Tokens:
-        """What is to be read for a waiting request."""
-        waits = self.requests[request]
-        return waits.request.prompt_tokens + waits.produced
-
-    def _holds_much_more(self, tenants: Iterable[TenantId], than: float) -> set[TenantId]:
-        """Those of the tenants that hold much more for their weight than so much."""
-        return {tenant for tenant in tenants if self._held_for_weight(tenant) > giving_way.MUCH_MORE * than}
+        return self.room.may_be_made(self._ahead(untold), self.counters.waiting)
 
     def _ahead(self, untold: float) -> list[TenantId]:
         """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
@@ -272,18 +253,10 @@ class TieredJustitia(Policy):
         counter, limit = self.counters.by_member, self.gate.limit(self.burst)
         return [tenant for tenant in self.held if counter[tenant] + untold / self.weight(tenant) > limit]
 
-    def _first_to_go(self, requests: Iterable[OpenRequest]) -> RequestId:
-        def priority(request: OpenRequest) -> int:
-            return self.share(request.run.run.application).priority
-
-        return first_to_go(requests, self._held_for_weight, self.place_in_application, priority)
-
-    def _held_for_weight(self, tenant: TenantId) -> float:
-        """KV tokens that the tenant's running requests hold, per unit of weight."""
-        return self.held.get(tenant, 0) / self.weight(tenant)
-
-    def _has_run(self, request: OpenRequest) -> bool:
-        return self._returns.has_run(request, self._prompt_work)
+    def _tokens(self, request: RequestId) -> Tokens:
+        """What is to be read for a waiting request."""
+        waits = self.requests[request]
+        return waits.request.prompt_tokens + waits.produced
 
     def place(self, run: OpenRun) -> tuple[float, ...]:
         rank = self._heartbeat.rank(run.tenant)
@@ -305,14 +278,7 @@ class TieredJustitia(Policy):
 
     def _among_tenants(self, place: Sequence[float], tenant: TenantId) -> Place:
         """A place among those of all tenants. It does not change the order of the tenant's own."""
-        if not place[0]:
-            return (0, place[1])
-        clock, weight = self._compared[tenant]
-        return (1, in_kv_token_time(place[1] - clock) / weight)
-
-    def _compare_from_now_on(self, tenant: TenantId) -> None:
-        """Compare the tenant's tags with others' by its clock and weight of this moment."""
-        self._compared[tenant] = (self.clocks.now(tenant), self.weight(tenant))
+        return (1, self.clocks.distance(tenant, place[1])) if place[0] else (0, place[1])
 
     def run_cost(self, work: Work, kv_token_time: KVTokenTime) -> float:
         prefilled = work.progress.prefilled
@@ -331,7 +297,6 @@ class TieredJustitia(Policy):
 
     def on_run_arrived(self, run: OpenRun, now: Seconds) -> None:
         self._costs.opened(run, self._prompt_work)
-        self._compared.setdefault(run.tenant, (0, 1.0))
         self.clocks.arrive(run, self._costs[run.id])
         self._renew(run.run.application)
 
@@ -347,7 +312,7 @@ class TieredJustitia(Policy):
         if self._boosted.waits(request, len(self.running)):
             queue.rekey(request.run, self.place_in_application(request.run))
         self.counters.enqueue(tenant)
-        self._compare_from_now_on(tenant)
+        self.clocks.compare_from_now_on(tenant, self.weight(tenant))
         if queue.push(request, self.place_in_application(request.run), now):
             self._tenants_of[request.run.run.application].add(tenant)
         self._update_gate(tenant)
@@ -355,7 +320,7 @@ class TieredJustitia(Policy):
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         queue = self._queues[request.tenant]
         self.counters.dequeue(request.tenant)
-        self._compare_from_now_on(request.tenant)
+        self.clocks.compare_from_now_on(request.tenant, self.weight(request.tenant))
         admitted = request.status is RequestState.RUNNING
         queue.remove(request, now, admitted=admitted)
         if not queue:
@@ -364,7 +329,7 @@ class TieredJustitia(Policy):
             self._heartbeat.silent_since(request.tenant, now)
         self._update_gate(request.tenant)
         if request.preemptions:
-            self._returns.came_back(request)
+            self.room.came_back(request)
             return
         self._costs.left(request)
         self._longest_output.count()
@@ -404,7 +369,7 @@ class TieredJustitia(Policy):
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)
         self._boosted.closed(request, finished, now)
-        self._returns.closed(request.id)
+        self.room.closed(request.id)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         self._costs.ended(run)
