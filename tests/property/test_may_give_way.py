@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.model import Progress, Request, Run, Step
 from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.policies.giving_way import LEAST_RUN
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
 from support.examples import examples
@@ -94,5 +95,5 @@ def test_who_gives_way_is_not_always_expected_to() -> None:
     policy.request_arrived(Request(RequestId("late"), RunId("late"), 1), 0.0)
     assert not policy.may_give_way(0.0)
     assert policy.may_give_way(2.0)
-    policy.stepped(Step([Progress(RequestId("long"), 100, 1)], 2.0), 2.0)
+    policy.stepped(Step([Progress(RequestId("long"), 100, LEAST_RUN)], 2.0), 2.0)
     assert policy.gives_way() == "long"
