@@ -24,8 +24,10 @@ from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId, Tokens
 
 UNTICKETED = TenantId("")
-FEWEST_BEFORE_ASKING = 4
-"""While fewer steps are untold, the policy is asked for the request that gives way without being told of them."""
+FEWEST_BEFORE_ASKING, MOST_BEFORE_ASKING = 4, 16
+"""While fewer steps are untold, the policy is asked for the request that gives way without being told of them. It is
+told of twice as many the next time if nobody gave way.
+"""
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
 
@@ -114,6 +116,7 @@ class EngineHost:
         self.counters = Counters()
         self.fit = StepTimeFit()
         self._untold = Untold(self.fit)
+        self._before_asking = FEWEST_BEFORE_ASKING
         self._produced = produced
         self._known: dict[RequestId, _Known] = {}
         self._awaited: OrderedDict[str, _Awaited] = OrderedDict()
@@ -226,9 +229,15 @@ class EngineHost:
         tenants were charged. So the policy first learns of the steps that it does not know, unless they are few.
         """
         policy, untold = self.policy, self._untold
-        if untold.steps >= FEWEST_BEFORE_ASKING and policy.may_give_way(policy.cost_model.at_most(untold.duration)):
+        if untold.steps < self._before_asking:
+            return policy.gives_way()
+        told = policy.may_give_way(policy.cost_model.at_most(untold.duration))
+        if told:
             self.tell(now)
-        return policy.gives_way()
+        loser = policy.gives_way()
+        in_vain = told and loser is None
+        self._before_asking = min(2 * self._before_asking, MOST_BEFORE_ASKING) if in_vain else FEWEST_BEFORE_ASKING
+        return loser
 
     def makes_room(self, sequence: RequestId | None, now: Seconds) -> bool:
         """Give up KV that is kept for a paused run, for a sequence that waits, or for any that runs if None. False if

@@ -467,6 +467,26 @@ def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_step
     assert given_way == [None] * (FEWEST_BEFORE_ASKING - 1) + [long]
 
 
+def test_where_nobody_gives_way_the_policy_is_told_for_it_less_often() -> None:
+    """A request that has just begun does not give way, whatever it holds."""
+    on = host("tiered-justitia", gold=1.0, silver=1.0)
+    long = name("long").id
+    on.ticket(ticket("long", cost=1e4), 0.0)
+    on.queued(name("long"), 1000, 0.0)
+    on.admitted(long, 0, 0.0)
+    on.ticket(ticket("small", SILVER, cost=1), 0.0)
+    on.queued(name("small"), 1, 0.0)
+    told_after = []
+    for step in range(1, 30):
+        on.output[long] = 1 + step // 10
+        on.stepped(StepDone(1, 1, 1000, (), 0.01))
+        had = on.policy.service[GOLD]
+        assert on.gives_way(0.1) is None
+        if on.policy.service[GOLD] > had:
+            told_after.append(step)
+    assert told_after == [FEWEST_BEFORE_ASKING, 3 * FEWEST_BEFORE_ASKING, 28]
+
+
 def test_where_one_tenant_has_all_the_policy_is_not_told_for_it() -> None:
     on = host("tiered-justitia", gold=1.0)
     for key in ("long", "small"):
