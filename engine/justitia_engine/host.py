@@ -323,7 +323,7 @@ class EngineHost:
         self._known[sequence].read += before.prefilled
         self.policy.aborted(sequence, now)
         self._left(before.run.id, now)
-        self._enter(sequence, ticket, before.request.prompt_tokens + before.produced, before.arrival)
+        self._enter(sequence, ticket, before.tokens, before.arrival)
         moved = self.policy.requests[sequence]
         moved.begun, moved.cached = before.begun, before.cached
         if before.status is RequestState.RUNNING:
@@ -353,8 +353,7 @@ class EngineHost:
         progress = self._untold.progress(sequence, produced)
         if progress is not None and sequence in running:
             request = self.policy.requests[sequence]
-            held = request.request.prompt_tokens + request.produced
-            self.policy.stepped(Step([progress], self._untold.take_part(progress, held)), now)
+            self.policy.stepped(Step([progress], self._untold.take_part(progress, request.tokens)), now)
 
     def _left(self, run: RunId, now: Seconds) -> None:
         if run in self._ending and not (opened := self.policy.runs[run]).requests:

@@ -119,7 +119,7 @@ class Books(ABC):
             )
         request.status = RequestState.RUNNING
         self.running[request_id] = request
-        self._hold(request, request.request.prompt_tokens + request.produced)
+        self._hold(request, request.tokens)
         self.on_left_queue(request, now)
         if not request.begun:
             request.begun = True
@@ -273,7 +273,7 @@ class Books(ABC):
 
     def _leave_batch(self, request: OpenRequest) -> None:
         del self.running[request.id]
-        self._hold(request, -request.request.prompt_tokens - request.produced)
+        self._hold(request, -request.tokens)
 
     def _hold(self, request: OpenRequest, more: Tokens) -> None:
         """The request holds so many more KV tokens, fewer if negative."""

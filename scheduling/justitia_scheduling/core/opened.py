@@ -78,6 +78,11 @@ class OpenRequest:
         return self.prefilled + self.produced
 
     @property
+    def tokens(self) -> Tokens:
+        """Its prompt and what it has produced: what it holds while it runs, and has to be read when it is admitted."""
+        return self.request.prompt_tokens + self.produced
+
+    @property
     def waits_again(self) -> bool:
         """Whether it waits since a preemption."""
         return self.preemptions > 0 and self.status is RequestState.WAITING

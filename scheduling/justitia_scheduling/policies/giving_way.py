@@ -36,7 +36,7 @@ class Room:
 
     def for_head(self, head: OpenRequest, ahead: Iterable[TenantId], prompt_work: KVTokenTime) -> RequestId | None:
         """A request of a tenant that is `ahead` and holds much more than the head's would."""
-        own = (head.request.prompt_tokens + head.produced) / self._books.weight(head.tenant)
+        own = head.tokens / self._books.weight(head.tenant)
         most = MUCH_MORE * (self._held(head.tenant) + own)
         heavy = {tenant for tenant in ahead if self._held(tenant) > most}
         if not heavy:

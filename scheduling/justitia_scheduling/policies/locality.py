@@ -17,7 +17,7 @@ only by runs of its tenant whose tag is less than `GAIN * rho * cached` behind i
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from itertools import islice
 
 from justitia_scheduling.core.gps import TICKS
 from justitia_scheduling.core.runqueue import RunKey
@@ -36,12 +36,12 @@ def first_by_cache(
     """The request to serve; `worth` is rho. Equals: in order. Only those are asked for that `most`, the most that the
     cache can have of one, would bring to the front.
     """
-    candidates = islice(in_order, CANDIDATES)
-    key, first = next(candidates)
+    candidates = list(islice(in_order, CANDIDATES))
+    key, first = candidates[0]
     if not key[0]:
         return first
     each, best = GAIN * worth * TICKS, math.inf
-    for (_, tag, *_), request in chain(((key, first),), candidates):
+    for (_, tag, *_), request in candidates:
         if tag - each * most(request) < best and (place := tag - round(each * in_cache(request))) < best:
             best, first = place, request
     return first

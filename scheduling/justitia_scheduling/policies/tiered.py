@@ -255,8 +255,7 @@ class TieredJustitia(Policy):
 
     def _tokens(self, request: RequestId) -> Tokens:
         """What is to be read for a waiting request."""
-        waits = self.requests[request]
-        return waits.request.prompt_tokens + waits.produced
+        return self.requests[request].tokens
 
     def place(self, run: OpenRun) -> tuple[float, ...]:
         rank = self._heartbeat.rank(run.tenant)

@@ -451,14 +451,20 @@ def test_whatever_the_order_of_tickets_and_events_every_token_is_charged_once(ev
     assert on.closed(RequestId("never queued"), 0, False, 0.0) is None
 
 
-def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_steps_ago() -> None:
+def one_that_waits_for_another(prompt: int) -> tuple[Counting, RequestId]:
+    """A large request of one tenant, with so long a prompt, runs, and a small one of another tenant waits."""
     on = host("tiered-justitia", gold=1.0, silver=1.0)
     long = name("long").id
     on.ticket(ticket("long", cost=1e4), 0.0)
-    on.queued(name("long"), 10, 0.0)
+    on.queued(name("long"), prompt, 0.0)
     on.admitted(long, 0, 0.0)
     on.ticket(ticket("small", SILVER, cost=1), 0.0)
     on.queued(name("small"), 1, 0.0)
+    return on, long
+
+
+def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_steps_ago() -> None:
+    on, long = one_that_waits_for_another(10)
     given_way = []
     for produced in range(1, FEWEST_BEFORE_ASKING + 1):
         on.output[long] = LEAST_RUN + produced
@@ -469,13 +475,7 @@ def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_step
 
 def test_where_nobody_gives_way_the_policy_is_told_for_it_less_often() -> None:
     """A request that has just begun does not give way, whatever it holds."""
-    on = host("tiered-justitia", gold=1.0, silver=1.0)
-    long = name("long").id
-    on.ticket(ticket("long", cost=1e4), 0.0)
-    on.queued(name("long"), 1000, 0.0)
-    on.admitted(long, 0, 0.0)
-    on.ticket(ticket("small", SILVER, cost=1), 0.0)
-    on.queued(name("small"), 1, 0.0)
+    on, long = one_that_waits_for_another(1000)
     told_after = []
     for step in range(1, 30):
         on.output[long] = 1 + step // 10
