@@ -13,6 +13,8 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from justitia_simulator.files import write_bytes
+
 VOCABULARY = 512
 MAX_POSITIONS = 4096
 HEAD_SIZE = 32
@@ -58,7 +60,7 @@ def make_tiny_model(directory: Path, shape: Shape = Shape()) -> Path:
     for name, text in documents.items():
         target = directory / name
         if not target.exists() or target.read_text() != text:
-            target.write_text(text)
+            write_bytes(target, text.encode())
     return directory
 
 

@@ -24,9 +24,9 @@ from justitia_vocabulary.policies import Knob
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, TenantId, Tokens
 
 UNTICKETED = TenantId("")
-FEWEST_BEFORE_ASKING, MOST_BEFORE_ASKING = 4, 16
-"""While fewer steps are untold, the policy is asked for the request that gives way without being told of them. It is
-told of twice as many the next time if nobody gave way.
+FEW_STEPS, MANY_STEPS = 4, 16
+"""While fewer than a few steps are untold, the policy is asked for the request that gives way without being told of
+them; while fewer than many are, it is told only if somebody should not wait.
 """
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
@@ -116,7 +116,6 @@ class EngineHost:
         self.counters = Counters()
         self.fit = StepTimeFit()
         self._untold = Untold(self.fit)
-        self._before_asking = FEWEST_BEFORE_ASKING
         self._produced = produced
         self._known: dict[RequestId, _Known] = {}
         self._awaited: OrderedDict[str, _Awaited] = OrderedDict()
@@ -228,16 +227,12 @@ class EngineHost:
         """The running request that makes room for the head, which does not fit. Which one it is depends on what other
         tenants were charged. So the policy first learns of the steps that it does not know, unless they are few.
         """
-        policy, untold = self.policy, self._untold
-        if untold.steps < self._before_asking:
-            return policy.gives_way()
-        told = policy.may_give_way(policy.cost_model.at_most(untold.duration))
-        if told:
-            self.tell(now)
-        loser = policy.gives_way()
-        in_vain = told and loser is None
-        self._before_asking = min(2 * self._before_asking, MOST_BEFORE_ASKING) if in_vain else FEWEST_BEFORE_ASKING
-        return loser
+        policy, steps = self.policy, self._untold.steps
+        if steps >= FEW_STEPS:
+            charge = policy.cost_model.at_most(self._untold.duration)
+            if policy.may_give_way(charge, at_once=steps < MANY_STEPS):
+                self.tell(now)
+        return policy.gives_way()
 
     def makes_room(self, sequence: RequestId | None, now: Seconds) -> bool:
         """Give up KV that is kept for a paused run, for a sequence that waits, or for any that runs if None. False if

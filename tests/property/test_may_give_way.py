@@ -85,6 +85,21 @@ def test_who_would_give_way_after_the_telling_was_expected_to(cost: CostModel, h
     assert may or policy.gives_way() is None
 
 
+@given(history=histories, burst=st.sampled_from([0.0, 0.05, 1.0]))
+@examples(300)
+def test_only_who_asks_for_little_is_expected_to_take_a_place_at_once(history: History, burst: float) -> None:
+    cost = COSTS[0]
+    policy = TieredJustitia(cost, burst=burst)
+    play(policy, history)
+    held = held_in(policy)
+    asks = {r.tenant: held.get(r.tenant, 0) for r in policy.waiting()}
+    for request in policy.waiting():
+        asks[request.tenant] += request.request.prompt_tokens + request.produced
+    some = policy.may_give_way(cost.at_most(0.5))
+    little = any(held[f] / policy.weight(f) > 2 * asks[g] / policy.weight(g) for f in held for g in asks.keys() - {f})
+    assert policy.may_give_way(cost.at_most(0.5), at_once=True) <= (some and little)
+
+
 def test_who_gives_way_is_not_always_expected_to() -> None:
     """Negative control: asked for the charges that are known, it misses one that gives way once more is told."""
     policy = TieredJustitia(COSTS[0], burst=1.0)

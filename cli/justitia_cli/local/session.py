@@ -19,6 +19,7 @@ import psutil
 from justitia_cli.local.errors import LocalError
 from justitia_cli.local.processes import end_group
 from justitia_operator.build.pods import ENGINE_SOCKET
+from justitia_simulator.files import write_bytes
 
 STOP_SECONDS = 60.0
 PLUGIN_FOLDER = "plugin"
@@ -75,7 +76,7 @@ class Session:
 
     def write(self, pids: list[int], *, ready: bool) -> None:
         groups = {str(pid): psutil.Process(pid).create_time() for pid in pids}
-        self._note.write_text(json.dumps(asdict(SessionNote(os.getpid(), groups, ready))))
+        write_bytes(self._note, json.dumps(asdict(SessionNote(os.getpid(), groups, ready))).encode())
 
     def read(self) -> SessionNote | None:
         try:

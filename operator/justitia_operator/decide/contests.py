@@ -19,13 +19,16 @@ class Contests:
 
     def __init__(self) -> None:
         self._removals: dict[Ref, list[datetime]] = {}
-        self._added: dict[Ref, tuple[Addition, ...]] = {}
+        self._added: dict[Ref, tuple[datetime, tuple[Addition, ...]]] = {}
 
-    def removing(self, ref: Ref, found: tuple[Addition, ...]) -> tuple[Addition, ...]:
+    def removing(self, ref: Ref, found: tuple[Addition, ...], now: datetime) -> tuple[Addition, ...]:
         """Fields that somebody added are found, and are going to be removed. Returns them with who added each."""
-        before = {each.path: each for each in self._added.get(ref, ())}
+        for other in [other for other, (at, _) in self._added.items() if now - at >= WINDOW]:
+            del self._added[other]
+        _, known = self._added.get(ref, (now, ()))
+        before = {each.path: each for each in known}
         found = tuple(before.get(each.path, each) if each.manager == MANAGER else each for each in found)
-        self._added[ref] = found
+        self._added[ref] = now, found
         return found
 
     def may_remove(self, ref: Ref, now: datetime) -> bool:

@@ -296,7 +296,7 @@ class Controller:
             added = () if before is None else additions(obj, before)
             contested = bool(added) and not self._contests.may_remove(ref, self._clock())
             if added and not contested:
-                added = self._contests.removing(ref, added)
+                added = self._contests.removing(ref, added, self._clock())
             owned = before
             if before is not None and not contested and (owners := disowned(obj, before)) is not None:
                 owned = await self._kube.set_owners(before, owners)

@@ -242,8 +242,8 @@ class TieredJustitia(Policy):
         head = self.head()
         return None if head is None else self.room.for_head(self.requests[head], ahead, self._prompt_work)
 
-    def may_give_way(self, untold: float) -> bool:
-        return self.room.may_be_made(self._ahead(untold), self.counters.waiting)
+    def may_give_way(self, untold: float, *, at_once: bool = False) -> bool:
+        return self.room.may_be_made(self._ahead(untold), self.counters.waiting, at_once=at_once)
 
     def _ahead(self, untold: float) -> list[TenantId]:
         """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
@@ -311,6 +311,7 @@ class TieredJustitia(Policy):
         if self._boosted.waits(request, len(self.running)):
             queue.rekey(request.run, self.place_in_application(request.run))
         self.counters.enqueue(tenant)
+        self.room.waits(request)
         self.clocks.compare_from_now_on(tenant, self.weight(tenant))
         if queue.push(request, self.place_in_application(request.run), now):
             self._tenants_of[request.run.run.application].add(tenant)
@@ -327,8 +328,8 @@ class TieredJustitia(Policy):
         elif admitted:
             self._heartbeat.silent_since(request.tenant, now)
         self._update_gate(request.tenant)
+        self.room.left(request)
         if request.preemptions:
-            self.room.came_back(request)
             return
         self._costs.left(request)
         self._longest_output.count()

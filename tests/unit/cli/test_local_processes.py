@@ -1,5 +1,6 @@
 """Processes of local mode: ended with all their children, reported with the end of their log, leftovers found."""
 
+import json
 import os
 import signal
 import socket
@@ -119,3 +120,13 @@ def test_a_later_process_with_a_recorded_number_is_left_alone(tmp_path: Path) ->
         session.end()
         assert innocent.poll() is None
         innocent.send_signal(signal.SIGKILL)
+
+
+def test_who_reads_the_note_while_it_is_written_finds_one_that_is_whole(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.write([], ready=False)
+    with (tmp_path / "session.json").open() as begun:
+        session.write([], ready=True)
+        assert json.load(begun)["ready"] is False
+    assert (note := session.read()) is not None
+    assert note.ready

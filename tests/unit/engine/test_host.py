@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from justitia_channel.messages import Arrived, Configure, Share, Ticket
-from justitia_engine.host import FEWEST_BEFORE_ASKING, UNTICKETED, EngineHost, SequenceName, knobs_of
+from justitia_engine.host import FEW_STEPS, MANY_STEPS, UNTICKETED, EngineHost, SequenceName, knobs_of
 from justitia_engine.untold import Reading, StepDone
 from justitia_scheduling.core.cost import KVTokenTimeCost
 from justitia_scheduling.core.model import kv_token_time
@@ -466,25 +466,28 @@ def one_that_waits_for_another(prompt: int) -> tuple[Counting, RequestId]:
 def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_steps_ago() -> None:
     on, long = one_that_waits_for_another(10)
     given_way = []
-    for produced in range(1, FEWEST_BEFORE_ASKING + 1):
-        on.output[long] = LEAST_RUN + produced
+    for produced in range(1, FEW_STEPS + 1):
+        on.output[long] = produced
         on.stepped(StepDone(1, 1, 10, (), 0.01))
         given_way.append(on.gives_way(0.1))
-    assert given_way == [None] * (FEWEST_BEFORE_ASKING - 1) + [long]
+    assert given_way == [None] * (FEW_STEPS - 1) + [long]
 
 
-def test_where_nobody_gives_way_the_policy_is_told_for_it_less_often() -> None:
-    """A request that has just begun does not give way, whatever it holds."""
+def test_for_a_tenant_that_asks_for_much_the_policy_is_told_less_often() -> None:
+    """A request that has just begun does not give way to it."""
     on, long = one_that_waits_for_another(1000)
+    for key in range(1000):
+        on.ticket(ticket(f"{key}", SILVER, cost=1), 0.0)
+        on.queued(name(f"{key}"), 1, 0.0)
     told_after = []
-    for step in range(1, 30):
+    for step in range(1, 2 * MANY_STEPS):
         on.output[long] = 1 + step // 10
         on.stepped(StepDone(1, 1, 1000, (), 0.01))
         had = on.policy.service[GOLD]
         assert on.gives_way(0.1) is None
         if on.policy.service[GOLD] > had:
             told_after.append(step)
-    assert told_after == [FEWEST_BEFORE_ASKING, 3 * FEWEST_BEFORE_ASKING, 28]
+    assert told_after == [MANY_STEPS]
 
 
 def test_where_one_tenant_has_all_the_policy_is_not_told_for_it() -> None:

@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from justitia_operator.decide.contests import MOST_REMOVALS, WINDOW, Contests
-from justitia_operator.world.objects import Kind, Ref
+from justitia_operator.decide.ownership import Addition
+from justitia_operator.world.objects import MANAGER, Kind, Ref
 from support.resources import NOW
 
 ONE, OTHER = Ref(Kind.DEPLOYMENT, "apps", "one"), Ref(Kind.DEPLOYMENT, "apps", "other")
@@ -38,3 +39,13 @@ def test_a_removal_from_one_object_leaves_the_others_counts_as_they_are() -> Non
     assert not contests.may_remove(ONE, NOW + MINUTE)
     contests.removed(OTHER, NOW + WINDOW)
     assert contests.may_remove(ONE, NOW + WINDOW)
+
+
+def test_who_added_a_field_is_known_until_it_is_removed_and_for_an_hour_at_most() -> None:
+    """An object may go away in between."""
+    theirs, ours = Addition("spec.replicas", "kubectl"), Addition("spec.replicas", MANAGER)
+    contests = Contests()
+    assert contests.removing(ONE, (theirs,), NOW) == (theirs,)
+    assert contests.removing(ONE, (ours,), NOW + MINUTE) == (theirs,)
+    contests.removing(OTHER, (ours,), NOW + MINUTE + WINDOW)
+    assert contests.removing(ONE, (ours,), NOW + MINUTE + WINDOW) == (ours,)

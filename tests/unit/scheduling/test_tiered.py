@@ -488,12 +488,19 @@ def test_who_holds_much_more_than_the_head_asks_for_gives_way_to_it() -> None:
     assert ahead(asks=100, holds=300)[0].gives_way() == "mine"
 
 
-def test_who_has_not_run_for_long_does_not_give_way() -> None:
+def test_who_has_not_run_for_long_gives_way_only_to_a_tenant_that_asks_for_little() -> None:
     policy, host = ahead(produced=1, asks=100, holds=300)
+    assert policy.gives_way() == "mine"
+    much = host.run("much", B, cost=2 * WIDE, prompt=200)
     for _ in range(LEAST_RUN - 1):
         assert policy.gives_way() is None
         host.serve(RequestId("mine"), 1)
     assert policy.gives_way() == "mine"
+    policy, host = ahead(produced=1, asks=100, holds=300)
+    much = host.run("much", B, cost=2 * WIDE, prompt=200)
+    assert policy.gives_way() is None
+    policy.aborted(much, 0)
+    assert policy.gives_way() == "mine", "who gave up waiting asks for nothing"
 
 
 @pytest.mark.parametrize(("held", "gives_way"), [(200, None), (201, "mine")])
