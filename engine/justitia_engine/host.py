@@ -25,8 +25,8 @@ from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, 
 
 UNTICKETED = TenantId("")
 FEW_STEPS, MANY_STEPS = 4, 16
-"""While fewer than a few steps are untold, the policy is asked for the request that gives way without being told of
-them; while fewer than many are, it is told only if somebody should not wait.
+"""The policy is asked for a request that gives way once in a few steps while there is none. Before, it is told of the
+steps that it does not know: of a few only if somebody should not wait, else of many.
 """
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""
@@ -116,6 +116,7 @@ class EngineHost:
         self.counters = Counters()
         self.fit = StepTimeFit()
         self._untold = Untold(self.fit)
+        self._since_asked_in_vain = FEW_STEPS
         self._produced = produced
         self._known: dict[RequestId, _Known] = {}
         self._awaited: OrderedDict[str, _Awaited] = OrderedDict()
@@ -214,6 +215,7 @@ class EngineHost:
     def stepped(self, done: StepDone) -> None:
         """A step is over. The policy hears of it with `closed`, `preempted` and :meth:`tell_if_due`."""
         self._untold.add(done)
+        self._since_asked_in_vain += 1
         self.keeping.kept.iterations += 1
         for reading in done.readings:
             if reading.sequence in self._known:
@@ -228,11 +230,16 @@ class EngineHost:
         tenants were charged. So the policy first learns of the steps that it does not know, unless they are few.
         """
         policy, steps = self.policy, self._untold.steps
+        if self._since_asked_in_vain < FEW_STEPS:
+            return None
         if steps >= FEW_STEPS:
             charge = policy.cost_model.at_most(self._untold.duration)
-            if policy.may_give_way(charge, at_once=steps < MANY_STEPS):
+            if policy.may_give_way(charge, soon=steps < MANY_STEPS):
                 self.tell(now)
-        return policy.gives_way()
+        loser = policy.gives_way()
+        if loser is None:
+            self._since_asked_in_vain = 0
+        return loser
 
     def makes_room(self, sequence: RequestId | None, now: Seconds) -> bool:
         """Give up KV that is kept for a paused run, for a sequence that waits, or for any that runs if None. False if

@@ -123,9 +123,9 @@ class Policy(Books):
         """
         return None
 
-    def may_give_way(self, untold: float, *, at_once: bool = False) -> bool:
+    def may_give_way(self, untold: float, *, soon: bool = False) -> bool:
         """Whether `gives_way` may name a request once the policy has been told of work that it does not know yet, for
-        which no tenant is charged more than `untold`. A host may ask it first, since telling costs more. `at_once`:
+        which no tenant is charged more than `untold`. A host may ask it first, since telling costs more. `soon`:
         whether it may for somebody who should not wait for some steps.
         """
         head = self.head()

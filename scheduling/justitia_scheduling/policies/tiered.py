@@ -242,8 +242,8 @@ class TieredJustitia(Policy):
         head = self.head()
         return None if head is None else self.room.for_head(self.requests[head], ahead, self._prompt_work)
 
-    def may_give_way(self, untold: float, *, at_once: bool = False) -> bool:
-        return self.room.may_be_made(self._ahead(untold), self.counters.waiting, at_once=at_once)
+    def may_give_way(self, untold: float, *, soon: bool = False) -> bool:
+        return self.room.may_be_made(self._ahead(untold), self.counters.waiting, soon=soon)
 
     def _ahead(self, untold: float) -> list[TenantId]:
         """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
@@ -351,6 +351,7 @@ class TieredJustitia(Policy):
         self.clocks.advance(by_tenant.items())
 
     def time_passed(self, now: Seconds) -> None:
+        self.room.now = now
         for run in self._boosted.lapsed(now):
             self._place_again(self.runs[run])
         for tenant in self._heartbeat.late(now):
@@ -369,7 +370,7 @@ class TieredJustitia(Policy):
     def on_closed(self, request: OpenRequest, finished: bool, now: Seconds) -> None:
         self._costs.closed(request, finished)
         self._boosted.closed(request, finished, now)
-        self.room.closed(request.id)
+        self.room.closed(request)
 
     def on_run_ended(self, run: OpenRun, now: Seconds) -> None:
         self._costs.ended(run)

@@ -15,7 +15,6 @@ from justitia_scheduling.core.model import kv_token_time
 from justitia_scheduling.core.tailslope import GAMMA
 from justitia_scheduling.policies.boost import Boosted
 from justitia_scheduling.policies.fcfs import FCFS
-from justitia_scheduling.policies.giving_way import LEAST_RUN
 from justitia_scheduling.policies.uniboost import UniBoost
 from justitia_vocabulary.policies import HIGHEST_GAMMA, HYSTERESIS
 from justitia_vocabulary.units import ApplicationId, RequestId, RunId, TenantId
@@ -465,6 +464,7 @@ def one_that_waits_for_another(prompt: int) -> tuple[Counting, RequestId]:
 
 def test_who_gives_way_depends_on_what_other_tenants_were_given_until_a_few_steps_ago() -> None:
     on, long = one_that_waits_for_another(10)
+    assert on.gives_way(0.1) is None
     given_way = []
     for produced in range(1, FEW_STEPS + 1):
         on.output[long] = produced
@@ -479,6 +479,7 @@ def test_for_a_tenant_that_asks_for_much_the_policy_is_told_less_often() -> None
     for key in range(1000):
         on.ticket(ticket(f"{key}", SILVER, cost=1), 0.0)
         on.queued(name(f"{key}"), 1, 0.0)
+    assert on.gives_way(0.1) is None
     told_after = []
     for step in range(1, 2 * MANY_STEPS):
         on.output[long] = 1 + step // 10
@@ -497,7 +498,7 @@ def test_where_one_tenant_has_all_the_policy_is_not_told_for_it() -> None:
         on.queued(name(key), 10, 0.0)
     on.admitted(name("long").id, 0, 0.0)
     for produced in range(1, 8):
-        on.output[name("long").id] = LEAST_RUN + produced
+        on.output[name("long").id] = produced
         on.stepped(StepDone(1, 1, 10, (), 0.01))
         assert on.gives_way(0.1) is None
     assert on.policy.service[GOLD] == 0

@@ -8,11 +8,11 @@ import math
 
 import pytest
 
-from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
+from justitia_scheduling.core.cost import CostModel, EngineTime, KVTokenTimeCost, StepTime
 from justitia_scheduling.core.estimate import FIRST_ESTIMATE
 from justitia_scheduling.core.gps import TICKS, in_kv_token_time
 from justitia_scheduling.core.model import Progress, Request, Run, Step, kv_token_time
-from justitia_scheduling.policies.giving_way import LEAST_RUN
+from justitia_scheduling.policies.giving_way import LONG_RUN, PATIENCE, SHORT_RUN
 from justitia_scheduling.policies.tiered import (
     BETA,
     RECENT_REQUESTS,
@@ -470,13 +470,19 @@ def test_of_one_runs_requests_the_latest_is_the_victim_and_what_is_produced_is_h
 
 
 def ahead(
-    produced: int = LEAST_RUN, asks: int = 100, holds: int = 300, weight: float = 1.0
+    produced: int = 1,
+    asks: int = 100,
+    holds: int = 300,
+    weight: float = 1.0,
+    cost_model: CostModel | None = None,
 ) -> tuple[TieredJustitia, Host]:
-    """Tenant A runs a request and is gated; the head is B's, which asks for so many tokens and holds none."""
-    policy = tiered(burst=0.0)
+    """Tenant A runs a request and is gated; the head is B's, which asks for so many tokens and holds none. `holds`:
+    what A's holds, with what it has produced. Steps take no time unless the cost model says so.
+    """
+    policy = TieredJustitia(cost_model or KVTokenTimeCost(), burst=0.0)
     policy.set_weight(B, weight, 0)
     host = Host(policy)
-    mine = host.run("mine", A, cost=WIDE, prompt=holds)
+    mine = host.run("mine", A, cost=WIDE, prompt=holds - produced)
     host.ask("mine", "more", 1)
     host.run("theirs", B, cost=WIDE, prompt=asks)
     host.serve(mine, produced)
@@ -488,16 +494,33 @@ def test_who_holds_much_more_than_the_head_asks_for_gives_way_to_it() -> None:
     assert ahead(asks=100, holds=300)[0].gives_way() == "mine"
 
 
-def test_who_has_not_run_for_long_gives_way_only_to_a_tenant_that_asks_for_little() -> None:
-    policy, host = ahead(produced=1, asks=100, holds=300)
-    assert policy.gives_way() == "mine"
-    much = host.run("much", B, cost=2 * WIDE, prompt=200)
-    for _ in range(LEAST_RUN - 1):
+def test_a_head_of_a_tenant_that_asks_for_little_waits_for_a_place_that_becomes_free_by_itself() -> None:
+    step = StepTime(per_step=0.5, per_token=0.1, per_kv_token=0.001)
+    patience = PATIENCE * (0.5 + 0.1 * 1 + 0.001 * 300)
+    policy, host = ahead(holds=300, cost_model=EngineTime(step))
+    policy.time_passed(10.0)
+    for waited in (0.0, 0.99 * patience):
+        policy.time_passed(10.0 + waited)
         assert policy.gives_way() is None
+    policy.time_passed(10.0 + patience)
+    assert policy.gives_way() == "mine"
+    policy.admitted(RequestId("theirs"), 10.0 + patience)
+    policy.finished(RequestId("theirs"), 10.0 + patience)
+    policy.run_ended(RunId("theirs"), 10.0 + patience)
+    host.run("next", B, cost=WIDE, prompt=100)
+    assert policy.gives_way() is None, "the next one waits for its own"
+
+
+def test_who_has_not_run_for_long_gives_way_only_to_a_tenant_that_asks_for_little() -> None:
+    policy, host = ahead(holds=300)
+    assert policy.gives_way() == "mine"
+    host.run("much", B, cost=2 * WIDE, prompt=1)
+    for _ in range(LONG_RUN - 1):
+        assert policy.gives_way() is None, "two requests, where one is served"
         host.serve(RequestId("mine"), 1)
     assert policy.gives_way() == "mine"
-    policy, host = ahead(produced=1, asks=100, holds=300)
-    much = host.run("much", B, cost=2 * WIDE, prompt=200)
+    policy, host = ahead(holds=300)
+    much = host.run("much", B, cost=2 * WIDE, prompt=1)
     assert policy.gives_way() is None
     policy.aborted(much, 0)
     assert policy.gives_way() == "mine", "who gave up waiting asks for nothing"
@@ -506,7 +529,7 @@ def test_who_has_not_run_for_long_gives_way_only_to_a_tenant_that_asks_for_littl
 @pytest.mark.parametrize(("held", "gives_way"), [(200, None), (201, "mine")])
 def test_twice_as_much_is_not_much_more(held: int, gives_way: str | None) -> None:
     """What it has produced it holds, too."""
-    assert ahead(asks=100, holds=held - LEAST_RUN)[0].gives_way() == gives_way
+    assert ahead(produced=50, asks=100, holds=held)[0].gives_way() == gives_way
 
 
 def test_each_holds_for_its_weight() -> None:
@@ -528,31 +551,31 @@ def test_nobody_gives_way_where_nothing_waits_or_nobody_is_ahead() -> None:
     host = Host(policy)
     assert policy.gives_way() is None
     mine = host.run("mine", A, cost=WIDE, prompt=1000)
-    host.serve(mine, LEAST_RUN)
+    host.serve(mine, SHORT_RUN)
     assert policy.gives_way() is None
     policy = tiered(burst=WIDE, beta=math.inf)
     host = Host(policy)
     mine = host.run("mine", A, cost=WIDE, prompt=1000)
     host.run("theirs", B, cost=WIDE, prompt=1)
-    host.serve(mine, LEAST_RUN)
+    host.serve(mine, SHORT_RUN)
     assert policy.gives_way() is None
 
 
 def test_who_came_back_gives_way_again_when_it_has_produced_enough_since() -> None:
-    policy, host = ahead(produced=LEAST_RUN, asks=10, holds=300)
+    policy, host = ahead(asks=10, holds=300)
     mine = RequestId("mine")
     assert policy.gives_way() == mine
     policy.preempted(mine, 0)
     policy.admitted(mine, 0)
-    for _ in range(LEAST_RUN):
+    for _ in range(SHORT_RUN):
         assert policy.gives_way() is None
         host.serve(mine, 1)
     assert policy.gives_way() == mine
 
 
 def test_where_reading_is_dear_it_has_to_produce_what_reading_it_again_took() -> None:
-    """rho = c_tok / (c0 / M) = 50 tokens' work."""
-    policy = TieredJustitia(EngineTime(StepTime(per_step=1.0, per_token=0.005, per_kv_token=0.0)), burst=0.0)
+    """rho = c_tok / (c0 / M) = 400 tokens' work."""
+    policy = TieredJustitia(EngineTime(StepTime(per_step=1.0, per_token=0.04, per_kv_token=0.0)), burst=0.0)
     host = Host(policy)
     mine = host.run("mine", A, cost=WIDE, prompt=300)
     host.ask("mine", "more", 1)
@@ -560,9 +583,12 @@ def test_where_reading_is_dear_it_has_to_produce_what_reading_it_again_took() ->
     host.serve(mine, 5)
     policy.preempted(mine, 0)
     policy.admitted(mine, 0)
-    for _ in range(50):
+    assert policy.gives_way() is None
+    for _ in range(400):
+        policy.time_passed(WIDE)
         assert policy.gives_way() is None
         host.serve(mine, 1)
+    policy.time_passed(WIDE)
     assert policy.gives_way() == mine
 
 
@@ -573,5 +599,5 @@ def test_a_name_that_is_used_again_has_not_come_back() -> None:
     policy.admitted(mine, 0)
     policy.finished(mine, 0)
     host.ask("mine", "mine", 300)
-    host.serve(mine, LEAST_RUN)
+    host.serve(mine, SHORT_RUN)
     assert policy.gives_way() == mine
