@@ -52,11 +52,10 @@ class Room:
         self._open[request.tenant] -= 1
         self._came_back_with.pop(request.id, None)
 
-    def may_be_made(self, ahead: Iterable[TenantId], waiting: Iterable[TenantId], *, soon: bool = False) -> bool:
-        """Whether a tenant of those `ahead` holds much more than one that waits. `soon`: that asks for little."""
+    def may_be_made(self, ahead: Iterable[TenantId], waiting: Iterable[TenantId]) -> bool:
+        """Whether a tenant of those `ahead` holds much more than one that waits."""
         most = max(map(self._held, ahead), default=0.0)
-        light = (tenant for tenant in waiting if most > MUCH_MORE * self._held(tenant))
-        return any(not soon or self.asks_for_little(tenant) for tenant in light)
+        return most > 0 and any(most > MUCH_MORE * self._held(tenant) for tenant in waiting)
 
     def asks_for_little(self, tenant: TenantId) -> bool:
         """Whether all its requests together, those that run and those that wait, are no more than its share by weight

@@ -243,7 +243,12 @@ class TieredJustitia(Policy):
         return None if head is None else self.room.for_head(self.requests[head], ahead, self._prompt_work)
 
     def may_give_way(self, untold: float, *, soon: bool = False) -> bool:
-        return self.room.may_be_made(self._ahead(untold), self.counters.waiting, soon=soon)
+        if not soon:
+            return self.room.may_be_made(self._ahead(untold), self.counters.waiting)
+        first = self._first_tenant()
+        if first is None or not self.room.asks_for_little(first):
+            return False
+        return self.room.may_be_made(self._ahead(untold), (first,))
 
     def _ahead(self, untold: float) -> list[TenantId]:
         """The tenants with running requests that the gate holds back, if each is charged so much more. The gate lets in
