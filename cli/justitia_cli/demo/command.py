@@ -14,7 +14,7 @@ from rich.live import Live
 from justitia_api.status import PoolStatus
 from justitia_cli.console import EXIT_INTERRUPTED, fail, mistakes, output
 from justitia_cli.demo.findings import LIGHT, Finding, find, first_token_times, share_bound
-from justitia_cli.demo.load import contended_runs, flooding_runs, light_runs_alone, plan_load
+from justitia_cli.demo.load import contended_runs, flooding_runs, light_run_alone, plan_load
 from justitia_cli.demo.measure import DemoPhase, steady_rate
 from justitia_cli.live_table import live_table
 from justitia_cli.local.converge import read_keys
@@ -126,7 +126,7 @@ class Demo:
             queue = self._pool.config.queue.maximum_requests
             plan = plan_load(self._trace, speed, self._part, queue, self._seed)
             runs = contended_runs(self._trace, plan, self._seed)
-            alone = self._measure(live, "tiered-justitia", light_runs_alone(runs), f"{LIGHT} alone")
+            alone = self._measure(live, "tiered-justitia", [light_run_alone(runs)], f"{LIGHT} alone")
             results = [self._measure(live, label, runs) for label in POLICIES]
             gate = self._pool.status()["gate"]
         bound = share_bound(gate["slack"], gate["inEngine"], results[-1].weights)

@@ -39,8 +39,8 @@ SAMPLE_WORK = 20_000.0
 LIGHT_PART = 0.12
 """The part of the engine's time that support asks for."""
 
-LIGHT_ALONE, LIGHT_PAUSE = 8, 1.2
-"""How many of its questions are measured alone, and how many seconds apart."""
+LIGHT_ALONE = 8
+"""How many of its questions are measured alone."""
 
 
 def flooding_runs(trace: Sequence[TraceRequest], work: float, window: float, seed: int) -> list[WorkloadRun]:
@@ -52,10 +52,13 @@ def flooding_runs(trace: Sequence[TraceRequest], work: float, window: float, see
     ]
 
 
-def light_runs_alone(runs: Sequence[WorkloadRun]) -> list[WorkloadRun]:
-    """The light tenant's runs of a workload, so far apart that they do not meet."""
+def light_run_alone(runs: Sequence[WorkloadRun]) -> WorkloadRun:
+    """The light tenant's first questions of a workload, each sent when the one before has been answered. So none
+    waits for another, on a slow machine either.
+    """
     light = [run for run in runs if run.tenant == SUPPORT.tenant][:LIGHT_ALONE]
-    return [replace(run, arrival=number * LIGHT_PAUSE) for number, run in enumerate(light)]
+    stages = tuple(replace(stage, delay=0.0) for run in light for stage in run.stages)
+    return replace(light[0], arrival=0.0, stages=stages)
 
 
 @dataclass(frozen=True)

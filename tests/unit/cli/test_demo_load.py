@@ -14,7 +14,16 @@ import pytest
 
 from justitia_cli.demo.command import REQUIRED_PART
 from justitia_cli.demo.findings import FLOODERS, SHARE_TOLERANCE, backlog
-from justitia_cli.demo.load import FLOOD_SECONDS, LoadPlan, contended_runs, count_requests, plan_load
+from justitia_cli.demo.load import (
+    FLOOD_SECONDS,
+    LIGHT_ALONE,
+    SUPPORT,
+    LoadPlan,
+    contended_runs,
+    count_requests,
+    light_run_alone,
+    plan_load,
+)
 from justitia_scheduling.policies.registry import build_cost_model, build_policy
 from justitia_simulator.engine import Engine
 from justitia_simulator.occupancy import AdmissionRule
@@ -106,6 +115,16 @@ def test_a_pool_with_another_queue_gets_what_it_takes(queue: int) -> None:
 
 def test_the_machine_it_was_written_on_is_flooded_for_the_whole_time() -> None:
     assert plan_load(TRACE, WRITTEN_ON, 1.0, QUEUE, SEED) == LoadPlan(WRITTEN_ON * FLOOD_SECONDS, FLOOD_SECONDS)
+
+
+@pytest.mark.parametrize("speed", [WRITTEN_ON, WRITTEN_ON / 20])
+def test_a_question_alone_never_waits_for_another(speed: float) -> None:
+    runs = contended_runs(TRACE, LoadPlan(WRITTEN_ON * FLOOD_SECONDS, FLOOD_SECONDS), SEED)
+    alone = light_run_alone(runs)
+    assert [len(stage.requests) for stage in alone.stages] == [1] * LIGHT_ALONE
+    asked = [request for run in runs if run.tenant == SUPPORT.tenant for request in run.requests]
+    assert list(alone.requests) == asked[:LIGHT_ALONE]
+    assert serve([alone], speed).most_waiting <= 1
 
 
 def test_a_load_by_speed_alone_overflows_the_queue_of_a_fast_machine() -> None:
