@@ -53,6 +53,10 @@ class Line:
             tell(now)
         self._inbox.clear()
 
+    def key(self, name: RequestId) -> tuple[float, ...]:
+        """The place of a request that waits or runs in the policy's order."""
+        return self.policy.key(self.policy.requests[name])
+
     def queue(self, request: Inference) -> None:
         self.waiting[request.id] = request
         self.queued[request.run.tenant] += 1

@@ -26,10 +26,12 @@ changed, it ends at the next look. A front may look at any moment, so behind one
 
 import sys
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from functools import partial
 
 from justitia_scheduling.core.kept import KeptContexts
 from justitia_scheduling.core.model import Progress, Step
+from justitia_scheduling.core.policy import Policy
 from justitia_simulator.blocks import BlockPool
 from justitia_simulator.contexts import TextName
 from justitia_simulator.front import EngineFront
@@ -46,13 +48,13 @@ LONGEST_JUMP_WHILE_WAITING = 20
 class Replica:
     """An engine that is told its requests and asked for `end`, the moment of its next decision.
 
-    `queued` counts what is `waiting` for the policy, by tenant; `began` are those whose first token came with the last
+    `queued` counts what is `waiting` in its line, by tenant; `began` are those whose first token came with the last
     step. Those `given` to the engine by its `front`, and not in the batch, neither wait nor run.
     """
 
     def __init__(self, line: Line, profile: EngineProfile, kv_tokens: Tokens) -> None:
         self.line = line
-        policy = self.policy = line.policy
+        policy = line.policy
         self.profile = profile
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
         policy.in_cache = self._in_cache if profile.prefix_cache and profile.front is None else None
@@ -60,7 +62,8 @@ class Replica:
         self.running: dict[RequestId, Inference] = {}
         self.waiting, self.queued = line.waiting, line.queued
         self.given: dict[RequestId, Inference] = {}
-        self.front = None if profile.front is None else EngineFront(policy, profile.front.latency)
+        self.front = None if profile.front is None else EngineFront(line, profile.front.latency)
+        self.hand_over: Callable[[Seconds], None] = self._hand_over
         self.began: list[Inference] = []
         self.end: Seconds | None = None
         self._step: StepUnderWay | None = None
@@ -78,7 +81,17 @@ class Replica:
         else:
             self.line.take_in(request, moment)
             self.policy.time_passed(moment)
-            self._hand_over(self.front, moment)
+            self.hand_over(moment)
+
+    def give(self, name: RequestId, now: Seconds) -> None:
+        """The front hands a request that waits over to this engine."""
+        assert self.front is not None
+        self.front.hand_over(name, now)
+        request = self.given[name] = self.line.dequeue(name)
+        request.admitted = now
+        self.policy.admitted(name, now)
+        if self._step is None:
+            self.end = self.front.next_comes(now) or now
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
         """The run is over. Between steps the policy hears of it at once, else at the next decision."""
@@ -187,7 +200,7 @@ class Replica:
     def _plan_mixed(self, now: Seconds, budget: Tokens) -> Plan:
         plan = Plan(budget)
         if self.front is not None:
-            self._hand_over(self.front, now)
+            self.hand_over(now)
         self._looked = not self._plan_running(plan, now)
         if self._looked and self.front is not None:
             self._take(self.front, plan, now)
@@ -226,13 +239,11 @@ class Replica:
         plan.left -= tokens
         return True
 
-    def _hand_over(self, front: EngineFront, now: Seconds) -> None:
+    def _hand_over(self, now: Seconds) -> None:
         """Give the engine what the front lets it have at that moment."""
-        while (head := self.policy.head()) is not None and front.lets(head):
-            front.hand_over(head, now)
-            request = self.given[head] = self.line.dequeue(head)
-            request.admitted = now
-            self.policy.admitted(head, now)
+        front = self.front
+        while front is not None and (head := self.policy.head()) is not None and front.lets(head):
+            self.give(head, now)
 
     def _take(self, front: EngineFront, plan: Plan, now: Seconds) -> None:
         """Admit what has been handed over."""
@@ -379,5 +390,14 @@ class Replica:
         self.end = step.start + step.duration
 
     @property
+    def policy(self) -> Policy:
+        return self.line.policy
+
+    @property
     def busy(self) -> bool:
         return self._step is not None
+
+    def room_for(self, key: tuple[float, ...]) -> Tokens:
+        """KV tokens that are free when those given to the engine that go before this place have joined its batch."""
+        before = [request.to_read for name, request in self.given.items() if self.line.key(name) < key]
+        return self.pool.free * self.pool.block_size - sum(before)
