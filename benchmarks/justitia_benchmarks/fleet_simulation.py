@@ -30,7 +30,7 @@ from rich.progress import track
 
 from justitia_benchmarks.document import table
 from justitia_benchmarks.experiments.justitia.serving import as_served
-from justitia_benchmarks.fleet_ways import PROFILE, WAYS, Way
+from justitia_benchmarks.fleet_ways import ONE_QUEUE, PROFILE, WAYS, Way
 from justitia_benchmarks.speed import publish
 from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio, quantile
 from justitia_cli.console import errors, mistakes
@@ -52,8 +52,8 @@ AT_ONCE = 10
 CHAT = WorkloadRequest(128, 64)
 BETWEEN_CHATS: Seconds = 10.0
 WINDOW: Seconds = 60.0
-SECONDS: Seconds = 400.0
-QUICK_SECONDS: Seconds = 120.0
+SECONDS: Seconds = 100.0
+QUICK_SECONDS: Seconds = 80.0
 ENGINES = (1, 2, 8)
 QUICK_ENGINES = (2,)
 
@@ -78,7 +78,9 @@ Cell = tuple[str, int, int, Way, Seconds]
 def serve(cell: Cell) -> Served:
     scenario, engines, seed, way, seconds = cell
     fleet = way.fleet(engines, seed)
-    results = Engine(fleet, PROFILE, label=way.name, prediction=TRUE).serve(runs(scenario, engines, seed, seconds), WEIGHTS)
+    results = Engine(fleet, PROFILE, label=way.name, prediction=TRUE).serve(
+        runs(scenario, engines, seed, seconds), WEIGHTS
+    )
     end = max(r.finished or 0.0 for r in results.requests)
     first = [r.first_token - r.ready for r in results.requests if r.tenant == LIGHT and r.first_token is not None]
     unfair = share_errors(results, WINDOW).tolist()
@@ -101,9 +103,7 @@ def runs(scenario: str, engines: int, seed: int, seconds: Seconds) -> list[Workl
     return sorted(asked, key=lambda run: run.arrival)
 
 
-def _flooder(
-    tenant: str, flooders: Sequence[str], engines: int, seed: int, seconds: Seconds
-) -> list[WorkloadRun]:
+def _flooder(tenant: str, flooders: Sequence[str], engines: int, seed: int, seconds: Seconds) -> list[WorkloadRun]:
     rng = random.Random(f"{seed}/{tenant}")
     wanted = OVERLOAD * seconds * engines * WEIGHTS[tenant] / sum(WEIGHTS[each] for each in flooders)
     flood: list[WorkloadRun] = []
@@ -173,7 +173,7 @@ def document(measured: Measured) -> str:
 
 
 def _row(measured: Measured, scenario: str, engines: int, way: Way, *, light: bool) -> list[str]:
-    ours, theirs = measured.of(scenario, engines, way), measured.of(scenario, engines, WAYS[0])
+    ours, theirs = measured.of(scenario, engines, way), measured.of(scenario, engines, ONE_QUEUE)
     unfair = [s.share_error for s in ours if s.share_error is not None]
     row = [way.name, *_beside([s.mean for s in ours], [s.mean for s in theirs])]
     if light:
@@ -195,8 +195,8 @@ def _beside(ours: Sequence[Seconds], theirs: Sequence[Seconds]) -> list[str]:
 
 def benchmark(
     *,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds")] = 5,
-    quick: Annotated[bool, typer.Option("--quick", help="Two engines, two minutes, two seeds")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="Two engines, less time, two seeds")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Processes")] = os.cpu_count() or 1,
     out: Annotated[Path | None, typer.Option(help="Markdown file for the tables")] = None,
 ) -> None:

@@ -10,8 +10,8 @@ it knows. What it has sent itself it knows exactly. Of equal engines the one bes
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from justitia_scheduling.core.pool_service import EngineName, PoolService
 from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.pool_service import EngineName, PoolService
 from justitia_simulator.fleet import OnArrival, tokens
 from justitia_simulator.inference import Inference
 from justitia_simulator.profiles import EngineProfile
@@ -22,13 +22,16 @@ EntryOf = Callable[[Inference], int]
 """The number of the entry at which a request comes in."""
 
 
-def entries(count: int, seed: int, of_tenants: Mapping[str, int] | None = None) -> EntryOf:
-    """All requests of the tenants in `of_tenants` come in at those entries, others at one that is drawn."""
+def entries(count: int, seed: int, of_tenants: Mapping[str, int] | None = None, *, by_run: bool = False) -> EntryOf:
+    """All requests of the tenants in `of_tenants` come in at those entries, others at one that is drawn, `by_run` for a
+    run's requests together.
+    """
     fixed = of_tenants or {}
 
     def entry(request: Inference) -> int:
         own = fixed.get(request.run.tenant)
-        return random.Random(f"{seed}/{request.id}/entry").randrange(count) if own is None else own % count
+        drawn = request.run.id if by_run else request.id
+        return random.Random(f"{seed}/{drawn}/entry").randrange(count) if own is None else own % count
 
     return entry
 

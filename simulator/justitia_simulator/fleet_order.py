@@ -2,9 +2,9 @@
 
 An entry tells the order of each request (a hop). The order hands requests over to engines by a window for each engine,
 as one in front of one engine does (`core/handover.py` of `scheduling/`): of the engines whose window lets the head go,
-to the one with the most room. With `late`, only to an engine that has room for it. It tells the entry (a hop), which sends the request to the engine (a hop); that something
-began or ended is seen a hop later. So what is handed over at t can be taken from t + 3 hops on, and all else is seen at
-once. Room is known as it is.
+to the one with the most room. With `late`, only to an engine that has room for it. The order tells the entry (a hop),
+which sends the request to the engine (a hop); that something began or ended is seen a hop later. So what is handed over
+at t can be taken from t + 3 hops on, and all else is seen at once. Room is known as it is.
 
 While the order is *away* nothing is handed over; engines go on with what they have. Then another is elected: entries
 tell it of all that is open, and what tenants had been served is as it was saved last, every `SAVED_EVERY` seconds.

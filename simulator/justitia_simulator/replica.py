@@ -99,7 +99,7 @@ class Replica:
         self.line.run_ended(run, moment if self._step is None else None)
 
     def interrupt(self, moment: Seconds) -> None:
-        """Decide at `moment` if nothing is under way. End a jump with the first of its steps that ends then or later."""
+        """Decide at `moment`, if idle. A jump ends with the first of its steps that ends then or later."""
         step = self._step
         if step is None or step.steps == 1:
             self.end = moment if step is None else self.end
