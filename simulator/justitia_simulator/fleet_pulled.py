@@ -164,7 +164,10 @@ class Pulled(Fleet):
             line.run_ended(run, moment)
 
     def arrives(self) -> Seconds | None:
-        return self._under_way[0][0] if self._under_way else None
+        """What waits at an entry is heard of at the next exchange at the latest."""
+        if self._under_way:
+            return self._under_way[0][0]
+        return self.next_exchange if any(line.waiting for line in self.lines) else None
 
     def happen(self, moment: Seconds) -> None:
         while self._under_way and self._under_way[0][0] <= moment:
