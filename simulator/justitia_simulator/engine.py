@@ -1,14 +1,13 @@
 """A discrete-event simulation: a workload's runs on one or several engines, under any policy.
 
 A run's stages follow each other: one becomes ready `delay` seconds after the last request of the one before; a run ends
-with its last request. Each engine (:mod:`justitia_simulator.replica`) has a policy and a clock of its own. A ready
-request goes to the engine with the fewest tokens outstanding, prompts and outputs of its unfinished requests, ties to
-the first; with `sticky`, to the engine of its run's first request. The policies of the engines that had a request of a
-run hear of it and of its end.
+with its last request. Each engine (:mod:`justitia_simulator.replica`) has a clock of its own. Which engine a ready
+request goes to is the fleet's decision (:mod:`justitia_simulator.fleet`); the policies that had a request of a run hear
+of it and of its end.
 
 At one moment, steps end first, in the order of the engines; then stages become ready, in the order in which that was
-known; then the watcher looks, if there is one and it is time; then the engines decide. Nothing here is random: the same
-workload gives the same results to the last digit.
+known; then what the fleet has to do happens; then the watcher looks, if there is one and it is time; then the engines
+decide. Nothing here is random: the same workload gives the same results to the last digit.
 """
 
 import heapq
@@ -21,6 +20,7 @@ from typing import Protocol
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.contexts import Contexts
+from justitia_simulator.fleet import Fleet, OnArrival
 from justitia_simulator.inference import Inference
 from justitia_simulator.prediction import MEAN, TRUE, PredictionSource, Told
 from justitia_simulator.profiles import EngineProfile
@@ -71,19 +71,19 @@ class _Run:
     stage: int = 0
     open: int = 0
     made: int = 0
-    home: Replica | None = None
 
 
 class Engine:
-    """An engine with its policy, or several behind one front, one for each policy. Serves one workload, once.
+    """An engine with its policy, several behind one front, one for each policy, or a fleet. Serves one workload, once.
 
-    `replicas` are the engines, in the order of the policies. `boosted` has applications whose requests are, with
+    Of policies it makes the fleet that binds requests when they arrive, `sticky` to the engine of their run's first
+    one. `replicas` are the engines, in the order of the policies. `boosted` has applications whose requests are, with
     for how long.
     """
 
     def __init__(
         self,
-        policy: Policy | Sequence[Policy],
+        policy: Policy | Sequence[Policy] | Fleet,
         profile: EngineProfile,
         *,
         label: str,
@@ -96,16 +96,17 @@ class Engine:
     ) -> None:
         self._profile = profile
         self._label = label
-        self._capacity = kv_tokens or profile.kv_tokens
         self._prediction = prediction
         self._sample_every = sample_every
-        self._sticky = sticky
         self._watcher = watcher
         self._boosted = boosted or {}
         self._next_look = watcher.period if watcher else math.inf
-        policies = [policy] if isinstance(policy, Policy) else policy
-        self.replicas = [Replica(p, profile, self._capacity) for p in policies]
-        self._outstanding: dict[Replica, Tokens] = dict.fromkeys(self.replicas, 0)
+        if not isinstance(policy, Fleet):
+            policies = [policy] if isinstance(policy, Policy) else policy
+            policy = OnArrival(policies, profile, kv_tokens or profile.kv_tokens, sticky=sticky)
+        self._fleet = policy
+        self._capacity = policy.kv_tokens
+        self.replicas = policy.replicas
         self._runs: dict[str, _Run] = {}
         self._tenants: list[TenantId] = []
         self._events: list[tuple[Seconds, int, _Run]] = []
@@ -122,10 +123,7 @@ class Engine:
     ) -> PolicyResults:
         """Serve all runs to their end. Raises DoesNotFitError before anything is served, StuckError."""
         total = self._check(workload)
-        for replica in self.replicas:
-            replica.policy.set_capacity(self._capacity, 0.0)
-            for tenant, weight in (weights or {}).items():
-                replica.policy.set_weight(TenantId(tenant), weight, 0.0)
+        self._fleet.begin({TenantId(tenant): weight for tenant, weight in (weights or {}).items()})
         self._open(workload)
         while (moment := self._next_moment()) is not None:
             self._sample_until(moment)
@@ -133,7 +131,7 @@ class Engine:
             if on_progress:
                 on_progress(self._finished, total)
         if self._finished < total:
-            waiting = sum(len(r.waiting) for r in self.replicas)
+            waiting = sum(len(line.waiting) for line in self._fleet.lines)
             raise StuckError(f"{self._label}: {waiting} requests wait, none runs, none is offered")
         return self._results(weights or {})
 
@@ -152,7 +150,7 @@ class Engine:
         return requests
 
     def _open(self, workload: Sequence[WorkloadRun]) -> None:
-        oracle = any(r.policy.oracle for r in self.replicas)
+        oracle = any(line.policy.oracle for line in self._fleet.lines)
         told = (TRUE if oracle else self._prediction).tell(workload)
         for source in workload:
             of_run = told[source.id]
@@ -171,10 +169,13 @@ class Engine:
         moments = [r.end for r in self.replicas if r.end is not None]
         if self._events:
             moments.append(self._events[0][0])
-        return min(*moments, self._next_look) if moments else None
+        if (arrives := self._fleet.arrives()) is not None:
+            moments.append(arrives)
+        return min(*moments, self._fleet.next_exchange, self._next_look) if moments else None
 
     def _pass(self, moment: Seconds) -> None:
         """Everything that happens at that moment."""
+        self._fleet.time_passed(moment)
         for replica in self.replicas:
             if replica.busy and replica.end == moment:
                 done = replica.complete()
@@ -186,12 +187,16 @@ class Engine:
         while self._events and self._events[0][0] <= moment:
             ready, _, run = heapq.heappop(self._events)
             self._submit_stage(run, ready)
+        self._fleet.happen(moment)
         if self._watcher and self._next_look <= moment:
             self._watcher.look(moment)
             self._next_look += self._watcher.period
+        until = min(self._next_sample, self._fleet.next_exchange)
         for replica in self.replicas:
             if replica.end is not None and replica.end <= moment and not replica.busy:
-                replica.decide(moment, self._next_sample)
+                replica.decide(moment, until)
+        for replica in self._fleet.woken(moment):
+            replica.decide(moment, until)
 
     def _submit_stage(self, run: _Run, ready: Seconds) -> None:
         source = run.source
@@ -208,18 +213,13 @@ class Engine:
             )
             run.made += 1
             run.open += 1
-            replica = run.home if self._sticky and run.home else min(self.replicas, key=self._outstanding.__getitem__)
-            run.home = run.home or replica
-            self._outstanding[replica] += work.prompt_tokens + work.output_tokens
-            replica.submit(request, ready)
+            self._fleet.submit(request, ready)
             if self._watcher:
                 self._watcher.arrived(request, ready)
 
     def _finish(self, replica: Replica, request: Inference, moment: Seconds) -> None:
         run = self._runs[request.run.id]
-        work = request.work
-        replica.policy.finished(request.id, moment)
-        self._outstanding[replica] -= work.prompt_tokens + work.output_tokens
+        self._fleet.finished(replica, request, moment)
         self._finished += 1
         if self._watcher:
             self._watcher.finished(request, moment)
@@ -231,8 +231,7 @@ class Engine:
         if run.stage < len(run.source.stages):
             self._push(moment, run)
         else:
-            for each in self.replicas:
-                each.run_ended(run.source.id, moment)
+            self._fleet.run_ended(run.source.id, moment)
             if self._watcher:
                 self._watcher.run_finished(run.source, moment)
 
@@ -263,8 +262,8 @@ class Engine:
     def _sample(self, moment: Seconds) -> None:
         running = Counter([r.run.tenant for replica in self.replicas for r in replica.running.values()])
         for tenant in self._tenants:
-            service = sum([r.policy.service.get(tenant, 0.0) for r in self.replicas])
-            queued = sum([r.queued[tenant] for r in self.replicas])
+            service = self._fleet.service(tenant)
+            queued = self._fleet.queued(tenant)
             self._samples.append(ServiceSample(self._label, moment, tenant, service, queued, running[tenant]))
 
     def _results(self, weights: Mapping[str, float]) -> PolicyResults:
@@ -278,7 +277,7 @@ class Engine:
             runs,
             self._samples,
             dict(weights),
-            self.replicas[0].policy.cost_model.unit,
+            self._fleet.lines[0].policy.cost_model.unit,
             {
                 "source": "simulation",
                 "engine": self._profile.name,

@@ -7,7 +7,7 @@ from bisect import insort
 from collections.abc import Iterable
 
 from justitia_scheduling.core.handover import HandedOver, Window
-from justitia_scheduling.core.policy import Policy
+from justitia_simulator.line import Line
 from justitia_vocabulary.units import RequestId, Seconds
 
 
@@ -16,10 +16,10 @@ class EngineFront:
     t + `latency` on, and what happens is seen at once.
     """
 
-    def __init__(self, policy: Policy, latency: Seconds) -> None:
+    def __init__(self, line: Line, latency: Seconds) -> None:
         self._latency = latency
         self._window = Window()
-        self._handed = HandedOver(lambda request: policy.key(policy.requests[request]))
+        self._handed = HandedOver(line.key)
         self._not_taken: list[tuple[int, Seconds, RequestId]] = []
 
     def lets(self, head: RequestId) -> bool:

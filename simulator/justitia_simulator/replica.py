@@ -1,4 +1,4 @@
-"""One engine: its queue (the policy), its batch, its steps and its own clock.
+"""One engine: its queue (a :class:`Line` with its policy), its batch, its steps and its own clock.
 
 At a look at the queue the policy's head is admitted while there is a seat and it fits by the profile's rule of
 admission; the head that does not fit blocks, unless the policy names a running request that gives way. Then a step:
@@ -26,20 +26,20 @@ changed, it ends at the next look. A front may look at any moment, so behind one
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from justitia_scheduling.core.kept import KeptContexts
-from justitia_scheduling.core.model import Progress, Request, Step
+from justitia_scheduling.core.model import Progress, Step
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.blocks import BlockPool
 from justitia_simulator.contexts import TextName
 from justitia_simulator.front import EngineFront
 from justitia_simulator.inference import Inference, Plan, StepUnderWay
+from justitia_simulator.line import Line
 from justitia_simulator.occupancy import AdmissionRule, peak_tokens, reserved_tokens
 from justitia_simulator.profiles import EngineProfile, Preemption
-from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import RequestId, RunId, Seconds, Tokens
 
 LONGEST_JUMP = 10_000
 LONGEST_JUMP_WHILE_WAITING = 20
@@ -48,26 +48,25 @@ LONGEST_JUMP_WHILE_WAITING = 20
 class Replica:
     """An engine that is told its requests and asked for `end`, the moment of its next decision.
 
-    `queued` counts what is `waiting` for the policy, by tenant; `began` are those whose first token came with the last
+    `queued` counts what is `waiting` in its line, by tenant; `began` are those whose first token came with the last
     step. Those `given` to the engine by its `front`, and not in the batch, neither wait nor run.
     """
 
-    def __init__(self, policy: Policy, profile: EngineProfile, kv_tokens: Tokens) -> None:
-        self.policy = policy
+    def __init__(self, line: Line, profile: EngineProfile, kv_tokens: Tokens) -> None:
+        self.line = line
+        policy = line.policy
         self.profile = profile
         self.pool = BlockPool(kv_tokens, profile.block_size, keep=profile.prefix_cache)
         policy.in_cache = self._in_cache if profile.prefix_cache and profile.front is None else None
         self._kept: KeptContexts[TextName] = KeptContexts(policy)
         self.running: dict[RequestId, Inference] = {}
-        self.waiting: dict[RequestId, Inference] = {}
+        self.waiting, self.queued = line.waiting, line.queued
         self.given: dict[RequestId, Inference] = {}
-        self.front = None if profile.front is None else EngineFront(policy, profile.front.latency)
-        self.queued: Counter[TenantId] = Counter()
+        self.front = None if profile.front is None else EngineFront(line, profile.front.latency)
+        self.hand_over: Callable[[Seconds], None] = self._hand_over
         self.began: list[Inference] = []
-        self.runs: set[RunId] = set()
         self.end: Seconds | None = None
         self._step: StepUnderWay | None = None
-        self._inbox: list[Callable[[Seconds], None]] = []
         self._delay: Seconds = 0.0
         self._to_look = 0
         self._looked = False
@@ -76,37 +75,31 @@ class Replica:
 
     def submit(self, request: Inference, moment: Seconds) -> None:
         """A request is ready. The policy hears of it at the next decision, behind a front at once."""
-
-        def tell(now: Seconds) -> None:
-            if request.run.id not in self.runs:
-                self.runs.add(request.run.id)
-                self.policy.run_arrived(request.run, now)
-            self._queue(request)
-            prompt, output = request.work.prompt_tokens, request.predicted_output
-            announced = Request(request.id, request.run.id, prompt, output, boosted_for=request.boosted_for)
-            self.policy.request_arrived(announced, now)
-
         if self.front is None or self._step is None:
-            self._inbox.append(tell)
-            self._interrupt(moment)
+            self.line.submit(request)
+            self.interrupt(moment)
         else:
-            tell(moment)
+            self.line.take_in(request, moment)
             self.policy.time_passed(moment)
-            self._hand_over(self.front, moment)
+            self.hand_over(moment)
+
+    def give(self, name: RequestId, now: Seconds) -> None:
+        """The front hands a request that waits over to this engine."""
+        assert self.front is not None
+        self.front.hand_over(name, now)
+        request = self.given[name] = self.line.dequeue(name)
+        request.admitted = now
+        self.policy.admitted(name, now)
+        if self._step is None:
+            self.end = self.front.next_comes(now) or now
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
         """The run is over. Between steps the policy hears of it at once, else at the next decision."""
-        if run not in self.runs:
-            return
-        self.runs.remove(run)
         self._kept.run_ended(run, moment)
-        if self._step is None:
-            self.policy.run_ended(run, moment)
-        else:
-            self._inbox.append(lambda now: self.policy.run_ended(run, now))
+        self.line.run_ended(run, moment if self._step is None else None)
 
-    def _interrupt(self, moment: Seconds) -> None:
-        """End a jump with the first of its steps that ends at `moment` or later."""
+    def interrupt(self, moment: Seconds) -> None:
+        """Decide at `moment`, if idle. A jump ends with the first of its steps that ends then or later."""
         step = self._step
         if step is None or step.steps == 1:
             self.end = moment if step is None else self.end
@@ -123,9 +116,7 @@ class Replica:
 
         A jump ends before `until` if it can.
         """
-        for tell in self._inbox:
-            tell(now)
-        self._inbox.clear()
+        self.line.hear(now)
         self.policy.time_passed(now)
         budget = self.profile.token_budget
         plan = self._plan_whole(now) if budget is None else self._plan_mixed(now, budget)
@@ -134,7 +125,7 @@ class Replica:
             self._begin(plan, now, until)
             held = self.policy.held_until() if self.waiting else None
             if held is not None:
-                self._interrupt(held)
+                self.interrupt(held)
         else:
             held = self.policy.held_until() if self.waiting else None
             comes = None if self.front is None else self.front.next_comes(now)
@@ -209,7 +200,7 @@ class Replica:
     def _plan_mixed(self, now: Seconds, budget: Tokens) -> Plan:
         plan = Plan(budget)
         if self.front is not None:
-            self._hand_over(self.front, now)
+            self.hand_over(now)
         self._looked = not self._plan_running(plan, now)
         if self._looked and self.front is not None:
             self._take(self.front, plan, now)
@@ -226,7 +217,7 @@ class Replica:
                 if self._kept.make_room(None, now):
                     continue
                 preempted = True
-                victim = self.policy.victim() if self.front is None else self.front.victim(self.running)
+                victim = self.line.victim(self.running) if self.front is None else self.front.victim(self.running)
                 if victim is None or len(self.running) < 2:
                     raise RuntimeError(f"request {request.id!r} does not fit though it runs alone")
                 self._preempt(plan, victim, now)
@@ -248,13 +239,11 @@ class Replica:
         plan.left -= tokens
         return True
 
-    def _hand_over(self, front: EngineFront, now: Seconds) -> None:
+    def _hand_over(self, now: Seconds) -> None:
         """Give the engine what the front lets it have at that moment."""
-        while (head := self.policy.head()) is not None and front.lets(head):
-            front.hand_over(head, now)
-            request = self.given[head] = self._dequeue(head)
-            request.admitted = now
-            self.policy.admitted(head, now)
+        front = self.front
+        while front is not None and (head := self.policy.head()) is not None and front.lets(head):
+            self.give(head, now)
 
     def _take(self, front: EngineFront, plan: Plan, now: Seconds) -> None:
         """Admit what has been handed over."""
@@ -277,7 +266,8 @@ class Replica:
             if (seats is None or len(self.running) < seats) and self._room_for(request, now):
                 self._start(request, now)
                 self._allot_admitted(plan, request)
-            elif optimistic and (loser := self.policy.gives_way()) is not None and loser not in gave_way:
+            elif optimistic and (loser := self.policy.gives_way()) in self.running and loser not in gave_way:
+                assert loser is not None
                 gave_way.add(loser)
                 self._preempt(plan, loser, now)
             else:
@@ -321,7 +311,7 @@ class Replica:
 
     def _start(self, request: Inference, now: Seconds) -> None:
         """Admit the request."""
-        self._dequeue(request.id)
+        self.line.dequeue(request.id)
         if request.admitted < 0:
             request.admitted = now
         self.policy.admitted(request.id, now, min(self._join(request, now), request.work.prompt_tokens))
@@ -358,20 +348,11 @@ class Replica:
             case Preemption.SWAP:
                 self._delay += self.profile.swap_per_token * request.computed
         if self.front is None:
-            self._queue(request)
+            self.line.queue(request)
             self.policy.preempted(name, now)
         else:
             self.given[name] = request
             self.front.preempted(name, now)
-
-    def _dequeue(self, name: RequestId) -> Inference:
-        request = self.waiting.pop(name)
-        self.queued[request.run.tenant] -= 1
-        return request
-
-    def _queue(self, request: Inference) -> None:
-        self.waiting[request.id] = request
-        self.queued[request.run.tenant] += 1
 
     def _begin(self, plan: Plan, now: Seconds, until: Seconds) -> None:
         prefilled = sum(plan.prefill.values())
@@ -409,5 +390,14 @@ class Replica:
         self.end = step.start + step.duration
 
     @property
+    def policy(self) -> Policy:
+        return self.line.policy
+
+    @property
     def busy(self) -> bool:
         return self._step is not None
+
+    def room_for(self, key: tuple[float, ...]) -> Tokens:
+        """KV tokens that are free when those given to the engine that go before this place have joined its batch."""
+        before = [request.to_read for name, request in self.given.items() if self.line.key(name) < key]
+        return self.pool.free * self.pool.block_size - sum(before)

@@ -60,7 +60,8 @@ class CostModel(ABC):
     """How a tenant's service is measured. `unit` is for people; charges of one model are comparable.
 
     `burst` is the tenant gate's B where none is set; None: a quarter of U. `step_time` has the coefficients by which
-    the model charges; None if it charges no time.
+    the model charges; None if it charges no time. `engines` work at once under one policy, whose KV space is theirs
+    together.
     """
 
     __slots__ = ()
@@ -68,6 +69,7 @@ class CostModel(ABC):
     unit: str
     burst: float | None = None
     step_time: StepTime | None = None
+    engines: int = 1
 
     def learn_step_time(self, fitted: StepTime) -> None:  # noqa: B027
         """Take the engine's step time as its host has fitted it. A model that charges no time ignores it."""
@@ -203,8 +205,9 @@ class EngineTime(CostModel):
     unit = "engine seconds"
     burst = 400.0
 
-    def __init__(self, step_time: StepTime) -> None:
+    def __init__(self, step_time: StepTime, engines: int = 1) -> None:
         self.step_time: StepTime = step_time
+        self.engines = engines
         self._slowest_block = RecentMaximum(RECENT_BLOCKS, 1.0)
         self._most_at_once = RecentMaximum(RECENT_BLOCKS, 1)
         self._observed = self._expected = 0.0
@@ -215,17 +218,23 @@ class EngineTime(CostModel):
 
     def in_engine(self, capacity: Tokens, longest_output: Tokens) -> float:
         t = self.step_time
-        step = t.per_step + t.per_token * self._most_at_once.value + t.per_kv_token * capacity
+        step = (t.per_step + t.per_token * self._most_at_once.value) * self.engines + t.per_kv_token * capacity
         return (longest_output * step + t.per_token * capacity) * self._slowest_block.value
 
     def prompt_work(self, capacity: Tokens) -> KVTokenTime:
-        """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`."""
-        per_kv_token_time = self.step_time.per_kv_token_time(capacity)
+        """A full iteration delivers M in `c0 + c_kv M` seconds: `c_tok` seconds are worth `c_tok / (c0/M + c_kv)`, with
+        the M of one engine.
+        """
+        per_kv_token_time = self.step_time.per_kv_token_time(self._of_one(capacity))
         return self.step_time.per_token / per_kv_token_time if per_kv_token_time else 0.0
 
     def keeping(self, kv_token_time: KVTokenTime, capacity: Tokens) -> float:
         """The time in which a full engine would have delivered it."""
-        return kv_token_time * self.step_time.per_kv_token_time(capacity)
+        return kv_token_time * self.step_time.per_kv_token_time(self._of_one(capacity))
+
+    def _of_one(self, capacity: Tokens) -> Tokens:
+        """The KV space of one engine."""
+        return capacity // self.engines
 
     def at_most(self, duration: Seconds) -> float:
         return duration

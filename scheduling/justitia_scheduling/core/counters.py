@@ -77,7 +77,7 @@ class Counters(Generic[Member]):
     def charge(self, member: Member, charge: float, weight: float) -> None:
         """Raise the counter; a negative charge is a refund and lowers it."""
         self.changes += 1
-        before, growth = self._counter[member], charge / weight + self._rounded_off.get(member, 0.0)
+        before, growth = self._counter.get(member, 0.0), charge / weight + self._rounded_off.get(member, 0.0)
         counter = self._counter[member] = before + growth
         # The error of this sum, without any of its own (Knuth, The Art of Computer Programming 2, theorem 4.2.2 B).
         grown = counter - before

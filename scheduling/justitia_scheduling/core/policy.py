@@ -36,7 +36,7 @@ from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.report import PolicyReport
 from justitia_vocabulary.policies import Knob
-from justitia_vocabulary.units import RequestId, Seconds, Tokens
+from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 
@@ -161,6 +161,11 @@ class Policy(Books):
     # What a host tells, beside what the books are told.
 
     def time_passed(self, now: Seconds) -> None: ...
+
+    def served_elsewhere(self, tenant: TenantId, charge: float) -> None:
+        """Other engines of the pool have served the tenant so much more, in the cost model's unit. It counts for who is
+        served next where the policy shares between tenants, never as service of this engine.
+        """
 
     # What a policy overrides, beside what the books leave to it.
 

@@ -96,11 +96,12 @@ class Room:
     @property
     def _patience(self) -> Seconds:
         """The time of `PATIENCE` steps, 0 where it is not known."""
-        step, books = self._books.cost_model.step_time, self._books
+        books = self._books
+        step, engines = books.cost_model.step_time, books.cost_model.engines
         if step is None:
             return 0.0
-        kv_tokens = sum(books.held.values())
-        return PATIENCE * (step.per_step + step.per_token * len(books.running) + step.per_kv_token * kv_tokens)
+        requests, kv_tokens = len(books.running) / engines, sum(books.held.values()) / engines
+        return PATIENCE * (step.per_step + step.per_token * requests + step.per_kv_token * kv_tokens)
 
     def first_to_go(self, requests: Iterable[OpenRequest]) -> RequestId:
         """The last of these in the policy's order, among those of the lowest priority of the tenant that holds most for

@@ -366,6 +366,9 @@ class TieredJustitia(Policy):
             self._queues[tenant].look(now)
             self._update_gate(tenant)
 
+    def served_elsewhere(self, tenant: TenantId, charge: float) -> None:
+        self.counters.charge(tenant, charge, self.weight(tenant))
+
     def on_stepped(self, step: Step, now: Seconds) -> None:
         """The next answer is made ready here, while the engine computes, and not when the host waits for it."""
         self._boosted.stepped(step)

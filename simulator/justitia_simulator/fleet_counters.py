@@ -1,0 +1,91 @@
+"""Engines whose policies know what the others have served: way S of docs/design/fleet.md.
+
+Every `staleness` seconds each engine publishes what it has served each tenant and each entry what it has sent to each
+engine, and all read it. So what is known of others is up to `staleness` seconds old. With one engine nothing is shared.
+
+:class:`BoundOnArrival`: an entry sends a request at once to the engine that has the fewest tokens outstanding as far as
+it knows. What it has sent itself it knows exactly. Of equal engines the one beside the entry is the first.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.pool_service import EngineName, PoolService
+from justitia_simulator.fleet import OnArrival, tokens
+from justitia_simulator.inference import Inference
+from justitia_simulator.profiles import EngineProfile
+from justitia_simulator.replica import Replica
+from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
+
+EntryOf = Callable[[Inference], int]
+"""The number of the entry at which a request comes in."""
+
+
+def entries(count: int, seed: int, of_tenants: Mapping[str, int] | None = None, *, by_run: bool = False) -> EntryOf:
+    """All requests of the tenants in `of_tenants` come in at those entries, others at one that is drawn, `by_run` for a
+    run's requests together.
+    """
+    fixed = of_tenants or {}
+
+    def entry(request: Inference) -> int:
+        own = fixed.get(request.run.tenant)
+        drawn = request.run.id if by_run else request.id
+        return random.Random(f"{seed}/{drawn}/entry").randrange(count) if own is None else own % count
+
+    return entry
+
+
+class BoundOnArrival(OnArrival):
+    """There are as many entries as engines."""
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        profile: EngineProfile,
+        kv_tokens: Tokens,
+        entry: EntryOf,
+        staleness: Seconds,
+    ) -> None:
+        super().__init__(policies, profile, kv_tokens)
+        self._staleness = staleness
+        self._entry = entry
+        self._names = [EngineName(str(number)) for number in range(len(policies))]
+        self._known = [PoolService() for _ in policies]
+        self._sent = [[0] * len(policies) for _ in policies]
+        self._published = [[0] * len(policies) for _ in policies]
+        self._entered: dict[RequestId, tuple[int, int]] = {}
+        if len(policies) > 1:
+            self.next_exchange = staleness
+
+    def choose(self, request: Inference) -> Replica:
+        entry, count = self._entry(request), len(self.replicas)
+
+        def place(engine: int) -> tuple[Tokens, int]:
+            others = sum(sent[engine] for at, sent in enumerate(self._published) if at != entry)
+            return others + self._sent[entry][engine], (engine - entry) % count
+
+        engine = min(range(count), key=place)
+        self._entered[request.id] = entry, engine
+        self._sent[entry][engine] += tokens(request)
+        self.messages += 2 * (engine != entry)
+        return self.replicas[engine]
+
+    def finished(self, replica: Replica, request: Inference, moment: Seconds) -> None:
+        super().finished(replica, request, moment)
+        entry, engine = self._entered.pop(request.id)
+        self._sent[entry][engine] -= tokens(request)
+
+    def happen(self, moment: Seconds) -> None:
+        if moment < self.next_exchange:
+            return
+        self.next_exchange += self._staleness
+        self._published = [list(sent) for sent in self._sent]
+        totals: list[Mapping[TenantId, float]] = [line.policy.service for line in self.lines]
+        for reader, line in enumerate(self.lines):
+            for writer, served in enumerate(totals):
+                if writer != reader:
+                    for tenant, more in self._known[reader].merge(self._names[writer], served).items():
+                        line.policy.served_elsewhere(tenant, more)
+        self.messages += 2 * len(self.lines)
+        self.exchanged += 2 * len(self.lines)
