@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-turns bench-adversaries test mutate e2e lint format crds docs picture lock seam clean cluster engine pytest
+.PHONY: help demo reproduce benchmark bench-engine bench-learning bench-learning-engine bench-operator bench-slo bench-turns bench-adversaries bench-fleet test mutate e2e lint format crds docs picture lock seam clean cluster engine pytest
 
 PYTHON_BIN := .venv/bin/python
 LOCK := .venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
@@ -43,6 +43,9 @@ bench-slo: .venv/.synced ## Gamma moved by objectives: step responses in simulat
 
 bench-turns: .venv/.synced ## Sessions of agents that take turns, with prefix cache and KV kept in pauses, in simulation, into docs/results/turns.md
 	$(PYTHON_BIN) -m justitia_benchmarks.turns --out docs/results/turns.md $(BENCHMARK_ARGS)
+
+bench-fleet: .venv/.synced ## Ways in which many engines serve as one, in simulation, into docs/results/fleet-simulation.md; QUICK=1 for a look
+	$(PYTHON_BIN) -m justitia_benchmarks.fleet_simulation $(if $(QUICK),--quick,--out docs/results/fleet-simulation.md)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test; PYTEST_ARGS=--nightly for more examples
 

@@ -1,8 +1,9 @@
 """Ways to serve tenants by several engines as by one, in simulation.
 
-`python -m justitia_benchmarks.fleet_simulation`. docs/design/fleet.md says what the ways are and which is taken. R
-engines, `a10g-llama2-7b-vllm` with a token budget of 512, serve three tenants of weights 1, 2 and 4 under tiered
-Justitia with true costs. Each tenant that floods sends short agent runs (EV, CC, KBQAV and SC in turn) for `SECONDS`:
+`python -m justitia_benchmarks.fleet_simulation` (or `make bench-fleet`). docs/design/fleet.md says what the ways are
+and which is taken. R engines, `a10g-llama2-7b-vllm` with a token budget of 512, serve three tenants of weights 1, 2 and
+4 under tiered Justitia with true costs. Each tenant that floods sends short agent runs (EV, CC, KBQAV and SC in turn)
+for `SECONDS`:
 10 R at once and the others evenly drawn, work for 1.3 times its share, by weight among those that flood, of the engine
 time that there is. Two scenarios:
 
@@ -146,7 +147,7 @@ def document(measured: Measured) -> str:
     """The tables, in Markdown."""
     parts = [
         "# Many engines, one fair share: ways to serve, simulated",
-        "Written by `python -m justitia_benchmarks.fleet_simulation`; `benchmarks/justitia_benchmarks/"
+        "Written by `make bench-fleet`; `benchmarks/justitia_benchmarks/"
         "fleet_simulation.py` says what is served, [the design note](../design/fleet.md) what the ways are. Ratios are "
         f"to one queue on the same runs, geometric means over {len(measured.seeds)} seeds with their 95 % intervals; "
         f"other figures are means over the seeds. Tenants send for {measured.seconds:g} s.",
