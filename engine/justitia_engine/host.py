@@ -25,8 +25,8 @@ from justitia_vocabulary.units import ApplicationId, RequestId, RunId, Seconds, 
 
 UNTICKETED = TenantId("")
 FEW_STEPS, MANY_STEPS = 4, 16
-"""The policy is asked for a request that gives way once in a few steps while there is none. Before, it is told of the
-steps that it does not know: of a few only if somebody should not wait, else of many.
+"""While no request gives way, the policy is asked for one every few steps. Before it is asked, it hears of the steps
+that it does not know, if they are many; if they are only a few, where somebody should not wait for more.
 """
 MOST_TICKETS = 100_000
 """Tickets whose sequences have not come. Beyond it the oldest is forgotten."""

@@ -43,9 +43,9 @@ class Fleet(ABC):
         self._now: Seconds = 0.0
 
     def begin(self, weights: Mapping[TenantId, float]) -> None:
-        """Tell the policies the KV space and the tenants' weights."""
+        """Tell the policies the KV space of their engines and the tenants' weights."""
         for line in self.lines:
-            line.policy.set_capacity(self.kv_tokens, 0.0)
+            line.policy.set_capacity(self.kv_tokens * line.policy.cost_model.engines, 0.0)
             for tenant, weight in weights.items():
                 line.policy.set_weight(tenant, weight, 0.0)
 
@@ -57,8 +57,8 @@ class Fleet(ABC):
         replica.policy.finished(request.id, moment)
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
-        for replica in self.replicas:
-            replica.run_ended(run, moment)
+        for line in self.lines:
+            line.run_ended(run, moment)
 
     def arrives(self) -> Seconds | None:
         """When the next thing that is under way arrives, None if nothing is."""
@@ -107,7 +107,8 @@ class OnArrival(Fleet):
         self.outstanding[replica] -= tokens(request)
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
-        super().run_ended(run, moment)
+        for replica in self.replicas:
+            replica.run_ended(run, moment)
         if self._home is not None:
             self._home.pop(run, None)
 
@@ -162,20 +163,13 @@ class OneQueue(Fleet):
                 f"engine {profile.name!r} keeps KV of requests that wait: one queue may give them to another"
             )
         line = self._line = SharedLine(policy)
-        self._engines = policy.cost_model.engines
-        super().__init__([Replica(line, profile, kv_tokens) for _ in range(self._engines)], [line], kv_tokens)
-
-    def begin(self, weights: Mapping[TenantId, float]) -> None:
-        super().begin(weights)
-        self._line.policy.set_capacity(self._engines * self.kv_tokens, 0.0)
+        engines = policy.cost_model.engines
+        super().__init__([Replica(line, profile, kv_tokens) for _ in range(engines)], [line], kv_tokens)
 
     def submit(self, request: Inference, moment: Seconds) -> None:
         self._line.submit(request)
         for replica in self.replicas:
             replica.interrupt(moment)
-
-    def run_ended(self, run: RunId, moment: Seconds) -> None:
-        self._line.run_ended(run, moment)
 
     def woken(self, moment: Seconds) -> Iterable[Replica]:
         """An engine with room takes what another has preempted."""

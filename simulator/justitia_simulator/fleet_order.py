@@ -12,6 +12,7 @@ Estimates and tags that the old one had made are lost.
 """
 
 import heapq
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from justitia_simulator.inference import Inference
 from justitia_simulator.line import Line
 from justitia_simulator.profiles import EngineProfile, Front
 from justitia_simulator.replica import Replica
-from justitia_vocabulary.units import RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 SAVED_EVERY: Seconds = 1.0
 HOPS_TO_TAKE = 3
@@ -57,9 +58,10 @@ class OneOrder(Fleet):
         self._late = late
         latency = HOPS_TO_TAKE * hop
         behind = msgspec.structs.replace(profile, front=Front(latency))
-        line = self._line = Line(build())
-        self._engines = line.policy.cost_model.engines
-        super().__init__([Replica(line, behind, kv_tokens) for _ in range(self._engines)], [line], kv_tokens)
+        policy = self._policy = build()
+        line = self._line = Line(policy)
+        engines = policy.cost_model.engines
+        super().__init__([Replica(line, behind, kv_tokens) for _ in range(engines)], [line], kv_tokens)
         for replica in self.replicas:
             replica.hand_over = self._hand_over
         self._tickets: list[tuple[Seconds, int, Inference]] = []
@@ -68,10 +70,6 @@ class OneOrder(Fleet):
         self._saved: Mapping[TenantId, float] = {}
         if absence is not None:
             self.next_exchange = 0.0
-
-    def begin(self, weights: Mapping[TenantId, float]) -> None:
-        super().begin(weights)
-        self._line.policy.set_capacity(self._engines * self.kv_tokens, 0.0)
 
     def submit(self, request: Inference, moment: Seconds) -> None:
         self.messages += 3
@@ -86,11 +84,8 @@ class OneOrder(Fleet):
     def happen(self, moment: Seconds) -> None:
         while self._tickets and self._tickets[0][0] <= moment:
             self._hear(heapq.heappop(self._tickets)[-1], moment)
-        if self.next_exchange <= moment:
-            self._save(moment)
-
-    def run_ended(self, run: RunId, moment: Seconds) -> None:
-        self._line.run_ended(run, moment)
+        if self._absence is not None and self.next_exchange <= moment:
+            self._come_and_go(self._absence, moment)
 
     def _hear(self, request: Inference, moment: Seconds) -> None:
         """As one engine's front does: at once while all engines work, else when those decide that do not."""
@@ -101,11 +96,11 @@ class OneOrder(Fleet):
                 replica.interrupt(moment)
         else:
             self._line.take_in(request, moment)
-            self._line.policy.time_passed(moment)
+            self._policy.time_passed(moment)
             self._hand_over(moment)
 
     def _hand_over(self, now: Seconds) -> None:
-        while not self._away and (head := self._line.policy.head()) is not None:
+        while not self._away and (head := self._policy.head()) is not None:
             open_to = [r for r in self.replicas if r.front is not None and r.front.lets(head)]
             if not open_to:
                 return
@@ -116,31 +111,30 @@ class OneOrder(Fleet):
                 return
             roomiest.give(head, now)
 
-    def _save(self, moment: Seconds) -> None:
-        """Save what tenants were served, or go, or be elected."""
-        policy, absence = self._line.policy, self._absence
-        assert isinstance(policy, TieredJustitia)
-        assert absence is not None
+    def _come_and_go(self, absence: Absence, moment: Seconds) -> None:
+        """Be elected after an absence, go, or save what tenants were served."""
         if self._away:
-            self._elect(policy, moment)
-            self.next_exchange = float("inf")
-            return
-        if moment >= absence.at:
+            self._elect(moment)
+            self.next_exchange = math.inf
+        elif moment >= absence.at:
             self._away = True
             self.next_exchange = moment + absence.seconds
-            return
-        self._saved = {tenant: c * policy.weight(tenant) for tenant, c in policy.counters.by_member.items()}
-        self.exchanged += 1
-        self.next_exchange = min(moment + SAVED_EVERY, absence.at)
+        else:
+            policy = self._policy
+            self._saved = {tenant: c * policy.weight(tenant) for tenant, c in policy.counters.by_member.items()}
+            self.exchanged += 1
+            self.next_exchange = min(moment + SAVED_EVERY, absence.at)
 
-    def _elect(self, before: TieredJustitia, moment: Seconds) -> None:
-        """What the engines were told and what tenants were charged meanwhile is theirs and the entries' to tell."""
+    def _elect(self, moment: Seconds) -> None:
+        """Another policy takes over. Engines and entries know what is open and what it was charged; the counters are
+        those that were saved.
+        """
         self._line.hear(moment)
-        policy = self._build()
-        carry_over(before, policy, moment, keep_service=True)
+        before, self._policy = self._policy, self._build()
+        carry_over(before, self._policy, moment, keep_service=True)
         for tenant, served in self._saved.items():
-            policy.served_elsewhere(tenant, served)
-        self._line.policy = policy
+            self._policy.served_elsewhere(tenant, served)
+        self._line.policy = self._policy
         self._away = False
-        self.messages += len(policy.requests)
+        self.messages += len(self._policy.requests)
         self._hand_over(moment)

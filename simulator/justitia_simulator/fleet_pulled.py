@@ -29,7 +29,7 @@ from justitia_simulator.inference import Inference
 from justitia_simulator.line import Line
 from justitia_simulator.profiles import EngineProfile, Front
 from justitia_simulator.replica import Replica
-from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
 
 HOPS_TO_TAKE = 2
 
@@ -158,10 +158,6 @@ class Pulled(Fleet):
     def finished(self, replica: Replica, request: Inference, moment: Seconds) -> None:
         super().finished(replica, request, moment)
         del self._entry_of[request.id]
-
-    def run_ended(self, run: RunId, moment: Seconds) -> None:
-        for line in self.lines:
-            line.run_ended(run, moment)
 
     def arrives(self) -> Seconds | None:
         """What waits at an entry is heard of at the next exchange at the latest."""

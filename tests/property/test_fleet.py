@@ -126,7 +126,6 @@ class Placed(BoundOnArrival):
     def __init__(self, engines: int, staleness: Seconds, burst: Seconds) -> None:
         super().__init__([policy(burst) for _ in range(engines)], PROFILE, SPACE, entries(engines, 1), staleness)
         self._number = count()
-        self.placed: dict[str, Replica] = {}
 
     def choose(self, request: Inference) -> Replica:
         super().choose(request)

@@ -28,7 +28,3 @@ class PoolService:
                 self._seen[engine, tenant] = total
                 grown[tenant] = more
         return grown
-
-    def seen(self, tenant: TenantId) -> float:
-        """The tenant's totals together."""
-        return sum(total for (_, of), total in self._seen.items() if of == tenant)

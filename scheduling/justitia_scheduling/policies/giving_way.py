@@ -21,8 +21,8 @@ behind each other in turn.
 
 
 class Room:
-    """Says who goes, of those that run by the `books`. `place` is a run's among those of its application. `now` is set
-    by whoever is told the time.
+    """Says who goes, of those that run by the `books`. `place` is a run's among those of its application. `now` is the
+    policy's time.
     """
 
     def __init__(self, books: Books, place: Callable[[OpenRun], Place]) -> None:
