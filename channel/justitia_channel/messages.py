@@ -1,7 +1,7 @@
 """What the sidecar and the plug-in inside the engine tell each other. Version 1.
 
-To the engine: `Hello`, `Configure`, `Ticket` (before the request that it is for), `RunEnded`, `AskQueue`. From it:
-`Hello`, `Arrived`, `Admitted`, `Closed`, `PlugInSnapshot`, `Queue`. Each side sends `Hello` first; another version ends
+To the engine: `Hello`, `Configure`, `Ticket` (before the request that it is for), `RunEnded`, `Elsewhere`, `AskQueue`.
+From it: `Hello`, `Arrived`, `Admitted`, `Closed`, `Delivered`, `PlugInSnapshot`, `Queue`. Each side sends `Hello` first; another version ends
 the connection. Fields that a reader does not know are passed over, and missing ones have their defaults, so that two
 releases understand each other.
 
@@ -58,7 +58,8 @@ class Share(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class Configure(_Message, frozen=True):
     """How to order from this moment on: policy and cost model by name, weights by tenant, the policy's knobs by the
-    values of `Knob`, the shares of all applications. A knob that is not named has its default.
+    values of `Knob`, the shares of all applications. A knob that is not named has its default. `pooled`: other engines
+    share the pool, so `Delivered` is wanted.
     """
 
     generation: int
@@ -67,6 +68,7 @@ class Configure(_Message, frozen=True):
     weights: dict[str, NotNegative]
     knobs: dict[str, NotNegative] = {}
     applications: dict[ApplicationId, Share] = {}
+    pooled: bool = False
 
 
 class Ticket(_Message, frozen=True):
@@ -89,6 +91,26 @@ class RunEnded(_Message, frozen=True):
     """No request of the run will come again."""
 
     run: RunId
+
+
+class RunOfPool(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A run that has requests in other engines of the pool, and what it was predicted to cost."""
+
+    run: RunId
+    tenant: TenantId
+    application: ApplicationId
+    run_cost: Annotated[KVTokenTime, Meta(ge=0)] | None = None
+
+
+class Elsewhere(_Message, frozen=True):
+    """What the pool's other engines did. `service` is what they have served tenants since the sidecar began to count,
+    in `unit`: totals, of those that have grown. What was `delivered` to runs is what came since the last message.
+    """
+
+    unit: str
+    service: dict[TenantId, NotNegative] = {}
+    opened: list[RunOfPool] = []
+    delivered: dict[RunId, NotNegative] = {}
 
 
 class AskQueue(_Message, frozen=True):
@@ -124,6 +146,14 @@ class Closed(_Message, frozen=True):
     preemptions: int
     charge: NotNegative
     read: Tokens = 0
+
+
+class Delivered(_Message, frozen=True):
+    """What the engine has delivered to runs since the last such message, in the unit of a run's cost. Sent where other
+    engines share the pool.
+    """
+
+    runs: dict[RunId, KVTokenTime]
 
 
 class PlugInSnapshot(_Message, frozen=True, tag="snapshot"):
@@ -192,4 +222,17 @@ class Queue(_Message, frozen=True):
     requests: list[WaitingRequest]
 
 
-Message = Hello | Configure | Ticket | RunEnded | AskQueue | Arrived | Admitted | Closed | PlugInSnapshot | Queue
+Message = (
+    Hello
+    | Configure
+    | Ticket
+    | RunEnded
+    | Elsewhere
+    | AskQueue
+    | Arrived
+    | Admitted
+    | Closed
+    | Delivered
+    | PlugInSnapshot
+    | Queue
+)

@@ -23,6 +23,8 @@ from justitia_channel.messages import (
     AskQueue,
     Closed,
     Configure,
+    Delivered,
+    Elsewhere,
     Hello,
     PlugInSnapshot,
     RunEnded,
@@ -39,6 +41,7 @@ from justitia_scheduling.policies.fcfs import FCFS
 from justitia_vocabulary.units import RequestId, Seconds, Tokens
 
 SNAPSHOT_EVERY: Seconds = 1.0
+DELIVERED_EVERY: Seconds = 0.2
 IDLE_AFTER: Seconds = 0.05
 """How long after the last step the link's thread begins to hear messages in its place."""
 MOST_AT_ONCE = 100
@@ -85,7 +88,7 @@ class Desk:
         self._generation = -1
         self._sidecar = ""
         self._unknown_knobs: frozenset[str] = frozenset()
-        self._next_snapshot = 0.0
+        self._next_snapshot = self._next_delivered = 0.0
         self._decisions = 0
         self._decision_seconds = 0.0
         self._longest_decision = 0.0
@@ -232,6 +235,9 @@ class Desk:
             self._hear(self._link.inbox.popleft(), now)
 
     def _show(self, now: Seconds) -> None:
+        if now >= self._next_delivered:
+            self._next_delivered = now + DELIVERED_EVERY
+            self._send(self._guarded(lambda host: host.elsewhere.delivered()))
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY
             self._link.send(self.snapshot())
@@ -242,6 +248,8 @@ class Desk:
                 self._guarded(lambda host: host.ticket(message, now))
             case RunEnded(run=run):
                 self._guarded(lambda host: host.run_ended(run, now))
+            case Elsewhere():
+                self._guarded(lambda host: host.elsewhere.hear(message, now))
             case Configure():
                 self._configure(message, now)
             case Hello(instance=instance):
@@ -302,6 +310,6 @@ class Desk:
         except Exception as error:
             self._log.warning("the queue cannot be explained: %r", error)
 
-    def _send(self, message: Arrived | Admitted | Closed | None) -> None:
+    def _send(self, message: Arrived | Admitted | Closed | Delivered | None) -> None:
         if message is not None:
             self._link.send(message)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, PlugInSnapshot, Ticket
+from justitia_engine.elsewhere import Elsewhere
 from justitia_engine.keeping import Contexts, Keeping
 from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.core.model import Request, Run, Step
@@ -106,7 +107,7 @@ def knobs_of(told: Configure) -> tuple[dict[Knob, float], frozenset[str]]:
 
 class EngineHost:
     """One policy, told everything once. `fit` learns the engine's step time, `keeping` what is kept of ended sequences,
-    in the KV that `contexts` knows; None: nothing.
+    in the KV that `contexts` knows; None: nothing. `elsewhere` is what other engines of the pool did.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class EngineHost:
         self._waiting: dict[str, int] = {}
         self._configured: frozenset[ApplicationId] = frozenset()
         self.keeping = Keeping(policy, contexts)
+        self.elsewhere = Elsewhere(policy)
         policy.set_capacity(kv_tokens, now)
 
     # What the sidecar tells.
@@ -143,6 +145,7 @@ class EngineHost:
         if type(named) is not type(policy) or named.cost_model.unit != policy.cost_model.unit:
             carry_over(policy, named, now, keep_service=named.cost_model.unit == policy.cost_model.unit)
             policy = self.policy = self.keeping.kept.policy = named
+            self.elsewhere.moved_to(policy)
         else:
             policy.tune(knobs)
         for tenant, weight in {**told.weights, UNTICKETED: min(told.weights.values(), default=1.0)}.items():
@@ -152,6 +155,7 @@ class EngineHost:
             if policy.share(application) != (share.weight, share.priority):
                 policy.set_application(application, share.weight, share.priority, now)
         self._configured = frozenset(told.applications)
+        self.elsewhere.share(told.pooled)
 
     def ticket(self, ticket: Ticket, now: Seconds) -> None:
         """A request is on its way, or its sequences are here already."""
@@ -177,6 +181,7 @@ class EngineHost:
     def end_runs(self, now: Seconds) -> None:
         """The sidecar that opened the runs is gone."""
         self._awaited.clear()
+        self.elsewhere.forget()
         for run in list(self.policy.runs):
             self.run_ended(run, now)
 

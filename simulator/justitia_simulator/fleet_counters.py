@@ -1,7 +1,9 @@
-"""Engines whose policies know what the others have served: way S of docs/design/fleet.md.
+"""Engines whose policies know what the others do: way S of docs/design/fleet.md.
 
 Every `staleness` seconds each engine publishes what it has served each tenant and each entry what it has sent to each
 engine, and all read it. So what is known of others is up to `staleness` seconds old. With one engine nothing is shared.
+With `runs`, they also publish the runs that came, and what was delivered to them: a run is one run to all policies,
+with one cost and on one clock.
 
 :class:`BoundOnArrival`: an entry sends a request at once to the engine that has the fewest tokens outstanding as far as
 it knows. What it has sent itself it knows exactly. Of equal engines the one beside the entry is the first.
@@ -10,28 +12,27 @@ it knows. What it has sent itself it knows exactly. Of equal engines the one bes
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.core.pool_service import EngineName, PoolService
 from justitia_simulator.fleet import OnArrival, tokens
 from justitia_simulator.inference import Inference
+from justitia_simulator.line import Line
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.replica import Replica
-from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 
 EntryOf = Callable[[Inference], int]
 """The number of the entry at which a request comes in."""
 
 
-def entries(count: int, seed: int, of_tenants: Mapping[str, int] | None = None, *, by_run: bool = False) -> EntryOf:
-    """All requests of the tenants in `of_tenants` come in at those entries, others at one that is drawn, `by_run` for a
-    run's requests together.
-    """
+def entries(count: int, seed: int, of_tenants: Mapping[str, int] | None = None) -> EntryOf:
+    """All requests of the tenants in `of_tenants` come in at those entries, others at one that is drawn."""
     fixed = of_tenants or {}
 
     def entry(request: Inference) -> int:
         own = fixed.get(request.run.tenant)
-        drawn = request.run.id if by_run else request.id
-        return random.Random(f"{seed}/{drawn}/entry").randrange(count) if own is None else own % count
+        return random.Random(f"{seed}/{request.id}/entry").randrange(count) if own is None else own % count
 
     return entry
 
@@ -46,8 +47,11 @@ class BoundOnArrival(OnArrival):
         kv_tokens: Tokens,
         entry: EntryOf,
         staleness: Seconds,
+        *,
+        runs: bool,
     ) -> None:
         super().__init__(policies, profile, kv_tokens)
+        self._runs = SharedRuns(self.lines) if runs else None
         self._staleness = staleness
         self._entry = entry
         self._names = [EngineName(str(number)) for number in range(len(policies))]
@@ -57,6 +61,11 @@ class BoundOnArrival(OnArrival):
         self._entered: dict[RequestId, tuple[int, int]] = {}
         if len(policies) > 1:
             self.next_exchange = staleness
+
+    def submit(self, request: Inference, moment: Seconds) -> None:
+        super().submit(request, moment)
+        if self._runs is not None:
+            self._runs.came(request.run)
 
     def choose(self, request: Inference) -> Replica:
         entry, count = self._entry(request), len(self.replicas)
@@ -76,6 +85,11 @@ class BoundOnArrival(OnArrival):
         entry, engine = self._entered.pop(request.id)
         self._sent[entry][engine] -= tokens(request)
 
+    def run_ended(self, run: RunId, moment: Seconds) -> None:
+        super().run_ended(run, moment)
+        if self._runs is not None:
+            self._runs.ended(run)
+
     def happen(self, moment: Seconds) -> None:
         if moment < self.next_exchange:
             return
@@ -87,5 +101,40 @@ class BoundOnArrival(OnArrival):
                 if writer != reader:
                     for tenant, more in self._known[reader].merge(self._names[writer], served).items():
                         line.policy.served_elsewhere(tenant, more)
+        if self._runs is not None:
+            self._runs.exchange(moment)
         self.messages += 2 * len(self.lines)
         self.exchanged += 2 * len(self.lines)
+
+
+class SharedRuns:
+    """What policies are told of runs that other engines have."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
+        self._new: dict[RunId, Run] = {}
+        for line in lines:
+            line.policy.undisclosed = {}
+
+    def came(self, run: Run) -> None:
+        """A request of the run came in."""
+        self._new[run.id] = run
+
+    def ended(self, run: RunId) -> None:
+        self._new.pop(run, None)
+
+    def exchange(self, moment: Seconds) -> None:
+        """Tell all what came, and what was delivered since the last exchange."""
+        for line in self._lines:
+            for run in self._new.values():
+                line.know(run, moment)
+        self._new.clear()
+        delivered = [line.policy.undisclosed or {} for line in self._lines]
+        for reader, line in enumerate(self._lines):
+            line.policy.undisclosed = {}
+            heard: dict[RunId, KVTokenTime] = {}
+            for writer, by_run in enumerate(delivered):
+                if writer != reader:
+                    for run, more in by_run.items():
+                        heard[run] = heard.get(run, 0.0) + more
+            line.policy.delivered_elsewhere(heard, moment)

@@ -6,7 +6,7 @@ A policy hears of arrivals at the next decision of an engine, or at once where i
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from justitia_scheduling.core.model import Request
+from justitia_scheduling.core.model import Request, Run
 from justitia_scheduling.core.policy import Policy
 from justitia_simulator.inference import Inference
 from justitia_vocabulary.units import RequestId, RunId, Seconds, TenantId
@@ -26,11 +26,15 @@ class Line:
         """A request is ready: tell the policy at the next decision."""
         self._inbox.append(lambda now: self.take_in(request, now))
 
+    def know(self, run: Run, now: Seconds) -> None:
+        """Tell the policy of a run that has come to another line."""
+        if run.id not in self._runs:
+            self._runs.add(run.id)
+            self.policy.run_arrived(run, now)
+
     def take_in(self, request: Inference, now: Seconds) -> None:
         """Tell the policy of a request that is ready."""
-        if request.run.id not in self._runs:
-            self._runs.add(request.run.id)
-            self.policy.run_arrived(request.run, now)
+        self.know(request.run, now)
         self.queue(request)
         prompt, output = request.work.prompt_tokens, request.predicted_output
         self.policy.request_arrived(

@@ -60,7 +60,7 @@ def policy(burst: Seconds | None = None) -> TieredJustitia:
 ONE: Mapping[str, tuple[Callable[[], Fleet], EngineProfile]] = {
     "one queue": (lambda: OneQueue(policy(), PROFILE, SPACE), PROFILE),
     "at random": (lambda: AtRandom([policy()], PROFILE, SPACE, 1), PROFILE),
-    "bound on arrival": (lambda: BoundOnArrival([policy()], PROFILE, SPACE, entries(1, 1), 0.2), PROFILE),
+    "S": (lambda: BoundOnArrival([policy()], PROFILE, SPACE, entries(1, 1), 0.2, runs=True), PROFILE),
     "one order, by the window": (lambda: OneOrder(policy, PROFILE, SPACE, 0.0, late=False), IN_FRONT),
 }
 
@@ -124,7 +124,8 @@ class Placed(BoundOnArrival):
     """One tenant's requests all go to the first engine, the other's to all in turn."""
 
     def __init__(self, engines: int, staleness: Seconds, burst: Seconds) -> None:
-        super().__init__([policy(burst) for _ in range(engines)], PROFILE, SPACE, entries(engines, 1), staleness)
+        policies = [policy(burst) for _ in range(engines)]
+        super().__init__(policies, PROFILE, SPACE, entries(engines, 1), staleness, runs=True)
         self._number = count()
 
     def choose(self, request: Inference) -> Replica:
@@ -188,3 +189,44 @@ def test_placement_by_what_is_outstanding_alone_is_that_of_several_engines_behin
     runs = flood("t", 40, 9) + flood("u", 40, 20)
     fleet = Engine(OnArrival([policy(), policy()], PROFILE, SPACE), PROFILE, label="same").serve(runs, WEIGHTS)
     assert fleet == Engine([policy(), policy()], PROFILE, label="same").serve(runs, WEIGHTS)
+
+
+class Looked(BoundOnArrival):
+    """Notes after each exchange how far policies are apart in what a run has attained, of those that all have open."""
+
+    apart = 0.0
+    compared = 0
+
+    def happen(self, moment: Seconds) -> None:
+        exchanges = self.next_exchange <= moment
+        super().happen(moment)
+        if exchanges:
+            policies = [line.policy for line in self.lines]
+            for run in set.intersection(*(set(each.runs) for each in policies)):
+                attained = [each.runs[run].attained for each in policies]
+                self.apart = max(self.apart, max(attained) - min(attained))
+                self.compared += attained[0] > 0
+
+
+def looked(runs: Sequence[WorkloadRun], engines: int, *, share_runs: bool) -> Looked:
+    fleet = Looked([policy() for _ in range(engines)], PROFILE, SPACE, entries(engines, 1), 0.5, runs=share_runs)
+    Engine(fleet, PROFILE, label="S").serve(runs, WEIGHTS)
+    return fleet
+
+
+@given(runs=st.lists(RUN, min_size=4, max_size=12).map(built), engines=st.integers(2, 3))
+@examples(25)
+def test_a_run_has_attained_the_same_to_all_engines_wherever_it_is_served(
+    runs: list[WorkloadRun], engines: int
+) -> None:
+    assert looked(runs, engines, share_runs=True).apart == pytest.approx(0.0, abs=1e-6)
+
+
+def test_without_runs_shared_each_engine_sees_its_part_of_a_run() -> None:
+    wide = WorkloadStage(tuple(WorkloadRequest(10, output) for output in (5, 20, 60)))
+    runs = [WorkloadRun(RunId(f"r{n}"), TenantId("t"), ApplicationId("a"), 0.0, (wide, wide)) for n in range(4)]
+    told, untold = (looked(runs, 2, share_runs=shared) for shared in (True, False))
+    assert told.compared
+    assert told.apart < 1e-6
+    assert untold.compared
+    assert untold.apart > 100

@@ -20,7 +20,8 @@ AS_OTHERS = ApplicationShare()
 
 class Books(ABC):
     """What a host sets and tells; `policy.py` says in which order. `held` counts the KV tokens of the tenants' running
-    requests, of those that have any.
+    requests, of those that have any. `undisclosed` is what was delivered to runs since the host took it, for the pool's
+    other engines; None where nobody takes it.
     """
 
     def __init__(self, cost_model: CostModel) -> None:
@@ -35,6 +36,7 @@ class Books(ABC):
         self.requests: dict[RequestId, OpenRequest] = {}
         self.running: dict[RequestId, OpenRequest] = {}
         self.held: dict[TenantId, Tokens] = {}
+        self.undisclosed: dict[RunId, KVTokenTime] | None = None
         self._sequence = 0
 
     # What a host sets.
@@ -159,6 +161,9 @@ class Books(ABC):
                 run.attained += increment
                 delivered[run.id] = delivered.get(run.id, 0.0) + increment
         if delivered:
+            if self.undisclosed is not None:
+                for run_id, increment in delivered.items():
+                    self.undisclosed[run_id] = self.undisclosed.get(run_id, 0.0) + increment
             self.on_delivered(delivered, now)
         self.on_stepped(step, now)
 

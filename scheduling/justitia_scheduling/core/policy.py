@@ -36,7 +36,7 @@ from justitia_scheduling.core.lazyheap import LazyHeap
 from justitia_scheduling.core.opened import OpenRequest, OpenRun
 from justitia_scheduling.core.report import PolicyReport
 from justitia_vocabulary.policies import Knob
-from justitia_vocabulary.units import RequestId, Seconds, TenantId, Tokens
+from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 
@@ -167,10 +167,21 @@ class Policy(Books):
         served next where the policy shares between tenants, never as service of this engine.
         """
 
+    def delivered_elsewhere(self, delivered: Mapping[RunId, KVTokenTime], now: Seconds) -> None:
+        """Other engines of the pool have worked so much for runs, in the unit of a run's cost. Those that are not open
+        here are passed over: they may be over already.
+        """
+        of_open = {run: more for run, more in delivered.items() if run in self.runs}
+        for run_id, more in of_open.items():
+            self.runs[run_id].attained += more
+        self.on_delivered_elsewhere(of_open, now)
+
     # What a policy overrides, beside what the books leave to it.
 
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self._queue.put(request.id, self.key(request))
+
+    def on_delivered_elsewhere(self, delivered: Mapping[RunId, KVTokenTime], now: Seconds) -> None: ...
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         self._queue.remove(request.id)

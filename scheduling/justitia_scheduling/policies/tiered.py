@@ -346,11 +346,19 @@ class TieredJustitia(Policy):
         self._charge_per_cost.add_upper(request.run.run.application, charge)
 
     def on_delivered(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        for run_id, increment in delivered.items():
+            self._charge_per_cost.add_lower(self.runs[run_id].run.application, increment)
+        self._advance(delivered)
+
+    def on_delivered_elsewhere(self, delivered: Mapping[RunId, KVTokenTime], now: Seconds) -> None:
+        self._advance(delivered)
+
+    def _advance(self, delivered: Mapping[RunId, KVTokenTime]) -> None:
+        """Raise what runs have attained, and move their tenants' clocks."""
         by_tenant: defaultdict[TenantId, KVTokenTime] = defaultdict(float)
         for run_id, increment in delivered.items():
             run = self.runs[run_id]
             by_tenant[run.tenant] += increment
-            self._charge_per_cost.add_lower(run.run.application, increment)
             if self._costs.attained(run, increment):
                 self._key_again(run)
         self.clocks.advance(by_tenant.items())

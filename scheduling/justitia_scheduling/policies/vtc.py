@@ -62,6 +62,9 @@ class VTC(Policy):
     def on_charged(self, request: OpenRequest, charge: float) -> None:
         self.counters.charge(request.tenant, charge, self.weight(request.tenant))
 
+    def served_elsewhere(self, tenant: TenantId, charge: float) -> None:
+        self.counters.charge(tenant, charge, self.weight(tenant))
+
     def on_kept(self, run: OpenRun, charge: float) -> None:
         self.counters.charge(run.tenant, charge, self.weight(run.tenant))
 

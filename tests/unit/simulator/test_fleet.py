@@ -12,7 +12,6 @@ from justitia_simulator.engine import Engine
 from justitia_simulator.fleet import AtRandom, Fleet, OneQueue
 from justitia_simulator.fleet_counters import BoundOnArrival, entries
 from justitia_simulator.fleet_order import Absence, OneOrder
-from justitia_simulator.fleet_pulled import Pulled
 from justitia_simulator.occupancy import AdmissionRule
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.records import FINISHED, PolicyResults
@@ -41,13 +40,16 @@ def runs(count: int, apart: Seconds = 0.0) -> list[WorkloadRun]:
     ]
 
 
+def shared(*, runs: bool) -> BoundOnArrival:
+    policies = [policy() for _ in range(ENGINES)]
+    return BoundOnArrival(policies, PROFILE, SPACE, entries(ENGINES, 1), 0.2, runs=runs)
+
+
 WAYS: dict[str, Callable[[], Fleet]] = {
     "one queue": lambda: OneQueue(policy(ENGINES), PROFILE, SPACE),
     "at random": lambda: AtRandom([policy() for _ in range(ENGINES)], PROFILE, SPACE, 1),
-    "bound on arrival": lambda: BoundOnArrival(
-        [policy() for _ in range(ENGINES)], PROFILE, SPACE, entries(ENGINES, 1), 0.2
-    ),
-    "pulled": lambda: Pulled(ENGINES, PROFILE, SPACE, entries(ENGINES, 1), staleness=0.2, hop=0.001),
+    "counters shared": lambda: shared(runs=False),
+    "runs shared": lambda: shared(runs=True),
     "one order": lambda: OneOrder(partial(policy, ENGINES), PROFILE, SPACE, 0.001, late=True),
     "one order that is away": lambda: OneOrder(
         partial(policy, ENGINES), PROFILE, SPACE, 0.001, late=True, absence=Absence(2.5, 2.0)
