@@ -1,9 +1,9 @@
 """What the sidecar and the plug-in inside the engine tell each other. Version 1.
 
 To the engine: `Hello`, `Configure`, `Ticket` (before the request that it is for), `RunEnded`, `Elsewhere`, `AskQueue`.
-From it: `Hello`, `Arrived`, `Admitted`, `Closed`, `Delivered`, `PlugInSnapshot`, `Queue`. Each side sends `Hello` first; another version ends
-the connection. Fields that a reader does not know are passed over, and missing ones have their defaults, so that two
-releases understand each other.
+From it: `Hello`, `Arrived`, `Admitted`, `Closed`, `Delivered`, `PlugInSnapshot`, `Queue`. Each side sends `Hello`
+first; another version ends the connection. Fields that a reader does not know are passed over, and missing ones have
+their defaults, so that two releases understand each other.
 
 A request's key is the id that the sidecar gives to the engine's server, 32 hexadecimal digits; the engine makes one or
 more sequences of it, told apart by their number: `SEQUENCES_PER_PROMPT` times the prompt's index, plus the choice's.

@@ -135,6 +135,6 @@ class SharedRuns:
             heard: dict[RunId, KVTokenTime] = {}
             for writer, by_run in enumerate(delivered):
                 if writer != reader:
-                    for run, more in by_run.items():
-                        heard[run] = heard.get(run, 0.0) + more
+                    for name, more in by_run.items():
+                        heard[name] = heard.get(name, 0.0) + more
             line.policy.delivered_elsewhere(heard, moment)

@@ -1,4 +1,4 @@
-"""What sidecars tell each other is counted once, whatever is lost, repeated or late (`pool/state.py` of the sidecar)."""
+"""What sidecars tell each other is counted once, whatever is lost, repeated or late."""
 
 from collections import defaultdict
 from collections.abc import Sequence

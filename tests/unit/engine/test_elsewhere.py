@@ -17,7 +17,9 @@ RUN = RunId("run")
 UNIT = KVTokenTimeCost().unit
 
 
-def configuration(cost_model: str = "kv-token-time", *, pooled: bool = True, policy: str = "tiered-justitia") -> Configure:
+def configuration(
+    cost_model: str = "kv-token-time", *, pooled: bool = True, policy: str = "tiered-justitia"
+) -> Configure:
     return Configure(1, policy, cost_model, WEIGHTS, pooled=pooled)
 
 
