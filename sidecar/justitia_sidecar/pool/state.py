@@ -68,7 +68,7 @@ class _Writer:
 
 
 class PoolState:
-    """Of all writers but `own`."""
+    """What all writers but `own` have said."""
 
     def __init__(self, own: WriterId) -> None:
         self._own = own
