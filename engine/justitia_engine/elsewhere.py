@@ -6,14 +6,14 @@ repeated changes nothing. What was delivered to a run comes as it grows: a lost 
 
 from collections.abc import Mapping
 
-from justitia_channel.messages import Delivered
-from justitia_channel.messages import Elsewhere as Told
+from justitia_channel.messages import Delivered, Elsewhere
 from justitia_scheduling.core.model import Run
 from justitia_scheduling.core.policy import Policy
+from justitia_scheduling.core.pool_service import raise_to
 from justitia_vocabulary.units import Seconds, TenantId
 
 
-class Elsewhere:
+class OtherEngines:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._unit = policy.cost_model.unit
@@ -32,7 +32,7 @@ class Elsewhere:
         elif self._policy.undisclosed is None:
             self._policy.undisclosed = {}
 
-    def hear(self, told: Told, now: Seconds) -> None:
+    def hear(self, told: Elsewhere, now: Seconds) -> None:
         policy = self._policy
         for each in told.opened:
             if each.run not in policy.runs:
@@ -56,7 +56,5 @@ class Elsewhere:
         """Take totals by maximum. Those in another unit are of another cost model, and passed over."""
         if unit != self._unit:
             return
-        for tenant, total in totals.items():
-            if (more := total - self._told.get(tenant, 0.0)) > 0:
-                self._told[tenant] = total
-                self._policy.served_elsewhere(tenant, more)
+        for tenant, more in raise_to(self._told, totals).items():
+            self._policy.served_elsewhere(tenant, more)

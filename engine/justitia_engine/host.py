@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from justitia_channel.messages import Admitted, Arrived, Closed, Configure, PlugInSnapshot, Ticket
-from justitia_engine.elsewhere import Elsewhere
+from justitia_engine.elsewhere import OtherEngines
 from justitia_engine.keeping import Contexts, Keeping
 from justitia_engine.untold import StepDone, Untold
 from justitia_scheduling.core.model import Request, Run, Step
@@ -126,7 +126,7 @@ class EngineHost:
         self._waiting: dict[str, int] = {}
         self._configured: frozenset[ApplicationId] = frozenset()
         self.keeping = Keeping(policy, contexts)
-        self.elsewhere = Elsewhere(policy)
+        self.elsewhere = OtherEngines(policy)
         policy.set_capacity(kv_tokens, now)
 
     # What the sidecar tells.

@@ -10,6 +10,7 @@ it knows. What it has sent itself it knows exactly. Of equal engines the one bes
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from justitia_scheduling.core.model import Run
@@ -108,7 +109,7 @@ class BoundOnArrival(OnArrival):
 
 
 class SharedRuns:
-    """What policies are told of runs that other engines have."""
+    """Tells each policy of the runs that other engines have."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
@@ -132,9 +133,9 @@ class SharedRuns:
         delivered = [line.policy.undisclosed or {} for line in self._lines]
         for reader, line in enumerate(self._lines):
             line.policy.undisclosed = {}
-            heard: dict[RunId, KVTokenTime] = {}
+            heard: defaultdict[RunId, KVTokenTime] = defaultdict(float)
             for writer, by_run in enumerate(delivered):
                 if writer != reader:
                     for name, more in by_run.items():
-                        heard[name] = heard.get(name, 0.0) + more
+                        heard[name] += more
             line.policy.delivered_elsewhere(heard, moment)

@@ -181,7 +181,9 @@ class Policy(Books):
     def on_waiting(self, request: OpenRequest, now: Seconds) -> None:
         self._queue.put(request.id, self.key(request))
 
-    def on_delivered_elsewhere(self, delivered: Mapping[RunId, KVTokenTime], now: Seconds) -> None: ...
+    def on_delivered_elsewhere(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
+        """Other engines worked for open runs. That counts for their order as what was delivered here."""
+        self.on_delivered(delivered, now)
 
     def on_left_queue(self, request: OpenRequest, now: Seconds) -> None:
         self._queue.remove(request.id)

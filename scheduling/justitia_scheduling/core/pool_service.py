@@ -14,17 +14,24 @@ from justitia_vocabulary.units import TenantId
 EngineName = NewType("EngineName", str)
 
 
+def raise_to(seen: dict[TenantId, float], totals: Mapping[TenantId, float]) -> dict[TenantId, float]:
+    """Raise what was seen of one engine to the totals that are larger. Returns by how much each has grown, of those
+    that have.
+    """
+    grown: dict[TenantId, float] = {}
+    for tenant, total in totals.items():
+        if (more := total - seen.get(tenant, 0.0)) > 0:
+            seen[tenant] = total
+            grown[tenant] = more
+    return grown
+
+
 class PoolService:
     """The largest total that was seen of each engine and tenant."""
 
     def __init__(self) -> None:
-        self._seen: defaultdict[tuple[EngineName, TenantId], float] = defaultdict(float)
+        self._seen: defaultdict[EngineName, dict[TenantId, float]] = defaultdict(dict)
 
     def merge(self, engine: EngineName, totals: Mapping[TenantId, float]) -> dict[TenantId, float]:
         """Take in an engine's totals. Returns by how much each tenant's has grown, of those that have."""
-        grown: dict[TenantId, float] = {}
-        for tenant, total in totals.items():
-            if (more := total - self._seen[engine, tenant]) > 0:
-                self._seen[engine, tenant] = total
-                grown[tenant] = more
-        return grown
+        return raise_to(self._seen[engine], totals)

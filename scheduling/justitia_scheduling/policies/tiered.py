@@ -350,10 +350,10 @@ class TieredJustitia(Policy):
             self._charge_per_cost.add_lower(self.runs[run_id].run.application, increment)
         self._advance(delivered)
 
-    def on_delivered_elsewhere(self, delivered: Mapping[RunId, KVTokenTime], now: Seconds) -> None:
+    def on_delivered_elsewhere(self, delivered: dict[RunId, KVTokenTime], now: Seconds) -> None:
         self._advance(delivered)
 
-    def _advance(self, delivered: Mapping[RunId, KVTokenTime]) -> None:
+    def _advance(self, delivered: dict[RunId, KVTokenTime]) -> None:
         """Raise what runs have attained, and move their tenants' clocks."""
         by_tenant: defaultdict[TenantId, KVTokenTime] = defaultdict(float)
         for run_id, increment in delivered.items():

@@ -17,6 +17,7 @@ from typing import NewType
 from msgspec import Struct
 
 from justitia_channel.messages import Elsewhere, RunOfPool
+from justitia_scheduling.core.pool_service import raise_to
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId, Tokens
 
 LEASE: Seconds = 5.0
@@ -151,11 +152,9 @@ class PoolState:
 
     def _count(self, writer: _Writer, served: Mapping[TenantId, float]) -> None:
         totals = self._served[writer.unit]
-        for tenant, total in served.items():
-            if (more := total - writer.served.get(tenant, 0.0)) > 0:
-                writer.served[tenant] = total
-                totals[tenant] = totals.get(tenant, 0.0) + more
-                self._grown[writer.unit].add(tenant)
+        for tenant, more in raise_to(writer.served, served).items():
+            totals[tenant] = totals.get(tenant, 0.0) + more
+            self._grown[writer.unit].add(tenant)
 
     def _open(self, name: WriterId, opened: RunOfPool) -> None:
         self._writers[name].open.add(opened.run)

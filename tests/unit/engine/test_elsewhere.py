@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from justitia_channel.messages import Configure, Elsewhere, RunOfPool, Ticket
+from justitia_engine.elsewhere import OtherEngines
 from justitia_engine.host import EngineHost, SequenceName
 from justitia_engine.untold import StepDone
 from justitia_scheduling.core.cost import KVTokenTimeCost
@@ -31,10 +32,14 @@ class Host(EngineHost):
         super().__init__(FCFS(KVTokenTimeCost()), 1000, 0.0, self.output.__getitem__)
         self.configure(configured, 0.0)
 
-    @property
-    def tiered(self) -> TieredJustitia:
-        assert isinstance(self.policy, TieredJustitia)
-        return self.policy
+    def counter(self) -> float:
+        """Gold's, under VTC, by the key of a request of it that waits."""
+        (waiting,) = self.policy.waiting()
+        return self.policy.order_key(waiting)["tenantCounter"]
+
+    def waits(self) -> None:
+        self.ticket(Ticket("w", GOLD, APPLICATION, RunId("waits")), 0.0)
+        self.queued(SequenceName(RequestId("w#0"), "w", 0), 10, 0.0)
 
     def runs(self, key: str, run: RunId, produced: int) -> None:
         """A request of the run comes, and produces so much."""
@@ -54,10 +59,11 @@ def told(
 
 
 def test_totals_move_counters_once_and_are_no_service_of_this_engine() -> None:
-    on = Host(configuration())
+    on = Host(configuration(policy="vtc"))
+    on.waits()
     for total in (6.0, 6.0, 4.0, 10.0):
         on.elsewhere.hear(told({GOLD: total}), 0.0)
-    assert on.tiered.counters[GOLD] == 5.0
+    assert on.counter() == 5.0
     assert not on.snapshot().service.get(GOLD)
 
 
@@ -88,21 +94,39 @@ def test_an_engine_that_shares_with_nobody_counts_nothing_for_others() -> None:
 
 
 def test_another_policy_is_told_again_and_another_cost_model_is_not() -> None:
-    on = Host(configuration(policy="vtc"))
+    on = Host(configuration(policy="fcfs"))
+    on.waits()
     on.elsewhere.hear(told({GOLD: 6.0}), 0.0)
-    on.configure(configuration(), 1.0)
-    assert on.tiered.counters[GOLD] == 3.0
+    on.configure(configuration(policy="vtc"), 1.0)
+    assert on.counter() == 3.0
     on.elsewhere.hear(told({GOLD: 6.0}), 1.0)
-    assert on.tiered.counters[GOLD] == 3.0
-    on.configure(configuration("engine-time"), 2.0)
-    assert on.tiered.counters[GOLD] == 0.0
+    assert on.counter() == 3.0
+    on.configure(configuration("engine-time", policy="vtc"), 2.0)
+    assert on.counter() == 0.0
     on.elsewhere.hear(told({GOLD: 8.0}), 2.0)
-    assert on.tiered.counters[GOLD] == 0.0
+    assert on.counter() == 0.0
 
 
 def test_another_sidecar_counts_from_its_own_beginning() -> None:
-    on = Host(configuration())
+    on = Host(configuration(policy="vtc"))
+    on.waits()
     on.elsewhere.hear(told({GOLD: 6.0}), 0.0)
     on.end_runs(1.0)
     on.elsewhere.hear(told({GOLD: 2.0}), 1.0)
-    assert on.tiered.counters[GOLD] == 4.0
+    assert on.counter() == 4.0
+
+
+def test_the_default_policy_counts_what_others_have_served_for_weight() -> None:
+    tiered = TieredJustitia(KVTokenTimeCost())
+    tiered.set_weight(GOLD, 2.0, 0.0)
+    others = OtherEngines(tiered)
+    for total in (6.0, 6.0, 4.0, 10.0):
+        others.hear(told({GOLD: total}), 0.0)
+    assert tiered.counters[GOLD] == 5.0
+    others.forget()
+    others.hear(told({GOLD: 2.0}), 1.0)
+    assert tiered.counters[GOLD] == 6.0
+    moved = TieredJustitia(KVTokenTimeCost())
+    moved.set_weight(GOLD, 2.0, 0.0)
+    others.moved_to(moved)
+    assert moved.counters[GOLD] == 1.0

@@ -6,7 +6,9 @@ from functools import partial
 import msgspec
 import pytest
 
-from justitia_scheduling.core.cost import EngineTime, StepTime
+from justitia_scheduling.core.cost import EngineTime, KVTokenTimeCost, StepTime
+from justitia_scheduling.core.model import Run
+from justitia_scheduling.policies.justitia import Justitia
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_simulator.engine import Engine
 from justitia_simulator.fleet import AtRandom, Fleet, OneQueue
@@ -116,6 +118,14 @@ def test_service_elsewhere_moves_counters_and_is_not_service() -> None:
     tiered.served_elsewhere(tenant, 6.0)
     assert tiered.counters[tenant] == 1.5
     assert not tiered.service
+
+
+def test_what_is_delivered_elsewhere_moves_the_clock_of_a_policy_that_knows_no_engines() -> None:
+    justitia, run = Justitia(KVTokenTimeCost()), Run(RunId("r"), TenantId("t"), ApplicationId("a"), 100.0)
+    justitia.run_arrived(run, 0.0)
+    justitia.delivered_elsewhere({run.id: 40.0, RunId("over"): 7.0}, 1.0)
+    assert justitia.runs[run.id].attained == 40.0
+    assert justitia.virtual_time.now == 40.0
 
 
 def test_the_cost_model_of_several_engines_counts_what_all_hold() -> None:
