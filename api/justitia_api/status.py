@@ -83,6 +83,14 @@ class PlugInStatus(Document):
     last_failure: str | None
 
 
+class SharingStatus(Document):
+    """What one sidecar knows of the others of its pool."""
+
+    connected: bool = Field(description="Whether what it knows of them is at most some seconds old")
+    others: Count = Field(description="Sidecars that it hears of; 0 while it is not connected")
+    failure: str = Field(default="", description="Why the last attempt to hear of them failed, if it did")
+
+
 class ErrorSums(Document):
     """Sums of errors |ln(predicted / cost)| over runs with two predictions each. Sums of several pods add up."""
 
@@ -203,6 +211,9 @@ class PoolStatus(Document):
     gate: GateStatus | None
     plug_in: PlugInStatus | None = Field(
         default=None, description="None where the order is kept in front of the engine"
+    )
+    sharing: SharingStatus | None = Field(
+        default=None, description="None where the engine shares by itself, as configured"
     )
     conditions: tuple[Condition, ...] = Field(
         default=(), description="Conditions; their observed generation is that of the configuration"

@@ -6,6 +6,7 @@ One event loop owns all state. Documents are polled each second.
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_sidecar.admission.admission import Admission
@@ -23,6 +24,7 @@ from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
+from justitia_sidecar.pool.sharing import Server, share_forever
 from justitia_sidecar.refusals import engine_unavailable
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.report.policy_condition import PolicyCondition
@@ -90,6 +92,11 @@ class Sidecar:
             self.parts.current.poll(config, keys)
             await asyncio.sleep(TICK)
 
+    async def share_forever(self, credentials: Path | None) -> None:
+        """Share with the pool's other engines. `credentials` is a folder with those for the pool's Valkey."""
+        if (sharing := self.parts.order.sharing) is not None:
+            await share_forever(sharing, self._valkey, credentials, self.parts.clock)
+
     async def tick_forever(self) -> None:
         while True:
             self.tick()
@@ -116,6 +123,13 @@ class Sidecar:
     def _admission(self) -> Admission | None:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
+
+    def _valkey(self) -> Server | None:
+        """Where the pool's engines share what they know. None while the order is kept in front of this one."""
+        in_effect = self.parts.current.in_effect
+        if in_effect is None or in_effect.config.valkey is None or not self.parts.order.in_engine:
+            return None
+        return in_effect.config.valkey, f"{in_effect.config.namespace}/{in_effect.config.name}"
 
     def _tune(self, config: PoolConfig) -> None:
         self.parts.order.tune(config, self.parts.objectives.bounds)

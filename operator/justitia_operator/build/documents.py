@@ -21,11 +21,13 @@ from justitia_api.config import (
     SchedulingConfig,
     TenantConfig,
     TenantLimits,
+    ValkeyConfig,
     key_digest,
 )
 from justitia_api.engine import Adapter
 from justitia_api.pool import BoostSpec, SchedulingSpec, ServingPool
 from justitia_api.tenant import Tenant
+from justitia_api.valkey import ValkeySpec
 from justitia_operator.world.admissions import AdmittedApplication, TenantKeys
 from justitia_operator.world.objects import Json
 
@@ -68,6 +70,7 @@ def build_pool_config(
         ),
         tenants=tuple(tenants[name] for name in sorted(tenants)),
         applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
+        valkey=None if pool.spec.valkey is None else _valkey(pool.spec.valkey),
         learned_from=tuple(sorted(learned_from)),
         key_digests=_hashed(_entries(pepper, tenants, keys)),
     )
@@ -104,6 +107,12 @@ def _scheduling(scheduling: SchedulingSpec) -> SchedulingConfig:
         burst_seconds=scheduling.burst_seconds,
         heartbeat_seconds=scheduling.heartbeat_seconds,
         stretch=scheduling.stretch,
+    )
+
+
+def _valkey(valkey: ValkeySpec) -> ValkeyConfig:
+    return ValkeyConfig(
+        addresses=valkey.addresses, kind=valkey.kind, primary=valkey.primary_name or "", tls=valkey.tls
     )
 
 

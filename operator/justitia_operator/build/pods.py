@@ -32,6 +32,7 @@ from justitia_operator.world.objects import Json
 
 CONFIG_DIRECTORY = "/etc/justitia/config"
 KEYS_DIRECTORY = "/etc/justitia/keys"
+VALKEY_DIRECTORY = "/etc/justitia/valkey"
 
 SUPERVISE = (files("justitia_operator.build") / "supervise.py").read_text()
 """The program that runs the engine, in an image that is not ours."""
@@ -73,6 +74,7 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
         "volumes": [
             {"name": "config", "configMap": {"name": name}},
             {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
+            *_valkey_volumes(spec),
             *_learning_volumes(spec),
             *_volumes(spec, installation),
         ],
@@ -191,6 +193,7 @@ def build_sidecar_container(pool: ServingPool, image: str) -> Json:
             {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
             {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.spec.engine.hang_seconds)},
             *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
+            *([{"name": "JUSTITIA_VALKEY_FOLDER", "value": VALKEY_DIRECTORY}] if _valkey_volumes(pool.spec) else []),
             *_learning_environment(pool),
         ],
         "ports": [
@@ -209,9 +212,22 @@ def build_sidecar_container(pool: ServingPool, image: str) -> Json:
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *([PLUGIN_MOUNT] if with_plugin else []),
+            *(
+                [{"name": "valkey", "mountPath": VALKEY_DIRECTORY, "readOnly": True}]
+                if _valkey_volumes(pool.spec)
+                else []
+            ),
             *_learning_mounts(pool.spec),
         ],
     }
+
+
+def _valkey_volumes(pool: ServingPoolSpec) -> list[Json]:
+    """A missing Secret must not keep a pod from starting: serving does not depend on Valkey."""
+    if pool.valkey is None or pool.valkey.secret_ref is None:
+        return []
+    secret = {"secretName": pool.valkey.secret_ref.name, "optional": True, "defaultMode": 0o440}
+    return [{"name": "valkey", "secret": secret}]
 
 
 def _learning_environment(pool: ServingPool) -> list[Json]:

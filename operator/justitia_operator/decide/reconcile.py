@@ -259,7 +259,11 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     verdicts = (
         verdict,
         not_installed(missing) if missing else resolved(),
-        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict, policy_verdict(reports)),
+        *_pool_verdicts(
+            engines_verdict(world, pool, engines, now),
+            fairness_verdict(pool, engines, policy_verdict(reports), reports),
+            verdict,
+        ),
         *_told_verdicts(reports, config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
@@ -317,11 +321,9 @@ def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | 
     return None
 
 
-def _pool_verdicts(
-    pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict, policy: Verdict | None
-) -> Iterator[Verdict]:
+def _pool_verdicts(available: Verdict, fairness: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
     yield available
-    yield fairness_verdict(pool, engines, policy)
+    yield fairness
     if available.holds:
         yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
     elif not accepted_.holds:

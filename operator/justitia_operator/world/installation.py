@@ -28,6 +28,7 @@ class Grant(StrEnum):
     AUTOSCALING = "autoscaling"
     GATEWAY = "gateway"
     LEARNING = "learning"
+    VALKEY = "valkey"
     ALLOWED_NAMESPACES = "allowedNamespaces"
 
 

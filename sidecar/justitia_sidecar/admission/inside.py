@@ -35,6 +35,7 @@ from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.view import EngineView
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
@@ -49,15 +50,18 @@ class Inside:
 
     held: Tokens = 0
 
-    def __init__(self, config: PoolConfig, channel: EngineChannel, clock: Callable[[], Seconds]) -> None:
+    def __init__(
+        self, config: PoolConfig, channel: EngineChannel, sharing: Sharing, clock: Callable[[], Seconds]
+    ) -> None:
         self.engine = EngineView()
         self._channel = channel
+        self._sharing = sharing
         self._clock = clock
         self._accounts = EngineAccounts()
         self._crossing = Crossing()
         self._queue: OrderedDict[RequestId, TrackedRequest] = OrderedDict()
         """Requests that are released and not sent, because the engine does not answer."""
-        runs = RunTable(lambda run, now: None, self._run_ended)
+        runs = RunTable(self._run_opened, self._run_ended)
         self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
         channel.hear = self._heard
 
@@ -187,11 +191,23 @@ class Inside:
     # How.
 
     def _run_name(self, run: TrackedRun) -> RunId:
-        """The run's name in the engine, which may outlive this process."""
-        return RunId(f"{self._channel.instance}/{run.id}")
+        """The run's name in the engines, which may outlive this process: the same in all of a pool where its client
+        named it. A run without a name is one request.
+        """
+        if run.key is None:
+            return RunId(f"{self._channel.instance}/{run.id}")
+        return RunId("/".join(run.key))
+
+    def _run_opened(self, run: TrackedRun, now: Seconds) -> None:
+        if run.key is not None:
+            name = self._run_name(run)
+            self._sharing.opened(messages.RunOfPool(name, run.tenant, run.application.id, run.predicted_cost))
 
     def _run_ended(self, run: TrackedRun, now: Seconds) -> None:
-        self._channel.send(messages.RunEnded(self._run_name(run)))
+        if run.key is None:
+            self._channel.send(messages.RunEnded(self._run_name(run)))
+        else:
+            self._sharing.closed(self._run_name(run))
 
     def _held_up(self, tenant: TenantId) -> bool:
         """Whether the tenant has to wait for what crosses. Nothing is held back while the plug-in does not say what

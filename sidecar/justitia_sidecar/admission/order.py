@@ -21,6 +21,7 @@ from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.configuration import configured_knobs, engine_configuration
 from justitia_sidecar.limits.memory import memory_limit, most_runs
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
 from justitia_vocabulary.units import Seconds
 
@@ -47,6 +48,7 @@ class Order:
         self.on_moved: Callable[[], None] = lambda: None
         self._clock = clock
         self._inside = engine_channel is not None
+        self.sharing = None if engine_channel is None else Sharing(engine_channel)
         self._config: PoolConfig | None = None
         self._admission: InFront | Inside | None = None
         if engine_channel is not None:
@@ -100,8 +102,8 @@ class Order:
 
     def _fresh(self, config: PoolConfig) -> InFront | Inside:
         admission: InFront | Inside
-        if (channel := self.channel) is not None:
-            admission = Inside(config, channel, self._clock)
+        if (channel := self.channel) is not None and self.sharing is not None:
+            admission = Inside(config, channel, self.sharing, self._clock)
             admission.reconfigure(config, self._clock())
         else:
             admission = InFront(config, build_configured_policy(config))

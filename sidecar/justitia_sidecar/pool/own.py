@@ -1,0 +1,120 @@
+"""What a sidecar has to tell the pool's others: what its engine served and delivered, and which runs are open here.
+
+What is told is kept until it has been written. An update whose writing failed may have been written all the same: it is
+written again as it is, and what came since goes into the next.
+"""
+
+from collections.abc import Mapping
+
+from justitia_channel.messages import RunOfPool
+from justitia_scheduling.core.pool_service import raise_to
+from justitia_sidecar.pool.updates import Update, WriterId
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
+
+WHOLE_EVERY: Seconds = 10.0
+MOST_UNTOLD = 10_000
+"""Runs whose growth or end has not been told. Beyond it that is dropped: others learn from the next whole update which
+are open.
+"""
+
+
+class OwnNews:
+    """What `writer` has to tell. A run may be open several times under one name; it closes with the last."""
+
+    def __init__(self, writer: WriterId) -> None:
+        self._writer = writer
+        self._number = 0
+        self._unit = ""
+        self._source: object = None
+        self._seen: dict[TenantId, float] = {}
+        self._served: dict[TenantId, float] = {}
+        self._grown: set[TenantId] = set()
+        self._delivered: dict[RunId, KVTokenTime] = {}
+        self._open: dict[RunId, RunOfPool] = {}
+        self._times: dict[RunId, int] = {}
+        self._opened: dict[RunId, RunOfPool] = {}
+        self._closed: dict[RunId, None] = {}
+        self._pending: Update | None = None
+        self._whole_at: Seconds | None = None
+
+    # What happens here.
+
+    def served(self, unit: str, source: object, totals: Mapping[TenantId, float]) -> None:
+        """What the engine has served in all. `source` is what counts: another one counts from 0. What the first had
+        served before it was heard of was told by whoever came before.
+        """
+        if unit != self._unit:
+            self._unit, self._served, self._grown = unit, {}, set()
+        if (unit, source) != self._source:
+            first = self._source is None
+            self._source, self._seen = (unit, source), dict(totals) if first else {}
+        for tenant, more in raise_to(self._seen, totals).items():
+            self._served[tenant] = self._served.get(tenant, 0.0) + more
+            self._grown.add(tenant)
+
+    def delivered(self, growth: Mapping[RunId, KVTokenTime]) -> None:
+        for run, more in growth.items():
+            self._delivered[run] = self._delivered.get(run, 0.0) + more
+        self._keep_bound()
+
+    def opened(self, run: RunOfPool) -> None:
+        """A run begins here, or begins again under the name of one that is not over."""
+        self._times[run.run] = self._times.get(run.run, 0) + 1
+        if run.run not in self._open:
+            self._open[run.run] = self._opened[run.run] = run
+            self._closed.pop(run.run, None)
+
+    def closed(self, run: RunId) -> bool:
+        """A run is over here. Returns False while another of its name is open."""
+        self._times[run] -= 1
+        if self._times[run]:
+            return False
+        del self._times[run], self._open[run]
+        if self._opened.pop(run, None) is None:
+            self._closed[run] = None
+            self._keep_bound()
+        return True
+
+    # What is told.
+
+    def tell_all(self) -> None:
+        """Somebody does not know what was told before: the next update is whole."""
+        self._whole_at = None
+
+    def next(self, now: Seconds) -> Update:
+        """The update to write: the last one again, until it has been `written`."""
+        if self._pending is None:
+            self._pending = self._make(now)
+        return self._pending
+
+    def written(self) -> None:
+        self._pending = None
+
+    # How.
+
+    def _make(self, now: Seconds) -> Update:
+        whole = self._whole_at is None or now >= self._whole_at
+        if whole:
+            self._whole_at = now + WHOLE_EVERY
+        served = self._served if whole else {tenant: self._served[tenant] for tenant in self._grown}
+        opened = self._open if whole else self._opened
+        update = Update(
+            self._writer,
+            self._number,
+            self._unit,
+            whole,
+            dict(served),
+            self._delivered,
+            list(opened.values()),
+            list(self._closed),
+        )
+        self._number += 1
+        self._grown, self._delivered, self._opened, self._closed = set(), {}, {}, {}
+        return update
+
+    def _keep_bound(self) -> None:
+        if len(self._delivered) > MOST_UNTOLD:
+            self._delivered = {run: more for run, more in self._delivered.items() if run in self._open}
+        if len(self._closed) > MOST_UNTOLD:
+            self._closed.clear()
+            self.tell_all()

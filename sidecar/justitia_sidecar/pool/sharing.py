@@ -1,0 +1,149 @@
+"""Shares what this sidecar knows with the pool's others, and tells its plug-in what they know.
+
+`Sharing` decides what is told to whom. `share_forever` is its I/O: an exchange with the log, some times a second. While
+the log cannot be reached, requests are served by what is known, and each engine shares by itself.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from justitia_api.config import ValkeyConfig
+from justitia_api.status import SharingStatus
+from justitia_channel.messages import RunEnded, RunOfPool
+from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.pool.log import LogError, UpdateLog
+from justitia_sidecar.pool.own import OwnNews
+from justitia_sidecar.pool.state import LEASE, PoolState
+from justitia_sidecar.pool.updates import UpdateError, WriterId, decode, encode
+from justitia_vocabulary.units import RunId, Seconds
+
+EVERY: Seconds = 0.5
+
+log = structlog.get_logger("justitia.sidecar")
+
+
+class Sharing:
+    """What is shared of the engine that `channel` leads to.
+
+    `last` is the moment of the last exchange, None before the first; `failure` is why the last attempt failed, if it
+    did.
+    """
+
+    def __init__(self, channel: EngineChannel) -> None:
+        writer = WriterId(uuid.uuid4().hex)
+        self._channel = channel
+        self._own = OwnNews(writer)
+        self._others = PoolState(writer)
+        self._told: object = None
+        self.last: Seconds | None = None
+        self.failure = ""
+        self.failures = 0
+        self.malformed = 0
+        channel.on_delivered = self._own.delivered
+
+    # Runs, as requests of them come here.
+
+    def opened(self, run: RunOfPool) -> None:
+        self._own.opened(run)
+        self._others.opened_here(run.run)
+
+    def closed(self, run: RunId) -> None:
+        """No further request of the run comes here."""
+        if self._own.closed(run):
+            self._others.closed_here(run)
+            self._tell_of_ends()
+
+    # Exchanges.
+
+    def update(self, now: Seconds) -> bytes:
+        """What to write for the others."""
+        state = self._channel.state
+        if state.unit:
+            self._own.served(state.unit, (self._channel.peer, state.failures), state.service)
+        return encode(self._own.next(now))
+
+    def heard(self, written: bytes, now: Seconds) -> None:
+        """Take an update that was written since the last exchange."""
+        try:
+            update = decode(written)
+        except UpdateError:
+            self.malformed += 1
+            return
+        if self._others.heard(update, now):
+            self._own.tell_all()
+
+    def exchanged(self, now: Seconds) -> None:
+        """The own update has been written, and all of the others' have been heard."""
+        self.last, self.failure = now, ""
+        self._own.written()
+        self._others.expire(now)
+        self._tell_of_ends()
+        self._tell_news()
+
+    def failed(self, reason: str) -> None:
+        self.failures += 1
+        if not self.failure:
+            log.warning("the pool's log is not reached: this engine shares by itself until it is", reason=reason)
+        self.failure = reason
+
+    def status(self, now: Seconds) -> SharingStatus:
+        current = self.last is not None and now - self.last <= LEASE
+        return SharingStatus(connected=current, others=self._others.others if current else 0, failure=self.failure)
+
+    # How.
+
+    def _tell_of_ends(self) -> None:
+        for run in self._others.over():
+            self._channel.send(RunEnded(run))
+
+    def _tell_news(self) -> None:
+        channel = self._channel
+        if not channel.connected or not channel.state.unit:
+            return
+        hears = (channel.peer, channel.gaps)
+        if hears != self._told:
+            self._told = hears
+            self._others.tell_all()
+        news = self._others.news(channel.state.unit)
+        if news is not None:
+            channel.send(news)
+
+
+Server = tuple[ValkeyConfig, str]
+
+
+async def share_forever(
+    sharing: Sharing, server: Callable[[], Server | None], credentials: Path | None, clock: Callable[[], Seconds]
+) -> None:
+    """Exchange with the log on the `server` of the configuration in effect, and of the pool that it names. None: the
+    engine shares by itself.
+    """
+    current: Server | None = None
+    updates: UpdateLog | None = None
+    while True:
+        began = clock()
+        if server() != current:
+            if updates is not None:
+                await updates.close()
+            current = server()
+            updates = None if current is None else UpdateLog(*current, credentials)
+        if updates is not None:
+            await exchange(sharing, updates, clock)
+        await asyncio.sleep(max(0.0, EVERY - (clock() - began)))
+
+
+async def exchange(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds]) -> None:
+    """One exchange: what this sidecar has to say is written, and what the others wrote is heard."""
+    try:
+        written = await updates.exchange(sharing.update(clock()))
+    except LogError as error:
+        sharing.failed(str(error))
+        return
+    for each in written:
+        sharing.heard(each, clock())
+        await asyncio.sleep(0)  # one update takes up to a millisecond, and requests are served in between
+    sharing.exchanged(clock())

@@ -1,0 +1,108 @@
+"""A pool whose engines share over Valkey: what its pods are told, and what the pool says of its fairness."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from justitia_api.config import ServerKind, ValkeyConfig
+from justitia_api.pool import ServingPool
+from justitia_api.status import SharingStatus
+from justitia_operator.build.documents import read_pool_config
+from justitia_operator.decide.reconcile import reconcile
+from justitia_operator.world.objects import Json, Kind, Ref
+from justitia_operator.world.reports import Report
+from justitia_operator.world.snapshot import Snapshot
+from support.resources import NOW, application, child, key, pod, pool, put, settled, tenant, with_ready_engines, world
+
+POOL = Ref(Kind.SERVING_POOL, "apps", "shared")
+VALKEY = {"addresses": ["valkey.shared:6379"], "secretRef": {"name": "valkey"}}
+ONE, TWO = "justitia-shared-1", "justitia-shared-2"
+
+
+def of_two(valkey: Json | None = VALKEY, **scheduling: str) -> Snapshot:
+    """A pool of two engines, whose pods serve."""
+    made = pool(replicas=2, scheduling=scheduling, **({} if valkey is None else {"valkey": valkey}))
+    warm = settled(with_ready_engines(settled(world(tenant(), key(), made, application())), 2))
+    return put(put(warm, pod(ONE)), pod(TWO))
+
+
+def fairness(snapshot: Snapshot, *told: SharingStatus | None) -> tuple[str, str, str]:
+    """The pool's condition, when its pods have reported so."""
+    reports = {
+        Ref(Kind.POD, "apps", name): Report("containerd://one", 1, 1, sharing=sharing)
+        for name, sharing in zip((ONE, TWO), told, strict=False)
+    }
+    (patch,) = reconcile(replace(snapshot, reports=reports), POOL, NOW).statuses
+    (found,) = (c for c in patch.status["conditions"] if c["type"] == "PoolFairness")
+    return found["status"], found["reason"], found["message"]
+
+
+HEARS = SharingStatus(connected=True, others=1)
+
+
+def test_pods_get_the_address_in_their_configuration_and_the_secret_as_files() -> None:
+    snapshot = of_two({**VALKEY, "kind": "Sentinel", "primaryName": "ours", "tls": True})
+    config = read_pool_config(child(snapshot, Kind.CONFIG_MAP))
+    assert config is not None
+    assert config.valkey == ValkeyConfig(
+        addresses=("valkey.shared:6379",), kind=ServerKind.SENTINEL, primary="ours", tls=True
+    )
+    spec = child(snapshot, Kind.DEPLOYMENT)["spec"]["template"]["spec"]
+    (sidecar,) = (c for c in spec["initContainers"] if c["name"] == "sidecar")
+    (mount,) = (m for m in sidecar["volumeMounts"] if m["name"] == "valkey")
+    assert {"name": "JUSTITIA_VALKEY_FOLDER", "value": mount["mountPath"]} in sidecar["env"]
+    (volume,) = (v for v in spec["volumes"] if v["name"] == "valkey")
+    assert volume["secret"] == {"secretName": "valkey", "optional": True, "defaultMode": 0o440}
+    assert all(m["name"] != "valkey" for c in spec["containers"] for m in c["volumeMounts"])
+
+
+def test_without_a_secret_nothing_is_mounted_and_without_valkey_nothing_is_told() -> None:
+    bare = child(of_two({"addresses": ["valkey.shared:6379"]}), Kind.DEPLOYMENT)
+    assert "valkey" not in str(bare)
+    config = read_pool_config(child(of_two(None), Kind.CONFIG_MAP))
+    assert config is not None
+    assert config.valkey is None
+
+
+def test_a_pool_whose_engines_all_hear_of_each_other_is_fair() -> None:
+    assert fairness(of_two(), HEARS, HEARS)[:2] == ("True", "Shared")
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (SharingStatus(connected=False, others=0, failure="no route"), f"pod {TWO} shares on its own: it does not rea"),
+        (SharingStatus(connected=True, others=0), "it hears of 0 of 1 other pods"),
+        (None, "it does not report whether it shares"),
+    ],
+)
+def test_a_pool_of_which_one_does_not_hear_of_the_others_is_not(second: SharingStatus | None, said: str) -> None:
+    status, reason, message = fairness(of_two(), HEARS, second)
+    assert (status, reason) == ("False", "NotReached")
+    assert said in message
+
+
+def test_a_pool_of_which_nobody_has_reported_is_not() -> None:
+    assert fairness(of_two())[:2] == ("False", "NotReached")
+
+
+def test_a_pool_that_has_no_valkey_or_keeps_its_order_in_front_says_what_to_do() -> None:
+    assert "set valkey, or use 1 replica" in fairness(of_two(None), HEARS, HEARS)[2]
+    in_front = fairness(of_two(policy="VTC", enforcement="Sidecar"), HEARS, HEARS)
+    assert in_front[1] == "PerReplica"
+    assert "set enforcement to Engine, and valkey" in in_front[2]
+
+
+@pytest.mark.parametrize(
+    "valkey",
+    [
+        {"addresses": []},
+        {"addresses": ["no port"]},
+        {"addresses": ["a:1"], "kind": "Sentinel"},
+        {"addresses": ["a:1"], "primaryName": "ours"},
+    ],
+)
+def test_what_cannot_be_an_address_is_refused(valkey: Json) -> None:
+    with pytest.raises(ValidationError):
+        ServingPool.model_validate(pool(valkey=valkey))
