@@ -18,6 +18,7 @@ Sum = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Bucket = Annotated[int, Field(ge=-1000, le=1000)]
 """The number of a bucket of a `Sketch`, which has no others."""
 MOST_BUCKETS = 2001
+LONGEST_FAILURE = 300
 
 
 class Quantiles(Document):
@@ -88,7 +89,9 @@ class SharingStatus(Document):
 
     connected: bool = Field(description="Whether what it knows of them is at most some seconds old")
     others: Count = Field(description="Sidecars that it hears of; 0 while it is not connected")
-    failure: str = Field(default="", description="Why the last attempt to hear of them failed, if it did")
+    failure: str = Field(
+        default="", max_length=LONGEST_FAILURE, description="Why the last attempt to hear of them failed, if it did"
+    )
 
 
 class ErrorSums(Document):

@@ -250,7 +250,7 @@ async def serve(pace: Pace, socket: Path, port: int) -> None:
     await engine.work()
 
 
-def main(
+def main(  # noqa: PLR0917
     port: Annotated[int, typer.Option(help="Port of the HTTP API, on loopback")],
     socket: Annotated[Path, typer.Option(help="The sidecar's socket")],
     per_step: Annotated[float, typer.Option(help="Seconds that a step takes at least")] = 0.02,

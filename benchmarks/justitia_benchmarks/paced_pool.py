@@ -143,12 +143,10 @@ class PacedPool:
         return total
 
 
-async def ask(client: aiohttp.ClientSession, pod: Pod, tenant: str, prompt: int, output: int, run: str = "") -> bytes:
+async def ask(client: aiohttp.ClientSession, pod: Pod, tenant: str, prompt: int, output: int) -> bytes:
     """One request. Returns its whole answer. Raises aiohttp.ClientError."""
     body = {"model": MODEL, "prompt": [1] * prompt, "max_tokens": output, "stream": True, "ignore_eos": True}
     headers = {"authorization": f"Bearer {key_of(tenant)}", "content-type": "application/json"}
-    if run:
-        headers["x-justitia-run"] = run
     async with client.post(pod.url, data=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()
         return await answer.read()

@@ -95,7 +95,7 @@ class Sidecar:
     async def share_forever(self, credentials: Path | None) -> None:
         """Share with the pool's other engines. `credentials` is a folder with those for the pool's Valkey."""
         if (sharing := self.parts.order.sharing) is not None:
-            await share_forever(sharing, self._valkey, credentials, self.parts.clock)
+            await share_forever(sharing, self._valkey, credentials, self.parts.clock, self.parts.metrics)
 
     async def tick_forever(self) -> None:
         while True:
@@ -144,6 +144,9 @@ class Sidecar:
         self.parts.held.reweight({TenantId(tenant.name): tenant.weight for tenant in config.tenants})
 
     def _run_ended(self, run: TrackedRun) -> None:
+        if run.led_elsewhere:
+            self.parts.learner.lessons.run_left(run)
+            return
         self.parts.objectives.run_ended(run)
         self.parts.learner.lessons.run_ended(run, self.parts.clock())
         if not run.aborted:

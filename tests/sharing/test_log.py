@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from redis import Redis
 from redis.exceptions import RedisError
 
 from justitia_api.config import ServerKind, ValkeyConfig
@@ -46,7 +47,8 @@ def accepted(server: ValkeyServer, *command: str) -> bool:
 
 
 def leads_to(sentinel: ValkeyServer) -> int:
-    return int(sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "ours")[1])
+    with Redis(port=sentinel.port) as client:
+        return int(client.sentinel_master("ours")["port"])
 
 
 async def test_each_update_is_read_once_and_in_order(valkey: ValkeyServer) -> None:
@@ -117,7 +119,7 @@ async def test_a_password_that_is_replaced_is_read_again(tmp_path: Path) -> None
     (credentials / "password").write_text("wrong\n")
     with running_valkey(tmp_path, "--requirepass", "right") as valkey:
         updates = UpdateLog(of(valkey), POOL, credentials)
-        with pytest.raises(LogError, match="WRONGPASS|invalid username-password"):
+        with pytest.raises(LogError, match="invalid username-password"):
             await updates.exchange(b"1")
         (credentials / "password").write_text("right\n")
         await updates.exchange(b"1")
@@ -146,7 +148,9 @@ async def test_sentinels_lead_to_the_new_primary(tmp_path: Path) -> None:
             eventually("the sentinel knows the replica", lambda: sentinel.ask("SENTINEL", "REPLICAS", "ours"))
             async with reading(of(sentinel, ServerKind.SENTINEL, "ours")) as updates:
                 assert await updates.exchange(b"1") == [b"1"]
-                eventually("the sentinel accepts a failover", lambda: accepted(sentinel, "SENTINEL", "FAILOVER", "ours"))
+                eventually(
+                    "the sentinel accepts a failover", lambda: accepted(sentinel, "SENTINEL", "FAILOVER", "ours")
+                )
                 eventually("the sentinel says where the new one is", lambda: leads_to(sentinel) == replica.port)
                 primary.stop()
                 with pytest.raises(LogError):

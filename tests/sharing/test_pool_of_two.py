@@ -49,9 +49,11 @@ async def ratio(pool: PacedPool, *, shares: bool) -> float:
 async def served(client: aiohttp.ClientSession, pool: PacedPool, enough: float) -> dict[str, float]:
     """What each tenant has been served, once it is so much in all."""
     async with asyncio.timeout(120):
-        while sum((total := await pool.service(client)).values()) < enough:
+        while True:
+            total = await pool.service(client)
+            if sum(total.values()) >= enough:
+                return {str(tenant): service for tenant, service in total.items()}
             await asyncio.sleep(0.1)
-    return dict(total)
 
 
 async def test_weights_hold_over_the_pool_whichever_pod_a_client_reaches(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real Valkey on loopback, as a server, a sentinel or a node of a cluster. It can stop, freeze and come back empty."""
+"""A real Valkey on loopback: a server, a sentinel or a node of a cluster. It can stop, freeze and come back empty."""
 
 import signal
 import subprocess

@@ -111,9 +111,7 @@ def _scheduling(scheduling: SchedulingSpec) -> SchedulingConfig:
 
 
 def _valkey(valkey: ValkeySpec) -> ValkeyConfig:
-    return ValkeyConfig(
-        addresses=valkey.addresses, kind=valkey.kind, primary=valkey.primary_name or "", tls=valkey.tls
-    )
+    return ValkeyConfig(addresses=valkey.addresses, kind=valkey.kind, primary=valkey.primary_name or "", tls=valkey.tls)
 
 
 def _boost(boost: BoostSpec) -> BoostConfig:

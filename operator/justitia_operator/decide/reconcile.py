@@ -19,7 +19,7 @@ from justitia_operator.build.builders import build_children, build_inline_pool
 from justitia_operator.build.credentials import make_credentials, period_at, pool_pepper
 from justitia_operator.build.documents import build_key_table, build_pool_config, read_pool_config, withdrawn
 from justitia_operator.decide.compare import differs, needs_apply
-from justitia_operator.decide.engines import Engines, count_engines, engines_verdict, observe_engines
+from justitia_operator.decide.engines import count_engines, engines_verdict, observe_engines
 from justitia_operator.decide.ownership import additions
 from justitia_operator.decide.programming import policy_verdict, programmed_verdict, pushes
 from justitia_operator.decide.received import received

@@ -107,8 +107,12 @@ def fairness_verdict(
         )
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_WITHOUT_SHARES, message)
     if several > 1 and (pool.spec.valkey is None or pool.spec.scheduling.enforcement != "Engine"):
-        needs = "set valkey" if pool.spec.scheduling.enforcement == "Engine" else "set enforcement to Engine, and valkey"
-        message = f"each of {several} engines shares on its own: {needs}, or use 1 replica, if shares must be the pool's"
+        needs = (
+            "set valkey" if pool.spec.scheduling.enforcement == "Engine" else "set enforcement to Engine, and valkey"
+        )
+        message = (
+            f"each of {several} engines shares on its own: {needs}, or use 1 replica, if shares must be the pool's"
+        )
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, message)
     if not engines.ready:
         message = "no engine serves the pool: see the condition EnginesAvailable"

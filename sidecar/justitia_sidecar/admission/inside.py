@@ -30,6 +30,7 @@ from justitia_sidecar.admission.admission import gate_of
 from justitia_sidecar.admission.books import Books
 from justitia_sidecar.admission.crossing import Crossing
 from justitia_sidecar.admission.estimate import presumed
+from justitia_sidecar.admission.pool_runs import PoolRuns, pool_name
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
@@ -55,13 +56,14 @@ class Inside:
     ) -> None:
         self.engine = EngineView()
         self._channel = channel
-        self._sharing = sharing
         self._clock = clock
         self._accounts = EngineAccounts()
         self._crossing = Crossing()
         self._queue: OrderedDict[RequestId, TrackedRequest] = OrderedDict()
         """Requests that are released and not sent, because the engine does not answer."""
         runs = RunTable(self._run_opened, self._run_ended)
+        self._pool_runs = PoolRuns(sharing, runs.touch, runs.close)
+        runs.on_client_ends = self._pool_runs.ended_by_client
         self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
         channel.hear = self._heard
 
@@ -191,23 +193,16 @@ class Inside:
     # How.
 
     def _run_name(self, run: TrackedRun) -> RunId:
-        """The run's name in the engines, which may outlive this process: the same in all of a pool where its client
-        named it. A run without a name is one request.
-        """
-        if run.key is None:
-            return RunId(f"{self._channel.instance}/{run.id}")
-        return RunId("/".join(run.key))
+        """The run's name in the engines, which may outlive this process."""
+        return pool_name(run) or RunId(f"{self._channel.instance}/{run.id}")
 
     def _run_opened(self, run: TrackedRun, now: Seconds) -> None:
-        if run.key is not None:
-            name = self._run_name(run)
-            self._sharing.opened(messages.RunOfPool(name, run.tenant, run.application.id, run.predicted_cost))
+        self._pool_runs.opened(run)
 
     def _run_ended(self, run: TrackedRun, now: Seconds) -> None:
+        self._pool_runs.ended(run)
         if run.key is None:
             self._channel.send(messages.RunEnded(self._run_name(run)))
-        else:
-            self._sharing.closed(self._run_name(run))
 
     def _held_up(self, tenant: TenantId) -> bool:
         """Whether the tenant has to wait for what crosses. Nothing is held back while the plug-in does not say what
@@ -284,12 +279,12 @@ class Inside:
         if request.stage is Stage.OVER:
             request.observer.counted(request)
 
-    @staticmethod
-    def _cost_is(account: EngineAccount, cost: KVTokenTime) -> None:
+    def _cost_is(self, account: EngineAccount, cost: KVTokenTime) -> None:
         """Charge the run for the request up to `cost` in all. What it has been charged already stays."""
         more = max(0.0, cost - account.cost)
         account.cost += more
         account.request.run.cost += more
+        self._pool_runs.costs(account.request.run, more)
 
     # What the engine cannot say.
 

@@ -33,7 +33,8 @@ class TrackedRun:
 
     `cost` is in KV token-time; what the engine reports after the run's end is added. A stage is over when none of the
     run's requests is open; `stages` is what the run had cost at each of these moments. `aborted` says that one of its
-    requests was aborted after it had been released into the order.
+    requests was aborted after it had been released into the order. `led_elsewhere`, of one that is over: another
+    sidecar of the pool had it first.
     """
 
     id: RunId
@@ -48,6 +49,7 @@ class TrackedRun:
     stages: list[KVTokenTime] = field(default_factory=list)
     cost: KVTokenTime = 0.0
     aborted: bool = False
+    led_elsewhere: bool = False
 
     @property
     def took(self) -> Seconds:
@@ -96,7 +98,7 @@ Hear = Callable[[TrackedRun, Seconds], None]
 
 class RunTable:
     """`opened` and `ended` are called for the order as a run opens and ends; `on_ended` is called for each that is
-    over.
+    over, `on_client_ends` for each that its client ends.
     """
 
     def __init__(self, opened: Hear, ended: Hear, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
@@ -104,6 +106,7 @@ class RunTable:
         self._ended = ended
         self._runs: dict[RunId, TrackedRun] = {}
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
+        self.on_client_ends: Callable[[TrackedRun], None] = lambda run: None
         self.maximum = maximum
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
@@ -159,6 +162,8 @@ class RunTable:
         run.last_activity = now
         if run.open_requests == 0 and len(run.stages) < MOST_STAGES:
             run.stages.append(run.cost)
+        if ends:
+            self.on_client_ends(run)
         if ends or run.key is None:
             self._close(run, now)
         elif run.open_requests == 0:
@@ -173,8 +178,21 @@ class RunTable:
         tracked = self._by_key.get((tenant, application, run))
         if tracked is None:
             return False
+        self.on_client_ends(tracked)
         self._close(tracked, now)
         return True
+
+    def touch(self, run: TrackedRun, now: Seconds) -> None:
+        """Note that a request of an open run was served elsewhere."""
+        run.last_activity = max(run.last_activity, now)
+        if not (run.open_requests or run.closing):
+            self._set_idle(run, idle=False)
+            self._set_idle(run, idle=True)
+
+    def close(self, run: TrackedRun, now: Seconds) -> None:
+        """End an open run: at once, or when its open requests are over."""
+        if not run.closing:
+            self._close(run, now)
 
     def expire(self, now: Seconds) -> None:
         """End the runs that have been idle for their timeout. The cost grows with these, not with all idle ones."""

@@ -1,14 +1,15 @@
 """The log of a pool's updates: a stream in Valkey, or another server of the Redis 7 protocol.
 
 One exchange is one round trip: the own update is added, and all is read that has been added since the last one; all
-that the stream has, the first time. After a failure the next exchange connects anew, with address and password as they are then: so another primary is found, and a
-password that was replaced is read again. A server that has lost its stream numbers from its own beginning; then the
-stream is read from there.
+that the stream has, the first time. After a failure the next exchange connects anew, with address and password as they
+are then: so another primary is found, and a password that was replaced is read again. A server that has lost its stream
+numbers from its own beginning; then the stream is read from there.
 """
 
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from redis.asyncio import Redis, RedisCluster, Sentinel
 from redis.asyncio.cluster import ClusterNode
@@ -87,7 +88,7 @@ class UpdateLog:
     def _connect(self) -> Redis | RedisCluster:
         """A client, which connects with its first command."""
         server, folder = self._server, self._credentials
-        options: dict[str, object] = {
+        options: dict[str, Any] = {
             "username": _read(folder, USERNAME_FILE),
             "password": _read(folder, PASSWORD_FILE),
             "socket_timeout": ANSWER_WITHIN,
@@ -101,9 +102,11 @@ class UpdateLog:
         once = Retry(NoBackoff(), 0)
         match server.kind:
             case ServerKind.SENTINEL:
-                sentinel = Sentinel(addresses, sentinel_kwargs={"retry": once, **options}, retry=once, **options)
+                asked = {"retry": once, **options}
+                sentinel = Sentinel(addresses, sentinel_kwargs=asked, **asked)  # type: ignore[no-untyped-call]
                 self._sentinels = sentinel.sentinels
-                return sentinel.master_for(server.primary)
+                primary: Redis = sentinel.master_for(server.primary)
+                return primary
             case ServerKind.CLUSTER:
                 nodes = [ClusterNode(host, port) for host, port in addresses]
                 return RedisCluster(startup_nodes=nodes, retry=once, **options)

@@ -1,6 +1,7 @@
 """What a sidecar has to tell the pool's others: what its engine served and delivered, and which runs are open here.
 
-What is told is kept until it has been written. An update whose writing failed may have been written all the same: it is
+What is told is kept until it has been written; nothing is kept before the first update is asked for, but which runs are
+open. An update whose writing failed may have been written all the same: it is
 written again as it is, and what came since goes into the next.
 """
 
@@ -8,13 +9,13 @@ from collections.abc import Mapping
 
 from justitia_channel.messages import RunOfPool
 from justitia_scheduling.core.pool_service import raise_to
-from justitia_sidecar.pool.updates import Update, WriterId
+from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
 WHOLE_EVERY: Seconds = 10.0
 MOST_UNTOLD = 10_000
-"""Runs whose growth or end has not been told. Beyond it that is dropped: others learn from the next whole update which
-are open.
+"""Runs whose growth, or whose end, has not been told. Beyond it that is dropped: others learn from the next whole
+update which are open.
 """
 
 
@@ -24,12 +25,14 @@ class OwnNews:
     def __init__(self, writer: WriterId) -> None:
         self._writer = writer
         self._number = 0
+        self._tells = False
         self._unit = ""
         self._source: object = None
         self._seen: dict[TenantId, float] = {}
         self._served: dict[TenantId, float] = {}
         self._grown: set[TenantId] = set()
         self._delivered: dict[RunId, KVTokenTime] = {}
+        self._runs: dict[RunId, RunGrowth] = {}
         self._open: dict[RunId, RunOfPool] = {}
         self._times: dict[RunId, int] = {}
         self._opened: dict[RunId, RunOfPool] = {}
@@ -53,8 +56,17 @@ class OwnNews:
             self._grown.add(tenant)
 
     def delivered(self, growth: Mapping[RunId, KVTokenTime]) -> None:
+        if not self._tells:
+            return
         for run, more in growth.items():
             self._delivered[run] = self._delivered.get(run, 0.0) + more
+        self._keep_bound()
+
+    def grew(self, run: RunId, growth: RunGrowth) -> None:
+        if not self._tells:
+            return
+        before = self._runs.get(run)
+        self._runs[run] = growth if before is None else before + growth
         self._keep_bound()
 
     def opened(self, run: RunOfPool) -> None:
@@ -70,7 +82,7 @@ class OwnNews:
         if self._times[run]:
             return False
         del self._times[run], self._open[run]
-        if self._opened.pop(run, None) is None:
+        if self._opened.pop(run, None) is None and self._tells:
             self._closed[run] = None
             self._keep_bound()
         return True
@@ -83,6 +95,7 @@ class OwnNews:
 
     def next(self, now: Seconds) -> Update:
         """The update to write: the last one again, until it has been `written`."""
+        self._tells = True
         if self._pending is None:
             self._pending = self._make(now)
         return self._pending
@@ -105,16 +118,18 @@ class OwnNews:
             whole,
             dict(served),
             self._delivered,
+            self._runs,
             list(opened.values()),
             list(self._closed),
         )
         self._number += 1
-        self._grown, self._delivered, self._opened, self._closed = set(), {}, {}, {}
+        self._grown, self._delivered, self._runs, self._opened, self._closed = set(), {}, {}, {}, {}
         return update
 
     def _keep_bound(self) -> None:
-        if len(self._delivered) > MOST_UNTOLD:
-            self._delivered = {run: more for run, more in self._delivered.items() if run in self._open}
+        for untold in (self._delivered, self._runs):
+            if len(untold) > MOST_UNTOLD:
+                untold.clear()
         if len(self._closed) > MOST_UNTOLD:
             self._closed.clear()
             self.tell_all()

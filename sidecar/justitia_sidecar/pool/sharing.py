@@ -5,6 +5,7 @@ the log cannot be reached, requests are served by what is known, and each engine
 """
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,14 @@ from pathlib import Path
 import structlog
 
 from justitia_api.config import ValkeyConfig
-from justitia_api.status import SharingStatus
+from justitia_api.status import LONGEST_FAILURE, SharingStatus
 from justitia_channel.messages import RunEnded, RunOfPool
 from justitia_sidecar.engine.channel import EngineChannel
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.pool.log import LogError, UpdateLog
 from justitia_sidecar.pool.own import OwnNews
 from justitia_sidecar.pool.state import LEASE, PoolState
-from justitia_sidecar.pool.updates import UpdateError, WriterId, decode, encode
+from justitia_sidecar.pool.updates import RunGrowth, UpdateError, WriterId, decode, encode
 from justitia_vocabulary.units import RunId, Seconds
 
 EVERY: Seconds = 0.5
@@ -29,8 +31,8 @@ log = structlog.get_logger("justitia.sidecar")
 class Sharing:
     """What is shared of the engine that `channel` leads to.
 
-    `last` is the moment of the last exchange, None before the first; `failure` is why the last attempt failed, if it
-    did.
+    `on_growth` hears what others saw of runs, with the moment at which they said it. `last` is the moment of the last
+    exchange, None before the first; `failure` is why the last attempt failed, if it did.
     """
 
     def __init__(self, channel: EngineChannel) -> None:
@@ -39,9 +41,9 @@ class Sharing:
         self._own = OwnNews(writer)
         self._others = PoolState(writer)
         self._told: object = None
+        self.on_growth: Callable[[RunId, RunGrowth, Seconds], None] = lambda run, growth, now: None
         self.last: Seconds | None = None
         self.failure = ""
-        self.failures = 0
         self.malformed = 0
         channel.on_delivered = self._own.delivered
 
@@ -56,6 +58,13 @@ class Sharing:
         if self._own.closed(run):
             self._others.closed_here(run)
             self._tell_of_ends()
+
+    def grew(self, run: RunId, growth: RunGrowth) -> None:
+        self._own.grew(run, growth)
+
+    def leads(self, run: RunId) -> bool:
+        """Whether the run was opened here first, as far as is known."""
+        return self._others.leads(run)
 
     # Exchanges.
 
@@ -75,6 +84,8 @@ class Sharing:
             return
         if self._others.heard(update, now):
             self._own.tell_all()
+        for run, growth in self._others.growth():
+            self.on_growth(run, growth, now)
 
     def exchanged(self, now: Seconds) -> None:
         """The own update has been written, and all of the others' have been heard."""
@@ -85,14 +96,14 @@ class Sharing:
         self._tell_news()
 
     def failed(self, reason: str) -> None:
-        self.failures += 1
         if not self.failure:
             log.warning("the pool's log is not reached: this engine shares by itself until it is", reason=reason)
         self.failure = reason
 
     def status(self, now: Seconds) -> SharingStatus:
         current = self.last is not None and now - self.last <= LEASE
-        return SharingStatus(connected=current, others=self._others.others if current else 0, failure=self.failure)
+        failure = self.failure[:LONGEST_FAILURE]
+        return SharingStatus(connected=current, others=self._others.others if current else 0, failure=failure)
 
     # How.
 
@@ -117,7 +128,11 @@ Server = tuple[ValkeyConfig, str]
 
 
 async def share_forever(
-    sharing: Sharing, server: Callable[[], Server | None], credentials: Path | None, clock: Callable[[], Seconds]
+    sharing: Sharing,
+    server: Callable[[], Server | None],
+    credentials: Path | None,
+    clock: Callable[[], Seconds],
+    metrics: SidecarMetrics,
 ) -> None:
     """Exchange with the log on the `server` of the configuration in effect, and of the pool that it names. None: the
     engine shares by itself.
@@ -132,17 +147,22 @@ async def share_forever(
             current = server()
             updates = None if current is None else UpdateLog(*current, credentials)
         if updates is not None:
-            await exchange(sharing, updates, clock)
+            counted = metrics.pool_exchange_failures.count_exceptions(LogError)
+            with contextlib.suppress(LogError), counted, metrics.pool_exchange.time():
+                await exchange(sharing, updates, clock)
+            status = sharing.status(clock())
+            metrics.pool_sharing.set(status.connected)
+            metrics.pool_others.set(status.others)
         await asyncio.sleep(max(0.0, EVERY - (clock() - began)))
 
 
 async def exchange(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds]) -> None:
-    """One exchange: what this sidecar has to say is written, and what the others wrote is heard."""
+    """One exchange: what this sidecar has to say is written, and what the others wrote is heard. Raises LogError."""
     try:
         written = await updates.exchange(sharing.update(clock()))
     except LogError as error:
         sharing.failed(str(error))
-        return
+        raise
     for each in written:
         sharing.heard(each, clock())
         await asyncio.sleep(0)  # one update takes up to a millisecond, and requests are served in between

@@ -9,12 +9,12 @@ has served counts from the first whole update on that was heard: all tenants beg
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from justitia_channel.messages import Elsewhere, RunOfPool
 from justitia_scheduling.core.pool_service import raise_to
-from justitia_sidecar.pool.updates import Update, WriterId
+from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
 LEASE: Seconds = 5.0
@@ -36,9 +36,12 @@ class _Writer:
 
 @dataclass(slots=True)
 class _Shared:
-    """A run that is open in some sidecar. `of_pool` is None while it is open in none of the others."""
+    """A run that is open in some sidecar. `of_pool` is None while it is open in none of the others. `leader` opened it
+    first, by the order of updates.
+    """
 
     of_pool: RunOfPool | None = None
+    leader: WriterId | None = None
     holders: set[WriterId] = field(default_factory=set)
 
 
@@ -54,6 +57,7 @@ class PoolState:
         self._opened: dict[RunId, RunOfPool] = {}
         self._delivered: dict[RunId, KVTokenTime] = {}
         self._over: list[RunId] = []
+        self._grown_runs: list[tuple[RunId, RunGrowth]] = []
 
     @property
     def others(self) -> int:
@@ -65,6 +69,9 @@ class PoolState:
     def heard(self, update: Update, now: Seconds) -> bool:
         """Take an update. Returns whether its writer was unknown or gone, and so may not know this sidecar either."""
         if update.writer == self._own:
+            for each in update.opened:
+                if (shared := self._runs.get(each.run)) is not None and shared.leader is None:
+                    shared.leader = self._own
             return False
         writer = self._writers.get(update.writer)
         unknown = writer is None or writer.gone
@@ -78,6 +85,7 @@ class PoolState:
             writer.unit, writer.served = update.unit, {}
         writer.heard, writer.number, writer.gone = now, update.number, False
         self._count(writer, update)
+        self._grown_runs += update.runs.items()
         for run, more in update.delivered.items():
             self._delivered[run] = self._delivered.get(run, 0.0) + more
         if update.whole:
@@ -95,6 +103,11 @@ class PoolState:
     def closed_here(self, run: RunId) -> None:
         """The run is over as far as this sidecar knows."""
         self._leave(run, self._own)
+
+    def leads(self, run: RunId) -> bool:
+        """Whether the run was opened here first, as far as is known."""
+        shared = self._runs.get(run)
+        return shared is None or shared.leader in (None, self._own)
 
     def expire(self, now: Seconds) -> None:
         """Who has not been heard of for some time is gone; after a long time it is forgotten."""
@@ -131,6 +144,11 @@ class PoolState:
         ended, self._over = self._over, []
         return ended
 
+    def growth(self) -> Sequence[tuple[RunId, RunGrowth]]:
+        """What others saw of runs since the last call."""
+        grown, self._grown_runs = self._grown_runs, []
+        return grown
+
     # How.
 
     def _count(self, writer: _Writer, update: Update) -> None:
@@ -145,6 +163,7 @@ class PoolState:
 
     def _open(self, name: WriterId, opened: RunOfPool) -> None:
         shared = self._runs[opened.run]
+        shared.leader = shared.leader or name
         if shared.of_pool is None:
             shared.of_pool = self._opened[opened.run] = opened
         shared.holders.add(name)

@@ -16,9 +16,23 @@ WriterId = NewType("WriterId", str)
 """A sidecar's process."""
 
 
+class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What became of a run in one sidecar: how much more its requests cost, whether one was aborted, and whether its
+    client ended it.
+    """
+
+    cost: NotNegative = 0.0
+    aborted: bool = False
+    ended: bool = False
+
+    def __add__(self, other: "RunGrowth") -> "RunGrowth":
+        return RunGrowth(self.cost + other.cost, self.aborted or other.aborted, self.ended or other.ended)
+
+
 class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
-    growth; `opened` and `closed` are runs of which requests come in there. With `whole`, `served` and `opened` are all.
+    what its engine did for runs since the last update, as a policy counts it, `runs` what the sidecar saw of them.
+    `opened` and `closed` are runs of which requests come in there. With `whole`, `served` and `opened` are all.
     """
 
     writer: WriterId
@@ -27,6 +41,7 @@ class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     whole: bool = False
     served: dict[TenantId, NotNegative] = {}
     delivered: dict[RunId, NotNegative] = {}
+    runs: dict[RunId, RunGrowth] = {}
     opened: list[RunOfPool] = []
     closed: list[RunId] = []
 

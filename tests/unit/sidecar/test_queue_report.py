@@ -12,8 +12,8 @@ from justitia_sidecar.admission.in_front import InFront
 from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.engine.channel import EngineChannel
-from justitia_sidecar.pool.sharing import Sharing
 from justitia_sidecar.engine.view import EngineView
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_sidecar.report.queue import waiting_here, waiting_with_engine
 from justitia_vocabulary.units import TenantId
 from justitia_vocabulary.waiting import WaitingReason
