@@ -61,6 +61,8 @@ class Pod:
     admin: int
     engine: "subprocess.Popen[bytes]"
     sidecar: "subprocess.Popen[bytes]"
+    environment: Mapping[str, str]
+    """The sidecar's."""
 
     @property
     def url(self) -> str:
@@ -71,9 +73,20 @@ class Pod:
             return dict(await answer.json())
 
     def kill(self) -> None:
+        """End both at once, as a node does that goes away."""
         for process in (self.sidecar, self.engine):
             process.kill()
             process.wait()
+
+    def restart_sidecar(self) -> None:
+        """Kill the sidecar, and start another one in its place."""
+        self.sidecar.kill()
+        self.sidecar.wait()
+        self.start_sidecar()
+
+    def start_sidecar(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.sidecar = _start("justitia_sidecar", [], self.environment, log)
 
 
 class PacedPool:
@@ -120,7 +133,7 @@ class PacedPool:
         with (folder / "log").open("ab") as log:
             engine = _start("justitia_benchmarks.paced_engine", options, dict(os.environ), log)
             sidecar = _start("justitia_sidecar", [], environment, log)
-        pod = Pod(folder, port, admin, engine, sidecar)
+        pod = Pod(folder, port, admin, engine, sidecar, environment)
         self._stack.callback(pod.kill)
         self.pods.append(pod)
         return pod

@@ -120,7 +120,7 @@ class SidecarMetrics:
         self.engine_hangs = Gauge("justitia_engine_hangs", "1 while the engine has work and makes no step", registry=r)
         self.pool_sharing = Gauge(
             "justitia_pool_sharing",
-            "1 if the engine shares with the pool's others, 0 if it should and does not",
+            "1 while the engine knows what the pool's others serve",
             registry=r,
         )
         self.pool_others = Gauge("justitia_pool_other_sidecars", "Sidecars of the pool that are heard of", registry=r)

@@ -24,7 +24,7 @@ from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
-from justitia_sidecar.pool.sharing import Server, share_forever
+from justitia_sidecar.pool.sharing import Server, Sharing, share_forever
 from justitia_sidecar.refusals import engine_unavailable
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.report.policy_condition import PolicyCondition
@@ -94,8 +94,7 @@ class Sidecar:
 
     async def share_forever(self, credentials: Path | None) -> None:
         """Share with the pool's other engines. `credentials` is a folder with those for the pool's Valkey."""
-        if (sharing := self.parts.order.sharing) is not None:
-            await share_forever(sharing, self._valkey, credentials, self.parts.clock, self.parts.metrics)
+        await share_forever(self._shared, credentials, self.parts.clock, self.parts.metrics)
 
     async def tick_forever(self) -> None:
         while True:
@@ -124,12 +123,12 @@ class Sidecar:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
 
-    def _valkey(self) -> Server | None:
-        """Where the pool's engines share what they know. None while the order is kept in front of this one."""
-        in_effect = self.parts.current.in_effect
-        if in_effect is None or in_effect.config.valkey is None or not self.parts.order.in_engine:
+    def _shared(self) -> tuple[Sharing, Server] | None:
+        """What is shared, and where. None while nothing is configured for it, or the order is kept in front."""
+        in_effect, sharing = self.parts.current.in_effect, self.parts.order.sharing
+        if in_effect is None or in_effect.config.valkey is None or sharing is None:
             return None
-        return in_effect.config.valkey, f"{in_effect.config.namespace}/{in_effect.config.name}"
+        return sharing, (in_effect.config.valkey, f"{in_effect.config.namespace}/{in_effect.config.name}")
 
     def _tune(self, config: PoolConfig) -> None:
         self.parts.order.tune(config, self.parts.objectives.bounds)

@@ -9,6 +9,7 @@ import pytest
 
 from justitia_api.config import ValkeyConfig
 from justitia_channel.messages import Elsewhere, PlugInSnapshot, RunEnded, RunOfPool
+from justitia_sidecar.pool import own
 from justitia_sidecar.pool.log import LogError, UpdateLog
 from justitia_sidecar.pool.own import WHOLE_EVERY
 from justitia_sidecar.pool.sharing import Sharing, exchange
@@ -218,6 +219,28 @@ async def test_runs_of_which_the_opening_was_missed_are_known_by_the_next_whole_
     assert b.told()[1] == []
     await pool.exchange(4, every=WHOLE_EVERY / 3)
     assert b.told()[1] == [RUN.run]
+
+
+async def test_more_open_runs_than_one_update_says_are_said_in_several(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which none may be lost, nor taken for all."""
+    monkeypatch.setattr(own, "MOST_SAID", 2)
+    runs = [RunOfPool(RunId(f"r{number}"), GOLD, ApplicationId("ns/a")) for number in range(7)]
+    a = pool.joins()
+    for run in runs:
+        a.sharing.opened(run)
+    await pool.exchange(5)
+    pool.valkey.ask("XTRIM", STREAM, "MAXLEN", 1)
+    b = pool.joins()
+    await pool.exchange(6)
+    opened, ended = b.told()[1], b.told()[3]
+    assert sorted(opened) == [run.run for run in runs]
+    a.sharing.closed(runs[0].run)
+    a.sharing.opened(RUN)
+    await pool.exchange(12, every=WHOLE_EVERY / 4)
+    _, opened, _, ended = b.told()
+    assert (opened, ended) == ([RUN.run], [runs[0].run])
 
 
 async def test_who_writes_nonsense_is_passed_over(pool: Pool) -> None:

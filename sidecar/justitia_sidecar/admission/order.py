@@ -36,9 +36,9 @@ def build_configured_policy(config: PoolConfig) -> Policy:
 
 
 class Order:
-    """`on_run_ended` is called for each run that is over. `on_other_service` is called when service no longer compares
-    with what it was, because its unit or the process that counts it has changed. `on_moved` is called when the order
-    moves into the engine, or in front of it.
+    """`sharing` is with the pool's other engines, while this one keeps the order. `on_run_ended` is called for each run
+    that is over. `on_other_service` is called when service no longer compares with what it was, because its unit or the
+    process that counts it has changed. `on_moved` is called when the order moves into the engine, or in front of it.
     """
 
     def __init__(self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds]) -> None:
@@ -48,7 +48,7 @@ class Order:
         self.on_moved: Callable[[], None] = lambda: None
         self._clock = clock
         self._inside = engine_channel is not None
-        self.sharing = None if engine_channel is None else Sharing(engine_channel)
+        self.sharing: Sharing | None = None
         self._config: PoolConfig | None = None
         self._admission: InFront | Inside | None = None
         if engine_channel is not None:
@@ -102,10 +102,12 @@ class Order:
 
     def _fresh(self, config: PoolConfig) -> InFront | Inside:
         admission: InFront | Inside
-        if (channel := self.channel) is not None and self.sharing is not None:
+        if (channel := self.channel) is not None:
+            self.sharing = Sharing(channel)
             admission = Inside(config, channel, self.sharing, self._clock)
             admission.reconfigure(config, self._clock())
         else:
+            self.sharing = None
             admission = InFront(config, build_configured_policy(config))
             admission.reconfigure(config, admission.policy, self._clock(), keep_service=True)
         runs = admission.books.runs

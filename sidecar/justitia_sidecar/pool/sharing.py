@@ -128,25 +128,24 @@ Server = tuple[ValkeyConfig, str]
 
 
 async def share_forever(
-    sharing: Sharing,
-    server: Callable[[], Server | None],
+    shared: Callable[[], tuple[Sharing, Server] | None],
     credentials: Path | None,
     clock: Callable[[], Seconds],
     metrics: SidecarMetrics,
 ) -> None:
-    """Exchange with the log on the `server` of the configuration in effect, and of the pool that it names. None: the
-    engine shares by itself.
+    """Exchange what is `shared` at the moment, over the log of the pool that is named, on the server of the
+    configuration in effect. None: the engine shares by itself.
     """
     current: Server | None = None
     updates: UpdateLog | None = None
     while True:
         began = clock()
-        if server() != current:
+        sharing, server = shared() or (None, None)
+        if server != current:
             if updates is not None:
                 await updates.close()
-            current = server()
-            updates = None if current is None else UpdateLog(*current, credentials)
-        if updates is not None:
+            current, updates = server, None if server is None else UpdateLog(*server, credentials)
+        if sharing is not None and updates is not None:
             counted = metrics.pool_exchange_failures.count_exceptions(LogError)
             with contextlib.suppress(LogError), counted, metrics.pool_exchange.time():
                 await exchange(sharing, updates, clock)

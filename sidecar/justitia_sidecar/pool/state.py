@@ -24,7 +24,9 @@ REMEMBERED: Seconds = 3600.0
 
 @dataclass(slots=True)
 class _Writer:
-    """Another sidecar, as it was heard of last. `served` is None until a whole update of one that began earlier."""
+    """Another sidecar, as it was heard of last. `served` is None until a whole update of one that began earlier. `said`
+    are the runs of a whole update under way, None while there is none, or a part of it was missed.
+    """
 
     heard: Seconds
     number: int
@@ -32,6 +34,7 @@ class _Writer:
     served: dict[TenantId, float] | None
     gone: bool = False
     open: set[RunId] = field(default_factory=set)
+    said: set[RunId] | None = None
 
 
 @dataclass(slots=True)
@@ -83,17 +86,19 @@ class PoolState:
             return False
         if update.unit != writer.unit:
             writer.unit, writer.served = update.unit, {}
+        if update.whole:
+            writer.said = set()
+        elif update.number != writer.number + 1:
+            writer.said = None
         writer.heard, writer.number, writer.gone = now, update.number, False
         self._count(writer, update)
         self._grown_runs += update.runs.items()
         for run, more in update.delivered.items():
             self._delivered[run] = self._delivered.get(run, 0.0) + more
-        if update.whole:
-            said = {each.run for each in update.opened}
-            self._close(update.writer, [run for run in writer.open if run not in said])
         for each in update.opened:
             self._open(update.writer, each)
         self._close(update.writer, update.closed)
+        self._end_unsaid(update.writer, writer, update)
         return unknown
 
     def opened_here(self, run: RunId) -> None:
@@ -160,6 +165,15 @@ class PoolState:
         for tenant, more in raise_to(writer.served, update.served).items():
             totals[tenant] = totals.get(tenant, 0.0) + more
             self._grown[writer.unit].add(tenant)
+
+    def _end_unsaid(self, name: WriterId, writer: _Writer, update: Update) -> None:
+        """After the last part of a whole update, close the runs that it has not said."""
+        if writer.said is None:
+            return
+        writer.said.update(each.run for each in update.opened)
+        if not update.more:
+            self._close(name, [run for run in writer.open if run not in writer.said])
+            writer.said = None
 
     def _open(self, name: WriterId, opened: RunOfPool) -> None:
         shared = self._runs[opened.run]

@@ -32,13 +32,15 @@ class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
 class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
     what its engine did for runs since the last update, as a policy counts it, `runs` what the sidecar saw of them.
-    `opened` and `closed` are runs of which requests come in there. With `whole`, `served` and `opened` are all.
+    `opened` and `closed` are runs of which requests come in there. With `whole`, `served` are all totals, and all open
+    runs are said again: in this update and, while there are `more`, in the next ones.
     """
 
     writer: WriterId
     number: int
     unit: str = ""
     whole: bool = False
+    more: bool = False
     served: dict[TenantId, NotNegative] = {}
     delivered: dict[RunId, NotNegative] = {}
     runs: dict[RunId, RunGrowth] = {}

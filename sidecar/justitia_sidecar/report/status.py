@@ -128,10 +128,10 @@ class SidecarReport:
             m.step_seconds.labels("kv_token").set(t.per_kv_token)
 
     def _sharing(self, in_effect: InEffect) -> SharingStatus | None:
-        order = self.parts.order
-        if in_effect.config.valkey is None or order.sharing is None or not order.in_engine:
+        sharing = self.parts.order.sharing
+        if in_effect.config.valkey is None or sharing is None:
             return None
-        return order.sharing.status(self.parts.clock())
+        return sharing.status(self.parts.clock())
 
     def _applications(self, in_effect: InEffect) -> Iterator[ApplicationReport]:
         """What each application of the configuration has had."""
