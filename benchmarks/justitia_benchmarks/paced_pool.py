@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,13 +156,22 @@ class PacedPool:
         return total
 
 
-async def ask(client: aiohttp.ClientSession, pod: Pod, tenant: str, prompt: int, output: int) -> bytes:
-    """One request. Returns its whole answer. Raises aiohttp.ClientError."""
+async def ask(  # noqa: PLR0917
+    client: aiohttp.ClientSession,
+    pod: Pod,
+    tenant: str,
+    prompt: int,
+    output: int,
+    on_first: Callable[[], None] = lambda: None,
+) -> None:
+    """Have one request served; `on_first` is called with the first part of its answer. Raises aiohttp.ClientError."""
     body = {"model": MODEL, "prompt": [1] * prompt, "max_tokens": output, "stream": True, "ignore_eos": True}
     headers = {"authorization": f"Bearer {key_of(tenant)}", "content-type": "application/json"}
     async with client.post(pod.url, data=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()
-        return await answer.read()
+        await answer.content.readany()
+        on_first()
+        await answer.read()
 
 
 def _start(module: str, options: Sequence[str], environment: Mapping[str, str], log: Any) -> "subprocess.Popen[bytes]":

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_cli.tiny_model import make_tiny_model
 from support.serving import KEYS, MODEL, RunningSidecar, Vllm, eventually, http, running_sidecar, running_vllm
-from support.valkey_server import ValkeyServer, running_valkey
 
 CLIENTS = 8
 MEASURED = 12_000.0

@@ -1,5 +1,8 @@
 """The log of a pool's updates on a real Valkey, while it is there, gone, empty, full, frozen or closed to us."""
 
+import asyncio
+import contextlib
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +11,12 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from cluster.certificates import Authority
 from justitia_api.config import ServerKind, ValkeyConfig
+from justitia_benchmarks.valkey_server import ValkeyServer, running_sentinel, running_valkey
 from justitia_sidecar.pool import log as module
 from justitia_sidecar.pool.log import LogError, UpdateLog
 from support.serving import eventually
-from support.valkey_server import ValkeyServer, running_sentinel, running_valkey
 
 POOL = "ns/pool"
 KEY = f"justitia:{{{POOL}}}:updates"
@@ -166,3 +170,40 @@ async def test_a_cluster_is_asked_where_the_pool_is(tmp_path: Path) -> None:
         async with reading(of(node, ServerKind.CLUSTER)) as updates:
             assert await updates.exchange(b"1") == [b"1"]
             assert await updates.exchange(b"2") == [b"2"]
+
+
+@asynccontextmanager
+async def tls_door(server: ValkeyServer, authority: Authority, host: str) -> AsyncIterator[int]:
+    """A port on which the server is reached over TLS: this build of it has none of its own."""
+    pair = authority.issue_server(host, ["127.0.0.1"] if host == "localhost" else [], [host])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(2**16):
+                writer.write(data)
+        writer.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(carry(reader, inner_writer), carry(inner_reader, writer))
+
+    door = await asyncio.start_server(pass_on, "127.0.0.1", 0, ssl=context)
+    async with door:
+        yield door.sockets[0].getsockname()[1]
+
+
+async def test_over_tls_the_server_must_have_a_certificate_for_its_name(valkey: ValkeyServer, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with tls_door(valkey, authority, "localhost") as port:
+        config = ValkeyConfig(addresses=(f"localhost:{port}",), tls=True)
+        async with reading(config, credentials=tmp_path) as updates:
+            assert await updates.exchange(b"1") == [b"1"]
+        stranger = UpdateLog(config, POOL, None)
+        with pytest.raises(LogError, match="certificate verify failed"):
+            await stranger.exchange(b"2")
+    async with tls_door(valkey, authority, "another.example") as port:
+        elsewhere = UpdateLog(ValkeyConfig(addresses=(f"localhost:{port}",), tls=True), POOL, tmp_path)
+        with pytest.raises(LogError, match="Hostname mismatch"):
+            await elsewhere.exchange(b"3")

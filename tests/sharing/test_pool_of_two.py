@@ -11,8 +11,8 @@ import pytest
 
 from justitia_api.config import ValkeyConfig
 from justitia_benchmarks.paced_pool import PacedPool, Pod, ask, pool_config
+from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_vocabulary.units import Seconds
-from support.valkey_server import ValkeyServer, running_valkey
 
 WEIGHTS = {"one": 1.0, "three": 3.0}
 FLOODS = [(0, "one"), (0, "three"), (1, "three")]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from justitia_api.config import ApplicationConfig, PoolConfig, RunConfig, TenantConfig, ValkeyConfig
+from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_channel import messages as channel
 from justitia_channel.messages import PlugInSnapshot, RunEnded
 from justitia_sidecar.admission.inside import Inside
@@ -18,7 +19,6 @@ from justitia_sidecar.pool.sharing import Sharing, exchange
 from justitia_vocabulary.units import Seconds, TenantId
 from support.listening_channel import Listening
 from support.tracked import tracked_request
-from support.valkey_server import ValkeyServer, running_valkey
 
 GOLD = TenantId("gold")
 IDLE: Seconds = 10.0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from justitia_api.config import ValkeyConfig
+from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_channel.messages import Elsewhere, PlugInSnapshot, RunEnded, RunOfPool
 from justitia_sidecar.pool import own
 from justitia_sidecar.pool.log import LogError, UpdateLog
@@ -16,7 +17,6 @@ from justitia_sidecar.pool.sharing import Sharing, exchange
 from justitia_sidecar.pool.state import LEASE
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 from support.listening_channel import Listening
-from support.valkey_server import ValkeyServer, running_valkey
 
 GOLD, SILVER = TenantId("gold"), TenantId("silver")
 RUN = RunOfPool(RunId("gold/ns/a/agent-7"), GOLD, ApplicationId("ns/a"), 50.0)

