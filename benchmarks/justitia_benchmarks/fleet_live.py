@@ -1,9 +1,9 @@
 """Real sidecars that share over a real Valkey, each in front of an engine that takes its time (`paced_engine.py`).
 
 `python -m justitia_benchmarks.fleet_live` (or `make bench-fleet`). R pods serve three tenants of weights 1, 2 and 4
-under the default policy. Those of weights 1 and 2 flood: each keeps `CLIENTS` requests open for each engine of the pool,
-and sends each to a pod that is drawn. That of weight 4 asks a single short request now and then. *Skewed*: the clients
-of the first flooder know half of the pods only. A request is served by the engine of the pod that it reaches.
+under the default policy. Those of weights 1 and 2 flood: each keeps `CLIENTS` requests open for each engine of the
+pool, and sends each to a pod that is drawn. That of weight 4 asks a single short request now and then. *Skewed*: the
+clients of the first flooder know half of the pods only. A request is served by the engine of the pod that it reaches.
 
 A pod's engine is slow on purpose, so that two processors carry eight of them: figures of time are to be read against
 those of R = 1. Each cell lasts `SECONDS`; what was served in its first `WARM` seconds does not count.
