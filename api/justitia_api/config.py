@@ -291,8 +291,11 @@ class ServerKind(StrEnum):
 
 
 class ValkeyConfig(Document):
-    """A Valkey, or another server of the Redis 7 protocol. Its user, password and authority are files beside it."""
+    """A Valkey, or another server of the Redis 7 protocol, and what the pool is called there. User, password and
+    authority are files beside it.
+    """
 
+    pool: str = Field(description="Begins the names of the pool's keys")
     addresses: tuple[Annotated[str, Field(pattern=SERVER_ADDRESS)], ...] = Field(
         min_length=1, description="HOST:PORT of the server, of its sentinels, or of some nodes of its cluster"
     )

@@ -125,7 +125,7 @@ class Load:
 async def serve(cell: Cell, seconds: Seconds, folder: Path) -> Found:
     with ExitStack() as stack:
         valkey = stack.enter_context(running_valkey(folder)) if cell.way == SHARED else None
-        config = pool_config(WEIGHTS, None if valkey is None else ValkeyConfig(addresses=(valkey.address,)))
+        config = pool_config(WEIGHTS, None if valkey is None else ValkeyConfig(pool="p", addresses=(valkey.address,)))
         pool = stack.enter_context(PacedPool(config, folder, PACE))
         for _ in range(cell.engines):
             pool.add()

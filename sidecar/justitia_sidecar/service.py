@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.config import KeyTable, PoolConfig, ValkeyConfig
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.metering import Metering
 from justitia_sidecar.admission.observation import FirstTokens, ShareWindow
@@ -24,7 +24,7 @@ from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
-from justitia_sidecar.pool.sharing import Server, Sharing, share_forever
+from justitia_sidecar.pool.sharing import Sharing, share_forever
 from justitia_sidecar.refusals import engine_unavailable
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.report.policy_condition import PolicyCondition
@@ -123,12 +123,12 @@ class Sidecar:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
 
-    def _shared(self) -> tuple[Sharing, Server] | None:
+    def _shared(self) -> tuple[Sharing, ValkeyConfig] | None:
         """What is shared, and where. None while nothing is configured for it, or the order is kept in front."""
         in_effect, sharing = self.parts.current.in_effect, self.parts.order.sharing
         if in_effect is None or in_effect.config.valkey is None or sharing is None:
             return None
-        return sharing, (in_effect.config.valkey, f"{in_effect.config.namespace}/{in_effect.config.name}")
+        return sharing, in_effect.config.valkey
 
     def _tune(self, config: PoolConfig) -> None:
         self.parts.order.tune(config, self.parts.objectives.bounds)

@@ -27,7 +27,7 @@ class Pool:
     valkey: ValkeyServer
 
     def shares(self, *, over_valkey: bool) -> None:
-        shared = {"valkey": {"addresses": [self.valkey.address]}} if over_valkey else {}
+        shared = {"valkey": {"pool": "p", "addresses": [self.valkey.address]}} if over_valkey else {}
         for sidecar in self.sidecars:
             sidecar.reconfigure(scheduling=SCHEDULING, **shared)
         if over_valkey:

@@ -14,8 +14,9 @@ from redis.exceptions import RedisError
 from cluster.certificates import Authority
 from justitia_api.config import ServerKind, ValkeyConfig
 from justitia_benchmarks.valkey_server import ValkeyServer, running_sentinel, running_valkey
-from justitia_sidecar.pool import log as module
-from justitia_sidecar.pool.log import LogError, UpdateLog
+from justitia_valkey import connection, log
+from justitia_valkey.connection import ValkeyError
+from justitia_valkey.log import UpdateLog
 from support.serving import eventually
 
 POOL = "ns/pool"
@@ -28,14 +29,14 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
         yield server
 
 
-def of(server: ValkeyServer, kind: ServerKind = ServerKind.SERVER, primary: str = "") -> ValkeyConfig:
-    return ValkeyConfig(addresses=(server.address,), kind=kind, primary=primary)
+def of(server: ValkeyServer, kind: ServerKind = ServerKind.SERVER, primary: str = "", pool: str = POOL) -> ValkeyConfig:
+    return ValkeyConfig(pool=pool, addresses=(server.address,), kind=kind, primary=primary)
 
 
 @asynccontextmanager
-async def reading(config: ValkeyConfig, pool: str = POOL, credentials: Path | None = None) -> AsyncIterator[UpdateLog]:
+async def reading(config: ValkeyConfig, credentials: Path | None = None) -> AsyncIterator[UpdateLog]:
     """A log that has begun to read."""
-    updates = UpdateLog(config, pool, credentials)
+    updates = UpdateLog(config, credentials)
     try:
         await updates.exchange(b"begins")
         yield updates
@@ -61,13 +62,13 @@ async def test_each_update_is_read_once_and_in_order(valkey: ValkeyServer) -> No
         assert await first.exchange(b"2") == [b"2"]
         assert await second.exchange(b"3") == [b"1", b"2", b"3"]
         assert await second.exchange(b"4") == [b"4"]
-        third = UpdateLog(of(valkey), POOL, None)
+        third = UpdateLog(of(valkey), None)
         assert await third.exchange(b"5") == [b"begins", b"begins", b"1", b"2", b"3", b"4", b"5"]
         await third.close()
 
 
 async def test_what_is_older_than_it_is_kept_is_gone(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 0.0)
+    monkeypatch.setattr(log, "KEPT", 0.0)
     async with reading(of(valkey)) as updates:
         for number in range(5):
             await updates.exchange(b"%d" % number)
@@ -75,7 +76,7 @@ async def test_what_is_older_than_it_is_kept_is_gone(valkey: ValkeyServer, monke
 
 
 async def test_pools_read_nothing_of_each_other(valkey: ValkeyServer) -> None:
-    async with reading(of(valkey)) as ours, reading(of(valkey), "ns/other") as theirs:
+    async with reading(of(valkey)) as ours, reading(of(valkey, pool="ns/other")) as theirs:
         await theirs.exchange(b"theirs")
         assert await ours.exchange(b"ours") == [b"ours"]
 
@@ -87,12 +88,12 @@ async def test_a_server_that_comes_back_empty_is_read_from_its_beginning(valkey:
         await first.exchange(b"1")
         await second.exchange(b"2")
         valkey.stop()
-        with pytest.raises(LogError, match="Connect"):
+        with pytest.raises(ValkeyError, match="Connect"):
             await first.exchange(b"3")
         valkey.start()
         heard = [*await first.exchange(b"3"), *await first.exchange(b"4")]
         assert heard == [b"3", b"4"]
-        with pytest.raises(LogError):
+        with pytest.raises(ValkeyError):
             await second.exchange(b"5")
         heard = [*await second.exchange(b"5"), *await second.exchange(b"6")]
         assert heard == [b"3", b"4", b"5", b"6"]
@@ -101,7 +102,7 @@ async def test_a_server_that_comes_back_empty_is_read_from_its_beginning(valkey:
 async def test_a_server_that_is_full_says_so_and_is_used_again_when_it_has_room(valkey: ValkeyServer) -> None:
     async with reading(of(valkey)) as updates:
         valkey.ask("CONFIG", "SET", "maxmemory", "1")
-        with pytest.raises(LogError, match="maxmemory"):
+        with pytest.raises(ValkeyError, match="maxmemory"):
             await updates.exchange(b"1")
         valkey.ask("CONFIG", "SET", "maxmemory", "0")
         assert await updates.exchange(b"1") == [b"1"]
@@ -110,9 +111,9 @@ async def test_a_server_that_is_full_says_so_and_is_used_again_when_it_has_room(
 async def test_a_server_that_does_not_answer_is_given_up_in_time(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(connection, "ANSWER_WITHIN", 0.2)
     async with reading(of(valkey)) as updates:
-        with valkey.frozen(), pytest.raises(LogError, match="Timeout"):
+        with valkey.frozen(), pytest.raises(ValkeyError, match="Timeout"):
             await updates.exchange(b"1")
         assert b"2" in await updates.exchange(b"2")
 
@@ -122,8 +123,8 @@ async def test_a_password_that_is_replaced_is_read_again(tmp_path: Path) -> None
     credentials.mkdir()
     (credentials / "password").write_text("wrong\n")
     with running_valkey(tmp_path, "--requirepass", "right") as valkey:
-        updates = UpdateLog(of(valkey), POOL, credentials)
-        with pytest.raises(LogError, match="invalid username-password"):
+        updates = UpdateLog(of(valkey), credentials)
+        with pytest.raises(ValkeyError, match="invalid username-password"):
             await updates.exchange(b"1")
         (credentials / "password").write_text("right\n")
         await updates.exchange(b"1")
@@ -139,8 +140,8 @@ async def test_a_user_may_be_confined_to_its_pool(valkey: ValkeyServer, tmp_path
     valkey.ask("ACL", "SETUSER", "of-pool", "on", ">secret", keys, "-@all", "+xadd", "+xrange", "+client|setinfo")
     async with reading(of(valkey), credentials=tmp_path) as ours:
         assert await ours.exchange(b"1") == [b"1"]
-    theirs = UpdateLog(of(valkey), "ns/other", tmp_path)
-    with pytest.raises(LogError, match="No permissions"):
+    theirs = UpdateLog(of(valkey, pool="ns/other"), tmp_path)
+    with pytest.raises(ValkeyError, match="No permissions"):
         await theirs.exchange(b"forged")
 
 
@@ -157,7 +158,7 @@ async def test_sentinels_lead_to_the_new_primary(tmp_path: Path) -> None:
                 )
                 eventually("the sentinel says where the new one is", lambda: leads_to(sentinel) == replica.port)
                 primary.stop()
-                with pytest.raises(LogError):
+                with pytest.raises(ValkeyError):
                     await updates.exchange(b"2")
                 assert b"2" in await updates.exchange(b"2")
                 assert replica.ask("XLEN", KEY) == 3
@@ -197,13 +198,13 @@ async def tls_door(server: ValkeyServer, authority: Authority, host: str) -> Asy
 async def test_over_tls_the_server_must_have_a_certificate_for_its_name(valkey: ValkeyServer, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with tls_door(valkey, authority, "localhost") as port:
-        config = ValkeyConfig(addresses=(f"localhost:{port}",), tls=True)
+        config = ValkeyConfig(pool=POOL, addresses=(f"localhost:{port}",), tls=True)
         async with reading(config, credentials=tmp_path) as updates:
             assert await updates.exchange(b"1") == [b"1"]
-        stranger = UpdateLog(config, POOL, None)
-        with pytest.raises(LogError, match="certificate verify failed"):
+        stranger = UpdateLog(config, None)
+        with pytest.raises(ValkeyError, match="certificate verify failed"):
             await stranger.exchange(b"2")
     async with tls_door(valkey, authority, "another.example") as port:
-        elsewhere = UpdateLog(ValkeyConfig(addresses=(f"localhost:{port}",), tls=True), POOL, tmp_path)
-        with pytest.raises(LogError, match="Hostname mismatch"):
+        elsewhere = UpdateLog(ValkeyConfig(pool=POOL, addresses=(f"localhost:{port}",), tls=True), tmp_path)
+        with pytest.raises(ValkeyError, match="Hostname mismatch"):
             await elsewhere.exchange(b"3")

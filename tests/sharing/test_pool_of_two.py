@@ -47,7 +47,7 @@ class Flooded:
 
 @asynccontextmanager
 async def flooded(folder: Path, valkey: ValkeyServer | None) -> AsyncIterator[Flooded]:
-    config = pool_config(WEIGHTS, None if valkey is None else ValkeyConfig(addresses=(valkey.address,)))
+    config = pool_config(WEIGHTS, None if valkey is None else ValkeyConfig(pool="p", addresses=(valkey.address,)))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
         with PacedPool(config, folder) as pool:
             pool.add()

@@ -14,8 +14,8 @@ from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.engine.view import EngineView
-from justitia_sidecar.pool.log import UpdateLog
 from justitia_sidecar.pool.sharing import Sharing, exchange
+from justitia_valkey.log import UpdateLog
 from justitia_vocabulary.units import Seconds, TenantId
 from support.listening_channel import Listening
 from support.tracked import tracked_request
@@ -76,8 +76,8 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def entries(valkey: ValkeyServer) -> AsyncIterator[tuple[Entry, Entry]]:
-    config = ValkeyConfig(addresses=(valkey.address,))
-    both = Entry(UpdateLog(config, "ns/p", None)), Entry(UpdateLog(config, "ns/p", None))
+    config = ValkeyConfig(pool="ns/p", addresses=(valkey.address,))
+    both = Entry(UpdateLog(config, None)), Entry(UpdateLog(config, None))
     await meet(both)
     yield both
     for entry in both:

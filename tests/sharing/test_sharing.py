@@ -11,10 +11,11 @@ from justitia_api.config import ValkeyConfig
 from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_channel.messages import Elsewhere, PlugInSnapshot, RunEnded, RunOfPool
 from justitia_sidecar.pool import own
-from justitia_sidecar.pool.log import LogError, UpdateLog
 from justitia_sidecar.pool.own import WHOLE_EVERY
 from justitia_sidecar.pool.sharing import Sharing, exchange
 from justitia_sidecar.pool.state import LEASE
+from justitia_valkey.connection import ValkeyError
+from justitia_valkey.log import UpdateLog
 from justitia_vocabulary.units import ApplicationId, RunId, Seconds, TenantId
 from support.listening_channel import Listening
 
@@ -33,7 +34,7 @@ class Pool:
         self.sidecars: list[SharingSidecar] = []
 
     def joins(self) -> "SharingSidecar":
-        sidecar = SharingSidecar(self, UpdateLog(ValkeyConfig(addresses=(self.valkey.address,)), "ns/p", None))
+        sidecar = SharingSidecar(self, UpdateLog(ValkeyConfig(pool="ns/p", addresses=(self.valkey.address,)), None))
         self.sidecars.append(sidecar)
         return sidecar
 
@@ -41,7 +42,7 @@ class Pool:
         for _ in range(times):
             self.now += every
             for sidecar in self.sidecars:
-                with contextlib.suppress(LogError):
+                with contextlib.suppress(ValkeyError):
                     await exchange(sidecar.sharing, sidecar.updates, lambda: self.now)
 
 

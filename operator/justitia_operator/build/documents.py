@@ -27,7 +27,6 @@ from justitia_api.config import (
 from justitia_api.engine import Adapter
 from justitia_api.pool import BoostSpec, SchedulingSpec, ServingPool
 from justitia_api.tenant import Tenant
-from justitia_api.valkey import ValkeySpec
 from justitia_operator.world.admissions import AdmittedApplication, TenantKeys
 from justitia_operator.world.objects import Json
 
@@ -44,10 +43,11 @@ def build_pool_config(
     *,
     pepper: str,
     learned_from: Iterable[str] = (),
+    valkey: ValkeyConfig | None = None,
 ) -> PoolConfig:
     """Builds the pool's configuration. `keys` are those of all tenants. `pepper` is the pool's, hex. `written` is the
     configuration that was written last, `last_generation` the generation in the pool's status. `learned_from` are the
-    names in the pool's store that applications still use.
+    names in the pool's store that applications still use. `valkey` is where the pool's engines share.
     """
     groups = pool.spec.engine.prefix_cache.groups
     tenants: dict[str, TenantConfig] = {}
@@ -70,7 +70,7 @@ def build_pool_config(
         ),
         tenants=tuple(tenants[name] for name in sorted(tenants)),
         applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
-        valkey=None if pool.spec.valkey is None else _valkey(pool.spec.valkey),
+        valkey=valkey,
         learned_from=tuple(sorted(learned_from)),
         key_digests=_hashed(_entries(pepper, tenants, keys)),
     )
@@ -108,10 +108,6 @@ def _scheduling(scheduling: SchedulingSpec) -> SchedulingConfig:
         heartbeat_seconds=scheduling.heartbeat_seconds,
         stretch=scheduling.stretch,
     )
-
-
-def _valkey(valkey: ValkeySpec) -> ValkeyConfig:
-    return ValkeyConfig(addresses=valkey.addresses, kind=valkey.kind, primary=valkey.primary_name or "", tls=valkey.tls)
 
 
 def _boost(boost: BoostSpec) -> BoostConfig:

@@ -18,6 +18,7 @@ from justitia_operator.build.arguments import refused_argument, refused_variable
 from justitia_operator.build.builders import build_children, build_inline_pool
 from justitia_operator.build.credentials import make_credentials, period_at, pool_pepper
 from justitia_operator.build.documents import build_key_table, build_pool_config, read_pool_config, withdrawn
+from justitia_operator.build.shared_valkey import valkey_of
 from justitia_operator.decide.compare import differs, needs_apply
 from justitia_operator.decide.engines import count_engines, engines_verdict, observe_engines
 from justitia_operator.decide.ownership import additions
@@ -227,6 +228,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
             last,
             pepper=pepper,
             learned_from=names_in_store(world, pool),
+            valkey=valkey_of(pool, world.installation),
         )
     table = build_key_table(pepper, config, tenant_keys(world))
     parts = _build_parts(world, pool, config, table, now)
@@ -261,7 +263,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
         not_installed(missing) if missing else resolved(),
         *_pool_verdicts(
             engines_verdict(world, pool, engines, now),
-            fairness_verdict(pool, engines, policy_verdict(reports), reports),
+            fairness_verdict(pool, engines, policy_verdict(reports), reports, shares=config.valkey is not None),
             verdict,
         ),
         *_told_verdicts(reports, config.generation),

@@ -94,10 +94,15 @@ def _obstacle(pools: Pools, found: AdmittedApplication | Refused) -> tuple[Reaso
 
 
 def fairness_verdict(
-    pool: ServingPool, engines: Engines, policy_in_effect: Verdict | None = None, reports: Sequence[Reporting] = ()
+    pool: ServingPool,
+    engines: Engines,
+    policy_in_effect: Verdict | None = None,
+    reports: Sequence[Reporting] = (),
+    *,
+    shares: bool = False,
 ) -> Verdict:
     """The condition PoolFairness. `policy_in_effect` is the condition PolicyInEffect, None if no pod has one. `reports`
-    are those of the pool's pods.
+    are those of the pool's pods. `shares`: its engines are told to share over a Valkey.
     """
     policy = pool.spec.scheduling.policy
     several = max(pool.spec.replicas, engines.ready)
@@ -106,14 +111,8 @@ def fairness_verdict(
             f"policy {policy} ignores weights: choose TieredJustitia, Justitia or VTC if tenants are to get shares"
         )
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_WITHOUT_SHARES, message)
-    if several > 1 and (pool.spec.valkey is None or pool.spec.scheduling.enforcement != "Engine"):
-        needs = (
-            "set valkey" if pool.spec.scheduling.enforcement == "Engine" else "set enforcement to Engine, and valkey"
-        )
-        message = (
-            f"each of {several} engines shares on its own: {needs}, or use 1 replica, if shares must be the pool's"
-        )
-        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, message)
+    if several > 1 and not shares:
+        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, _why_apart(pool, several))
     if not engines.ready:
         message = "no engine serves the pool: see the condition EnginesAvailable"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NONE_AVAILABLE, message)
@@ -123,6 +122,14 @@ def fairness_verdict(
     if several > 1:
         return _sharing_verdict(several, [(pod, report) for pod, report in reports if not pod.leaving])
     return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, "one engine serves the pool")
+
+
+def _why_apart(pool: ServingPool, engines: int) -> str:
+    apart = f"each of {engines} engines shares on its own"
+    if pool.spec.replicas < 2 and pool.spec.autoscaling is None:
+        return f"{apart} while a new one takes the place of another"
+    needs = "set valkey" if pool.spec.scheduling.enforcement == "Engine" else "set enforcement to Engine, and valkey"
+    return f"{apart}: {needs}, or use 1 replica, if shares must be the pool's"
 
 
 def _sharing_verdict(engines: int, reports: Sequence[Reporting]) -> Verdict:

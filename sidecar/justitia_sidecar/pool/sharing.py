@@ -17,10 +17,11 @@ from justitia_api.status import LONGEST_FAILURE, SharingStatus
 from justitia_channel.messages import RunEnded, RunOfPool
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.metrics import SidecarMetrics
-from justitia_sidecar.pool.log import LogError, UpdateLog
 from justitia_sidecar.pool.own import OwnNews
 from justitia_sidecar.pool.state import LEASE, PoolState
 from justitia_sidecar.pool.updates import RunGrowth, UpdateError, WriterId, decode, encode
+from justitia_valkey.connection import ValkeyError
+from justitia_valkey.log import UpdateLog
 from justitia_vocabulary.units import RunId, Seconds
 
 EVERY: Seconds = 0.5
@@ -124,19 +125,14 @@ class Sharing:
             channel.send(news)
 
 
-Server = tuple[ValkeyConfig, str]
-
-
 async def share_forever(
-    shared: Callable[[], tuple[Sharing, Server] | None],
+    shared: Callable[[], tuple[Sharing, ValkeyConfig] | None],
     credentials: Path | None,
     clock: Callable[[], Seconds],
     metrics: SidecarMetrics,
 ) -> None:
-    """Exchange what is `shared` at the moment, over the log of the pool that is named, on the server of the
-    configuration in effect. None: the engine shares by itself.
-    """
-    current: Server | None = None
+    """Exchange what is `shared` at the moment, over the log on that server. None: the engine shares by itself."""
+    current: ValkeyConfig | None = None
     updates: UpdateLog | None = None
     while True:
         began = clock()
@@ -144,10 +140,10 @@ async def share_forever(
         if server != current:
             if updates is not None:
                 await updates.close()
-            current, updates = server, None if server is None else UpdateLog(*server, credentials)
+            current, updates = server, None if server is None else UpdateLog(server, credentials)
         if sharing is not None and updates is not None:
-            counted = metrics.pool_exchange_failures.count_exceptions(LogError)
-            with contextlib.suppress(LogError), counted, metrics.pool_exchange.time():
+            counted = metrics.pool_exchange_failures.count_exceptions(ValkeyError)
+            with contextlib.suppress(ValkeyError), counted, metrics.pool_exchange.time():
                 await exchange(sharing, updates, clock)
             status = sharing.status(clock())
             metrics.pool_sharing.set(status.connected)
@@ -156,10 +152,10 @@ async def share_forever(
 
 
 async def exchange(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds]) -> None:
-    """One exchange: what this sidecar has to say is written, and what the others wrote is heard. Raises LogError."""
+    """One exchange: what this sidecar has to say is written, and what the others wrote is heard. Raises ValkeyError."""
     try:
         written = await updates.exchange(sharing.update(clock()))
-    except LogError as error:
+    except ValkeyError as error:
         sharing.failed(str(error))
         raise
     for each in written:
