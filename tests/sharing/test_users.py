@@ -1,14 +1,19 @@
 """The users that the operator keeps in an installation's Valkey: each pool's own, and nobody else's."""
 
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from redis.exceptions import AuthenticationError
 
+from chart.helm import rendered
 from justitia_api.config import ServerKind, ValkeyConfig
 from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_operator.build.shared_valkey import pool_users, users_prefix
+from justitia_operator.runtime.valkey import first_login
+from justitia_operator.world.objects import Kind, Ref
 from justitia_valkey.connection import Login, ValkeyError
 from justitia_valkey.log import UpdateLog
 from justitia_valkey.users import PoolUser, PoolUsers
@@ -118,3 +123,24 @@ def test_installations_that_use_one_server_do_not_touch_each_others_users() -> N
     assert ONE.name.startswith(PREFIX)
     assert ONE.password != TWO.password
     assert ONE.password not in repr(ONE)
+
+
+async def test_the_charts_own_begins_with_the_administrator_that_the_operator_made(tmp_path: Path) -> None:
+    """With the arguments of the chart; nobody else may enter it."""
+    made = first_login(Ref(Kind.SECRET, "justitia-system", "valkey.justitia.dev"))["data"]
+    user, password, users = (b64decode(made[name]).decode() for name in ("username", "password", "users.acl"))
+    (tmp_path / "users.acl").write_text(users)
+    documents = rendered("--set=valkey.enabled=true", "--show-only=templates/valkey.yaml")
+    deployment = next(document for document in documents if document["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    arguments = container["command"][1:]
+    for own in ("--port", "--dir"):
+        del arguments[arguments.index(own) : arguments.index(own) + 2]
+    arguments[arguments.index("--aclfile") + 1] = str(tmp_path / "users.acl")
+    with running_valkey(tmp_path, *arguments) as valkey:
+        with pytest.raises(AuthenticationError):
+            valkey.ask("PING")
+        users_of_pools = PoolUsers(ValkeyConfig(pool="", addresses=(valkey.address,)), Login(user, password), PREFIX)
+        await users_of_pools.keep([ONE])
+        await users_of_pools.close()
+        assert await may(of(valkey, ONE), ONE, tmp_path)

@@ -31,7 +31,7 @@ async def find_login(kube: Kube, settings: Settings) -> Login:
     ref = Ref(Kind.SECRET, settings.namespace, settings.valkey_secret)
     found = await kube.get(ref)
     if found is None and settings.valkey_own:
-        found = await kube.create(_first_login(ref)) or await kube.get(ref)
+        found = await kube.create(first_login(ref)) or await kube.get(ref)
     if found is None:
         raise Rejected(
             f"there is no Secret {ref.namespace}/{ref.name}: make one with the entries {USERNAME_FILE} and "
@@ -41,7 +41,7 @@ async def find_login(kube: Kube, settings: Settings) -> Login:
     return Login(*(None if value is None else value.decode() for value in values))
 
 
-def _first_login(ref: Ref) -> Json:
+def first_login(ref: Ref) -> Json:
     """The administrator of a Valkey that nobody else may enter."""
     password = secrets.token_hex(32)
     digest = sha256(password.encode()).hexdigest()
