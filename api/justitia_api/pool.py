@@ -343,7 +343,7 @@ class ServingPoolSpec(Document):
             ge=1,
             le=1000,
             description="Number of engines. With more than one, each shares only its own time between tenants, unless "
-            "valkey is set. With autoscaling, leave it unset: the autoscaler writes it.",
+            "there is a Valkey between them (valkey). With autoscaling, leave it unset: the autoscaler writes it.",
         ),
     ] = 1
     autoscaling: Annotated[
@@ -369,8 +369,9 @@ class ServingPoolSpec(Document):
         Field(
             json_schema_extra=VALKEY_RULES,
             description="The Valkey over which the pool's engines tell each other what they served, so that they share "
-            "as one engine would; they keep nothing there. It needs enforcement Engine. While it is not reached, each "
-            "engine shares by itself. Setting it restarts the pool's pods.",
+            "as one engine would; they keep nothing there. When unset, it is the installation's, if that has one. It "
+            "needs enforcement Engine. While it is not reached, each engine shares by itself. Setting it restarts the "
+            "pool's pods.",
         ),
     ] = None
     learning: Annotated[

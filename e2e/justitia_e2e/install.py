@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_e2e.images import ROOT, Image
+from justitia_e2e.images import REDIS_IMAGE, ROOT, Image
 from justitia_e2e.machine import State, run
 from support.kubectl import Kubectl
 
@@ -32,6 +32,7 @@ def install_operator(state: State, programs: Path, image: Image) -> None:
                 f"--namespace={NAMESPACE}",
                 "--create-namespace",
                 f"--set-string=image.tag={image.tag}",
+                f"--set=valkey.enabled=true,valkey.command=redis-server,valkey.image={REDIS_IMAGE}",
                 "--wait",
                 "--timeout=3m",
             ],

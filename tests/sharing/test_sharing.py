@@ -10,7 +10,7 @@ import pytest
 from justitia_api.config import ValkeyConfig
 from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_channel.messages import Elsewhere, PlugInSnapshot, RunEnded, RunOfPool
-from justitia_sidecar.pool import own
+from justitia_sidecar.pool import own, sharing
 from justitia_sidecar.pool.own import WHOLE_EVERY
 from justitia_sidecar.pool.sharing import Sharing, exchange
 from justitia_sidecar.pool.state import LEASE
@@ -242,6 +242,18 @@ async def test_more_open_runs_than_one_update_says_are_said_in_several(
     await pool.exchange(12, every=WHOLE_EVERY / 4)
     _, opened, _, ended = b.told()
     assert (opened, ended) == ([RUN.run], [runs[0].run])
+
+
+async def test_the_more_sidecars_the_fewer_runs_each_may_keep_open(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All know of all: whoever opens runs without end must not fill the memory of every pod."""
+    monkeypatch.setattr(sharing, "MOST_RUNS", 90)
+    a = pool.joins()
+    await pool.exchange()
+    assert a.sharing.most_runs is None
+    pool.joins()
+    pool.joins()
+    await pool.exchange(2)
+    assert a.sharing.most_runs == 30
 
 
 async def test_who_writes_nonsense_is_passed_over(pool: Pool) -> None:

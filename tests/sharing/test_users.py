@@ -33,7 +33,7 @@ def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 
 def let_in_the_administrator(server: ValkeyServer) -> None:
-    server.ask("ACL", "SETUSER", "admin", "on", ">of-all", "-@all", "+acl", "+client|setinfo", "+cluster", "+command")
+    server.ask("ACL", "SETUSER", "admin", "on", ">of-all", "-@all", "+acl", "+cluster", "+command")
 
 
 def of(server: ValkeyServer, user: PoolUser, kind: ServerKind = ServerKind.SERVER) -> ValkeyConfig:

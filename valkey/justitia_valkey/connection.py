@@ -52,6 +52,7 @@ class Connection:
             "socket_timeout": ANSWER_WITHIN,
             "socket_connect_timeout": ANSWER_WITHIN,
             "retry": Retry(NoBackoff(), 0),
+            "driver_info": None,  # Redis 7.0 does not know the command that says it
         }
         if server.tls:
             options |= {"ssl": True, "ssl_ca_data": login.authority}

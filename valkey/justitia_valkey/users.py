@@ -9,7 +9,7 @@ from justitia_api.config import ValkeyConfig
 from justitia_valkey.connection import FAILURES, Connection, Login, failure
 from justitia_valkey.log import keys_of
 
-_MAY = ("-@all", "+xadd", "+xrange", "+client|setinfo", "+cluster|slots", "+cluster|shards", "+command")
+_MAY = ("-@all", "+xadd", "+xrange", "+cluster|slots", "+cluster|shards", "+command")
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,9 @@ def _why_apart(pool: ServingPool, engines: int) -> str:
     apart = f"each of {engines} engines shares on its own"
     if pool.spec.replicas < 2 and pool.spec.autoscaling is None:
         return f"{apart} while a new one takes the place of another"
-    needs = "set valkey" if pool.spec.scheduling.enforcement == "Engine" else "set enforcement to Engine, and valkey"
-    return f"{apart}: {needs}, or use 1 replica, if shares must be the pool's"
+    inside = pool.spec.scheduling.enforcement == "Engine"
+    needs = "set valkey" if inside else "set scheduling.enforcement to Engine, and valkey"
+    return f"{apart}: {needs} (here or in the chart's values), or use 1 replica, if shares must be the pool's"
 
 
 def _sharing_verdict(engines: int, reports: Sequence[Reporting]) -> Verdict:

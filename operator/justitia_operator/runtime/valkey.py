@@ -48,7 +48,7 @@ def first_login(ref: Ref) -> Json:
     entries = {
         USERNAME_FILE: ADMINISTRATOR,
         PASSWORD_FILE: password,
-        USERS_ENTRY: f"user default off\nuser {ADMINISTRATOR} on #{digest} -@all +acl +client|setinfo\n",
+        USERS_ENTRY: f"user default off\nuser {ADMINISTRATOR} on #{digest} -@all +acl\n",
     }
     data = {name: b64encode(text.encode()).decode() for name, text in entries.items()}
     metadata = {"name": ref.name, "namespace": ref.namespace, "labels": {MANAGED_BY_LABEL: MANAGER}}

@@ -56,6 +56,7 @@ class Inside:
     ) -> None:
         self.engine = EngineView()
         self._channel = channel
+        self._sharing = sharing
         self._clock = clock
         self._accounts = EngineAccounts()
         self._crossing = Crossing()
@@ -152,6 +153,7 @@ class Inside:
     def tick(self, now: Seconds) -> None:
         for tenant in self._crossing.look(now):
             self._release(tenant)
+        self.books.runs.most_of_pool = self._sharing.most_runs
         self.books.runs.expire(now)
         self.pump(now)
         for account in self._accounts.forget_all_but(self._channel.peer):

@@ -3,7 +3,8 @@
 A run ends when its client ends it and its open requests are over, or when it has been idle for its timeout. A run that
 has passed its maximum age or cost ends at its next request, and a new one begins under the same id.
 
-The number of open runs is bounded, and tenants share the bound by weight. Beyond it, the table ends the longest idle
+The number of open runs is bounded, more tightly where other sidecars have to know of them, and tenants share the bound
+by weight. Beyond it, the table ends the longest idle
 run of the tenant that has the most open runs for its weight, among those that have an idle one. A tenant's due is the
 bound x its weight / (sum of the weights of the tenants with open runs); a tenant within its due loses no run. A run
 with open requests stays: if no tenant above its due has an idle run, the bound is exceeded until one of its runs is
@@ -21,6 +22,8 @@ from justitia_sidecar.limits.room import Ranking
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId
 
 MAXIMUM_OPEN_RUNS = 100_000
+AT_A_TIME = 64
+"""The most idle runs that end at once because there are too many: the bound may have fallen by much."""
 MOST_STAGES = 64
 """Stages of a run whose costs are kept apart. Later ones count as part of the last."""
 
@@ -108,6 +111,8 @@ class RunTable:
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
         self.on_client_ends: Callable[[TrackedRun], None] = lambda run: None
         self.maximum = maximum
+        self.most_of_pool: int | None = None
+        """The bound where the pool's other sidecars know of the runs."""
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
         self._idle = _IdleRuns()
@@ -198,6 +203,7 @@ class RunTable:
         """End the runs that have been idle for their timeout. The cost grows with these, not with all idle ones."""
         for run in self._idle.expired(now):
             self._close(run, now)
+        self._keep_bound(now)
 
     def _spent(self, run: TrackedRun, now: Seconds) -> bool:
         limits = run.application.run
@@ -235,9 +241,12 @@ class RunTable:
         self.on_ended(run)
 
     def _keep_bound(self, now: Seconds) -> None:
-        while len(self) > self.maximum and (most := self._ranking.largest()) is not None:
+        maximum = self.maximum if self.most_of_pool is None else min(self.maximum, self.most_of_pool)
+        for _ in range(AT_A_TIME):
+            if len(self) <= maximum or (most := self._ranking.largest()) is None:
+                return
             share = self._shares[most]
-            if share.open * self._weights <= self.maximum * self._ranking.weight(most):
+            if share.open * self._weights <= maximum * self._ranking.weight(most):
                 return
             self._close(next(iter(share.idle.values())), now)
 

@@ -25,6 +25,8 @@ from justitia_valkey.log import UpdateLog
 from justitia_vocabulary.units import RunId, Seconds
 
 EVERY: Seconds = 0.5
+MOST_RUNS = 50_000
+"""Open runs of the whole pool, which each sidecar and each plug-in knows."""
 
 log = structlog.get_logger("justitia.sidecar")
 
@@ -66,6 +68,12 @@ class Sharing:
     def leads(self, run: RunId) -> bool:
         """Whether the run was opened here first, as far as is known."""
         return self._others.leads(run)
+
+    @property
+    def most_runs(self) -> int | None:
+        """This sidecar's part of the runs that may be open in the pool. None while it knows of no other."""
+        others = self._others.others
+        return MOST_RUNS // (others + 1) if others else None
 
     # Exchanges.
 

@@ -107,10 +107,10 @@ def test_a_pool_of_which_nobody_has_reported_is_not() -> None:
 
 
 def test_a_pool_that_has_no_valkey_or_keeps_its_order_in_front_says_what_to_do() -> None:
-    assert "set valkey, or use 1 replica" in fairness(of_two(None), HEARS, HEARS)[2]
+    assert "set valkey (here or in the chart's values), or use 1 replica" in fairness(of_two(None), HEARS, HEARS)[2]
     in_front = fairness(of_two(policy="VTC", enforcement="Sidecar"), HEARS, HEARS)
     assert in_front[1] == "PerReplica"
-    assert "set enforcement to Engine, and valkey" in in_front[2]
+    assert "set scheduling.enforcement to Engine, and valkey" in in_front[2]
 
 
 @pytest.mark.parametrize(
