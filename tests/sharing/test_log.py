@@ -208,3 +208,19 @@ async def test_over_tls_the_server_must_have_a_certificate_for_its_name(valkey: 
         elsewhere = UpdateLog(ValkeyConfig(pool=POOL, addresses=(f"localhost:{port}",), tls=True), tmp_path)
         with pytest.raises(ValkeyError, match="Hostname mismatch"):
             await elsewhere.exchange(b"3")
+
+
+@pytest.mark.parametrize("answer", [b"+OK\r\n", b"$-1\r\n", b"*0\r\n", b":7\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+async def test_a_server_that_answers_nonsense_is_not_reached(answer: bytes) -> None:
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(2**16):
+            writer.write(answer * 2)
+        writer.close()
+
+    server = await asyncio.start_server(answers, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        updates = UpdateLog(ValkeyConfig(pool=POOL, addresses=(address,)), None)
+        with pytest.raises((ValkeyError, TypeError, AttributeError)):
+            await updates.exchange(b"1")
+        await updates.close()

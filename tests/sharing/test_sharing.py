@@ -1,5 +1,6 @@
 """Sidecars of a pool that share over a real Valkey: what each tells its plug-in of the others."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +11,10 @@ import pytest
 from justitia_api.config import ValkeyConfig
 from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_channel.messages import Elsewhere, PlugInSnapshot, RunEnded, RunOfPool
+from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.pool import own, sharing
 from justitia_sidecar.pool.own import WHOLE_EVERY
-from justitia_sidecar.pool.sharing import Sharing, exchange
+from justitia_sidecar.pool.sharing import Sharing, exchange, share_forever
 from justitia_sidecar.pool.state import LEASE
 from justitia_valkey.connection import ValkeyError
 from justitia_valkey.log import UpdateLog
@@ -289,3 +291,28 @@ async def test_a_client_that_reuses_a_name_ends_it_with_the_last_run_of_it(pool:
     assert a.told()[3] == []
     a.sharing.closed(RUN.run)
     assert a.told()[3] == [RUN.run]
+
+
+async def test_an_exchange_that_fails_by_a_bug_leaves_the_sidecar_serving(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pool.joins(), pool.joins()
+    await pool.exchange(2)
+    metrics, told = SidecarMetrics(), asyncio.Event()
+
+    def shared() -> tuple[Sharing, ValkeyConfig]:
+        if metrics.pool_exchange_failures._value.get():
+            told.set()
+        return a.sharing, ValkeyConfig(pool="ns/p", addresses=(pool.valkey.address,))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(a.sharing, "update", lambda now: 1 / 0)
+        sharing_on = asyncio.create_task(share_forever(shared, None, lambda: pool.now, metrics))
+        await told.wait()
+    assert "ZeroDivisionError" in a.sharing.status(pool.now).failure
+    a.serves({GOLD: 4.0})
+    while not b.told()[0]:
+        await pool.exchange()
+    assert not sharing_on.done()
+    sharing_on.cancel()
+    await asyncio.gather(sharing_on, return_exceptions=True)

@@ -5,7 +5,6 @@ the log cannot be reached, requests are served by what is known, and each engine
 """
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -150,13 +149,25 @@ async def share_forever(
                 await updates.close()
             current, updates = server, None if server is None else UpdateLog(server, credentials)
         if sharing is not None and updates is not None:
-            counted = metrics.pool_exchange_failures.count_exceptions(ValkeyError)
-            with contextlib.suppress(ValkeyError), counted, metrics.pool_exchange.time():
-                await exchange(sharing, updates, clock)
+            with metrics.pool_exchange.time():
+                await _attempt(sharing, updates, clock, metrics)
             status = sharing.status(clock())
             metrics.pool_sharing.set(status.connected)
             metrics.pool_others.set(status.others)
         await asyncio.sleep(max(0.0, EVERY - (clock() - began)))
+
+
+async def _attempt(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds], metrics: SidecarMetrics) -> None:
+    """An exchange that may fail, if by a bug of ours: requests are served all the same."""
+    try:
+        await exchange(sharing, updates, clock)
+    except ValkeyError:
+        metrics.pool_exchange_failures.inc()
+    except Exception as error:
+        metrics.pool_exchange_failures.inc()
+        log.exception("sharing failed")
+        sharing.failed(f"{type(error).__name__}, which the sidecar's log explains")
+        await updates.close()
 
 
 async def exchange(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds]) -> None:
