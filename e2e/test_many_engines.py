@@ -28,6 +28,7 @@ from justitia_e2e.example import (
     timed,
 )
 from justitia_e2e.install import NAMESPACE as SYSTEM
+from justitia_e2e.install import VALKEY
 from support.kubectl import Kubectl, eventually
 
 pytestmark = pytest.mark.node
@@ -107,8 +108,8 @@ def test_weights_hold_over_both_engines_though_one_tenant_reaches_only_one(
 
 def _valkey_goes_and_comes(user: User, administrator: Kubectl, record: Record) -> None:
     """Engines share by themselves meanwhile, and as one again afterwards."""
-    administrator("-n", SYSTEM, "scale", "deployment/justitia-valkey", "--replicas=0")
+    administrator("-n", SYSTEM, "scale", f"deployment/{VALKEY}", "--replicas=0")
     eventually(lambda: fairness(user) == ("False", "NotReached"), CHANGE_SECONDS)
-    administrator("-n", SYSTEM, "scale", "deployment/justitia-valkey", "--replicas=1")
+    administrator("-n", SYSTEM, "scale", f"deployment/{VALKEY}", "--replicas=1")
     with timed(record, "Valkey is back, until all engines share again"):
         eventually(lambda: fairness(user) == SHARED, CHANGE_SECONDS)
