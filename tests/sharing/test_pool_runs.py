@@ -146,6 +146,19 @@ async def test_who_ends_it_ends_it_everywhere_once_what_is_open_is_over(entries:
     assert a.ended() == b.ended() == ["gold/ns/a/agent-7"]
 
 
+async def test_it_may_be_ended_at_a_sidecar_that_had_no_request_of_it(entries: tuple[Entry, Entry]) -> None:
+    a, b = entries
+    a.serves("1", 10)
+    await meet(entries)
+    ends = b.admission.books.runs.end
+    assert not ends(GOLD, APPLICATION.id, "another", b.now)
+    assert ends(GOLD, APPLICATION.id, RUN, b.now)
+    await meet(entries, 3)
+    assert [run.name for run in a.over] == [RUN]
+    assert a.ended() == b.ended() == ["gold/ns/a/agent-7"]
+    assert not ends(GOLD, APPLICATION.id, RUN, b.now)
+
+
 async def test_a_request_that_is_aborted_elsewhere_makes_it_an_aborted_run(entries: tuple[Entry, Entry]) -> None:
     a, b = entries
     a.serves("1", 10)

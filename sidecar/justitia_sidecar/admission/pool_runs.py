@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from justitia_channel.messages import RunOfPool
-from justitia_sidecar.admission.runs import TrackedRun
+from justitia_sidecar.admission.runs import RunKey, TrackedRun
 from justitia_sidecar.pool.sharing import Sharing
 from justitia_sidecar.pool.updates import RunGrowth
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
@@ -22,7 +22,11 @@ Touch = Callable[[TrackedRun, Seconds], None]
 
 def pool_name(run: TrackedRun) -> RunId | None:
     """The run's name in the pool. None for a run of one request, which has none."""
-    return None if run.key is None else RunId("/".join(run.key))
+    return None if run.key is None else _name(run.key)
+
+
+def _name(key: RunKey) -> RunId:
+    return RunId("/".join(key))
 
 
 class PoolRuns:
@@ -59,6 +63,14 @@ class PoolRuns:
     def ended_by_client(self, run: TrackedRun) -> None:
         if (name := pool_name(run)) is not None:
             self._sharing.grew(name, RunGrowth(ended=True))
+
+    def end_elsewhere(self, key: RunKey) -> bool:
+        """End a run that is open in other sidecars alone. Returns False if there is none."""
+        name = _name(key)
+        if not self._sharing.open_elsewhere(name):
+            return False
+        self._sharing.grew(name, RunGrowth(ended=True))
+        return True
 
     def costs(self, run: TrackedRun, more: KVTokenTime) -> None:
         """A request of the run has cost so much more here."""

@@ -101,7 +101,8 @@ Hear = Callable[[TrackedRun, Seconds], None]
 
 class RunTable:
     """`opened` and `ended` are called for the order as a run opens and ends; `on_ended` is called for each that is
-    over, `on_client_ends` for each that its client ends.
+    over, `on_client_ends` for each that its client ends. `end_elsewhere` ends a run that is open in other sidecars alone,
+    and says whether there is one.
     """
 
     def __init__(self, opened: Hear, ended: Hear, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
@@ -110,6 +111,7 @@ class RunTable:
         self._runs: dict[RunId, TrackedRun] = {}
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
         self.on_client_ends: Callable[[TrackedRun], None] = lambda run: None
+        self.end_elsewhere: Callable[[RunKey], bool] = lambda key: False
         self.maximum = maximum
         self.most_of_pool: int | None = None
         """The bound where the pool's other sidecars know of the runs."""
@@ -180,9 +182,10 @@ class RunTable:
 
     def end(self, tenant: TenantId, application: ApplicationId, run: str, now: Seconds) -> bool:
         """End a run for its client. Returns False if no such run is open."""
-        tracked = self._by_key.get((tenant, application, run))
+        key = (tenant, application, run)
+        tracked = self._by_key.get(key)
         if tracked is None:
-            return False
+            return self.end_elsewhere(key)
         self.on_client_ends(tracked)
         self._close(tracked, now)
         return True

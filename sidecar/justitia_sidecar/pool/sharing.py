@@ -68,6 +68,9 @@ class Sharing:
         """Whether the run was opened here first, as far as is known."""
         return self._others.leads(run)
 
+    def open_elsewhere(self, run: RunId) -> bool:
+        return self._others.open_elsewhere(run)
+
     @property
     def most_runs(self) -> int | None:
         """This sidecar's part of the runs that may be open in the pool. None while it knows of no other."""

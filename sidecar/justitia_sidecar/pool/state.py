@@ -114,6 +114,11 @@ class PoolState:
         shared = self._runs.get(run)
         return shared is None or shared.leader in (None, self._own)
 
+    def open_elsewhere(self, run: RunId) -> bool:
+        """Whether the run is open in another sidecar, as far as is known."""
+        shared = self._runs.get(run)
+        return shared is not None and shared.of_pool is not None
+
     def expire(self, now: Seconds) -> None:
         """Who has not been heard of for some time is gone; after a long time it is forgotten."""
         for name, writer in list(self._writers.items()):
