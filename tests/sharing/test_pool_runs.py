@@ -150,7 +150,9 @@ async def test_it_may_be_ended_at_a_sidecar_that_had_no_request_of_it(entries: t
     a, b = entries
     a.serves("1", 10)
     await meet(entries)
-    ends = b.admission.books.runs.end
+    ends, is_open = b.admission.books.runs.end, b.admission.books.runs.is_open
+    assert is_open(GOLD, APPLICATION.id, RUN, b.now)
+    assert not is_open(GOLD, APPLICATION.id, "another", b.now)
     assert not ends(GOLD, APPLICATION.id, "another", b.now)
     assert ends(GOLD, APPLICATION.id, RUN, b.now)
     await meet(entries, 3)

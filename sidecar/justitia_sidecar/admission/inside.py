@@ -65,7 +65,7 @@ class Inside:
         runs = RunTable(self._run_opened, self._run_ended)
         self._pool_runs = PoolRuns(sharing, runs.touch, runs.close)
         runs.on_client_ends = self._pool_runs.ended_by_client
-        runs.end_elsewhere = self._pool_runs.end_elsewhere
+        runs.open_elsewhere, runs.end_elsewhere = self._pool_runs.open_elsewhere, self._pool_runs.end_elsewhere
         self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
         channel.hear = self._heard
 

@@ -64,13 +64,13 @@ class PoolRuns:
         if (name := pool_name(run)) is not None:
             self._sharing.grew(name, RunGrowth(ended=True))
 
-    def end_elsewhere(self, key: RunKey) -> bool:
-        """End a run that is open in other sidecars alone. Returns False if there is none."""
-        name = _name(key)
-        if not self._sharing.open_elsewhere(name):
-            return False
-        self._sharing.grew(name, RunGrowth(ended=True))
-        return True
+    def open_elsewhere(self, key: RunKey) -> bool:
+        return self._sharing.open_elsewhere(_name(key))
+
+    def end_elsewhere(self, key: RunKey) -> None:
+        """End a run that is open in other sidecars alone, if there is one."""
+        if self.open_elsewhere(key):
+            self._sharing.grew(_name(key), RunGrowth(ended=True))
 
     def costs(self, run: TrackedRun, more: KVTokenTime) -> None:
         """A request of the run has cost so much more here."""

@@ -101,8 +101,8 @@ Hear = Callable[[TrackedRun, Seconds], None]
 
 class RunTable:
     """`opened` and `ended` are called for the order as a run opens and ends; `on_ended` is called for each that is
-    over, `on_client_ends` for each that its client ends. `end_elsewhere` ends a run that is open in other sidecars alone,
-    and says whether there is one.
+    over, `on_client_ends` for each that its client ends. `open_elsewhere` says whether a run is open in other sidecars;
+    `end_elsewhere` ends one that is open there alone.
     """
 
     def __init__(self, opened: Hear, ended: Hear, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
@@ -111,7 +111,8 @@ class RunTable:
         self._runs: dict[RunId, TrackedRun] = {}
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
         self.on_client_ends: Callable[[TrackedRun], None] = lambda run: None
-        self.end_elsewhere: Callable[[RunKey], bool] = lambda key: False
+        self.open_elsewhere: Callable[[RunKey], bool] = lambda key: False
+        self.end_elsewhere: Callable[[RunKey], None] = lambda key: None
         self.maximum = maximum
         self.most_of_pool: int | None = None
         """The bound where the pool's other sidecars know of the runs."""
@@ -137,8 +138,11 @@ class RunTable:
 
     def is_open(self, tenant: TenantId, application: ApplicationId, run: str | None, now: Seconds) -> bool:
         """Whether a request that comes now belongs to a run that had one before."""
-        tracked = None if run is None else self._by_key.get((tenant, application, run))
-        return tracked is not None and not self._spent(tracked, now)
+        if run is None:
+            return False
+        key = (tenant, application, run)
+        tracked = self._by_key.get(key)
+        return self.open_elsewhere(key) if tracked is None else not self._spent(tracked, now)
 
     def enter(
         self,
@@ -185,7 +189,8 @@ class RunTable:
         key = (tenant, application, run)
         tracked = self._by_key.get(key)
         if tracked is None:
-            return self.end_elsewhere(key)
+            self.end_elsewhere(key)
+            return self.open_elsewhere(key)
         self.on_client_ends(tracked)
         self._close(tracked, now)
         return True
