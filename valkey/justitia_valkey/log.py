@@ -1,7 +1,7 @@
 """The log of a pool's updates: a stream.
 
 One exchange is one round trip: the own update is added, and all is read that has been added since the last one; all
-that the stream has, the first time. After a failure the next exchange connects anew, with address and password as they
+that the stream has, the first time. After a failure the next exchange connects again, with address and password as they
 are then: so another primary is found, and a password that was replaced is read again. A server that has lost its stream
 numbers from its own beginning; then the stream is read from there.
 """

@@ -102,7 +102,7 @@ def fairness_verdict(
     shares: bool = False,
 ) -> Verdict:
     """The condition PoolFairness. `policy_in_effect` is the condition PolicyInEffect, None if no pod has one. `reports`
-    are those of the pool's pods. `shares`: its engines are told to share over a Valkey.
+    are those of the pool's pods. `shares`: its engines share over a Valkey, as configured.
     """
     policy = pool.spec.scheduling.policy
     several = max(pool.spec.replicas, engines.ready)

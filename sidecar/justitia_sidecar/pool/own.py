@@ -1,6 +1,6 @@
 """What a sidecar has to tell the pool's others: what its engine served and delivered, and which runs are open here.
 
-What is told is kept until it has been written; before the first update is asked for, nothing is kept but which runs are
+News is kept until it has been written; before the first update is asked for, nothing is kept but which runs are
 open. An update whose writing failed may have been written all the same: it is written again as it is, and what came
 since goes into the next.
 """
@@ -92,7 +92,7 @@ class OwnNews:
             self._keep_bound()
         return True
 
-    # What is told.
+    # What to tell.
 
     def tell_all(self) -> None:
         """Somebody does not know what was told before: the next update is whole."""

@@ -1,6 +1,6 @@
 """Shares what this sidecar knows with the pool's others, and tells its plug-in what they know.
 
-`Sharing` decides what is told to whom. `share_forever` is its I/O: an exchange with the log, some times a second. While
+`Sharing` decides who hears what. `share_forever` is its I/O: an exchange with the log, some times a second. While
 the log cannot be reached, requests are served by what is known, and each engine shares by itself.
 """
 

@@ -129,7 +129,7 @@ class PoolState:
             elif silent > REMEMBERED:
                 del self._writers[name]
 
-    # What is told.
+    # What to tell.
 
     def news(self, unit: str) -> Elsewhere | None:
         """What the plug-in has not been told, None if there is nothing. `unit` is that in which its policy charges."""
