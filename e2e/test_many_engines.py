@@ -37,7 +37,7 @@ LIGHT, HEAVY = "summaries", APPLICATION
 """Applications of the tenants with weights 1 and 3."""
 CLIENTS = 10
 TOKENS = 48
-SECONDS = 60.0
+SECONDS = 45.0
 SHARED = ("True", "Shared")
 
 
