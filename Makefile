@@ -44,8 +44,9 @@ bench-slo: .venv/.synced ## Gamma moved by objectives: step responses in simulat
 bench-turns: .venv/.synced ## Sessions of agents that take turns, with prefix cache and KV kept in pauses, in simulation, into docs/results/turns.md
 	$(PYTHON_BIN) -m justitia_benchmarks.turns --out docs/results/turns.md $(BENCHMARK_ARGS)
 
-bench-fleet: .venv/.synced ## Ways in which many engines serve as one, in simulation, into docs/results/fleet-simulation.md; QUICK=1 for a look
+bench-fleet: .venv/.synced ## Pools of several engines: ways to share, in simulation, and real sidecars that share over Valkey; into docs/results; QUICK=1 for a look. Leave the machine alone
 	$(PYTHON_BIN) -m justitia_benchmarks.fleet_simulation $(if $(QUICK),--quick,--out docs/results/fleet-simulation.md)
+	$(PYTHON_BIN) -m justitia_benchmarks.fleet_live $(if $(QUICK),--quick,--out docs/results/fleet.md)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test; PYTEST_ARGS=--nightly for more examples
 

@@ -190,8 +190,16 @@ class Reason(StrEnum):
     POLICY_WITHOUT_SHARES = "PolicyWithoutShares"
     """The pool's policy has no weights, so nobody has a share."""
 
+    SHARED = "Shared"
+    """The pool's engines know of each other what they served, and share as one engine would."""
+
     PER_REPLICA = "PerReplica"
     """Each replica shares its own engine among the tenants that it sees. Over the whole pool the shares may differ."""
+
+    NOT_REACHED = "NotReached"
+    """An engine does not know what the others served, because it does not reach the pool's Valkey, or because another
+    one does not. It shares by itself until then. The message names the pod and says why.
+    """
 
     PROGRAMMED = "Programmed"
     """Every pod has confirmed that the latest configuration is in effect there."""

@@ -279,6 +279,31 @@ class SchedulingConfig(Document):
     _possible = model_validator(mode="after")(possible)
 
 
+SERVER_ADDRESS = r"^([^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}$"
+
+
+class ServerKind(StrEnum):
+    """What answers at the addresses of a Valkey."""
+
+    SERVER = "Server"
+    SENTINEL = "Sentinel"
+    CLUSTER = "Cluster"
+
+
+class ValkeyConfig(Document):
+    """A Valkey, or another server of the Redis 7 protocol, and what the pool is called there. User, password and
+    authority are files beside it.
+    """
+
+    pool: str = Field(description="Begins the names of the pool's keys")
+    addresses: tuple[Annotated[str, Field(pattern=SERVER_ADDRESS)], ...] = Field(
+        min_length=1, description="HOST:PORT of the server, of its sentinels, or of some nodes of its cluster"
+    )
+    kind: ServerKind = ServerKind.SERVER
+    primary: str = Field(default="", description="The name under which sentinels know the primary")
+    tls: bool = False
+
+
 class PoolConfig(Document):
     """All that a sidecar needs to know about its pool, without secrets."""
 
@@ -292,6 +317,9 @@ class PoolConfig(Document):
     queue: QueueConfig = QueueConfig()
     tenants: tuple[TenantConfig, ...] = ()
     applications: tuple[ApplicationConfig, ...] = ()
+    valkey: ValkeyConfig | None = Field(
+        default=None, description="Where the pool's engines share what they know; None: each shares by itself"
+    )
     learned_from: tuple[str, ...] = Field(
         default=(),
         description="Names in the store of all applications that refer to the pool, whether or not they are served",

@@ -38,6 +38,7 @@ from justitia_api.resource import (
     reason_column,
     rules,
 )
+from justitia_api.valkey import VALKEY_RULES, ValkeySpec
 from justitia_vocabulary.policies import (
     HIGHEST_GAMMA,
     HYSTERESIS,
@@ -341,8 +342,8 @@ class ServingPoolSpec(Document):
         Field(
             ge=1,
             le=1000,
-            description="Number of engines. With more than one, each shares only its own time between tenants. With "
-            "autoscaling, leave it unset: the autoscaler writes it.",
+            description="Number of engines. With more than one, each shares only its own time between tenants, unless "
+            "there is a Valkey between them (valkey). With autoscaling, leave it unset: the autoscaler writes it.",
         ),
     ] = 1
     autoscaling: Annotated[
@@ -363,6 +364,16 @@ class ServingPoolSpec(Document):
         SchedulingSpec,
         Field(json_schema_extra=SCHEDULING_RULES, description="How service is shared and ordered."),
     ] = SchedulingSpec()
+    valkey: Annotated[
+        ValkeySpec | None,
+        Field(
+            json_schema_extra=VALKEY_RULES,
+            description="The Valkey over which the pool's engines tell each other what they served, so that they share "
+            "as one engine would; they keep nothing there. When unset, it is the installation's, if that has one. It "
+            "needs enforcement Engine. While it is not reached, each engine shares by itself. Setting it restarts the "
+            "pool's pods.",
+        ),
+    ] = None
     learning: Annotated[
         LearningSpec | None,
         Field(

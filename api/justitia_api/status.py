@@ -18,6 +18,7 @@ Sum = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Bucket = Annotated[int, Field(ge=-1000, le=1000)]
 """The number of a bucket of a `Sketch`, which has no others."""
 MOST_BUCKETS = 2001
+LONGEST_FAILURE = 300
 
 
 class Quantiles(Document):
@@ -81,6 +82,16 @@ class PlugInStatus(Document):
     )
     failures: int = Field(description="Failures of the policy since the engine's start")
     last_failure: str | None
+
+
+class SharingStatus(Document):
+    """What one sidecar knows of the others of its pool."""
+
+    connected: bool = Field(description="Whether what it knows of them is at most some seconds old")
+    others: Count = Field(description="Sidecars that it hears of; 0 while it is not connected")
+    failure: str = Field(
+        default="", max_length=LONGEST_FAILURE, description="Why the last attempt to hear of them failed, if it did"
+    )
 
 
 class ErrorSums(Document):
@@ -203,6 +214,9 @@ class PoolStatus(Document):
     gate: GateStatus | None
     plug_in: PlugInStatus | None = Field(
         default=None, description="None where the order is kept in front of the engine"
+    )
+    sharing: SharingStatus | None = Field(
+        default=None, description="None where the engine shares by itself, as configured"
     )
     conditions: tuple[Condition, ...] = Field(
         default=(), description="Conditions; their observed generation is that of the configuration"

@@ -11,7 +11,7 @@ from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.policy import Policy
 from justitia_scheduling.policies.tiered import TieredJustitia
 from justitia_simulator.fleet import AtRandom, Fleet, OnArrival, OneQueue
-from justitia_simulator.fleet_counters import BoundOnArrival, EntryOf, entries
+from justitia_simulator.fleet_counters import BoundOnArrival, EntryOf, ServedWhereItComes, entries
 from justitia_simulator.fleet_order import Absence, OneOrder
 from justitia_simulator.profiles import find_profile, in_chunks
 from justitia_vocabulary.units import Seconds
@@ -19,6 +19,8 @@ from justitia_vocabulary.units import Seconds
 PROFILE = in_chunks(find_profile("a10g-llama2-7b-vllm"), 512)
 STALENESS: tuple[Seconds, ...] = (0.05, 0.2, 1.0, 5.0)
 USUAL: Seconds = 0.2
+TODAY: Seconds = 1.0
+"""What the product has: the plug-in says each second what it has served."""
 HOPS: tuple[Seconds, ...] = (0.3e-3, 1e-3)
 AWAY = Absence(40.5, 2.0)
 
@@ -63,6 +65,10 @@ def _shared(staleness: Seconds, engines: int, seed: int, entry: EntryOf, *, runs
     return BoundOnArrival(_policies(engines), PROFILE, PROFILE.kv_tokens, entry, staleness, runs=runs)
 
 
+def _where_it_comes(staleness: Seconds, engines: int, seed: int, entry: EntryOf) -> Fleet:
+    return ServedWhereItComes(_policies(engines), PROFILE, PROFILE.kv_tokens, entry, staleness, runs=True)
+
+
 def _order(
     hop: Seconds, engines: int, seed: int, entry: EntryOf, *, late: bool = True, absence: Absence | None = None
 ) -> Fleet:
@@ -78,6 +84,8 @@ WAYS = (
     Way(f"S, counters alone, δ = {USUAL:g} s", partial(SHARED, runs=False)),
     *(Way(f"S, δ = {staleness:g} s", partial(_shared, staleness)) for staleness in STALENESS),
     Way(f"S, δ = {USUAL:g} s, apart", SHARED, apart=True),
+    Way(f"S, δ = {TODAY:g} s, served where it comes in", partial(_where_it_comes, TODAY)),
+    Way(f"S, δ = {TODAY:g} s, served where it comes in, apart", partial(_where_it_comes, TODAY), apart=True),
     *(Way(f"L, hop {1e3 * hop:g} ms", partial(_order, hop)) for hop in HOPS),
     Way("L, hop 1 ms, window", partial(_order, HOPS[-1], late=False)),
     Way("L, hop 1 ms, away for 2 s", partial(_order, HOPS[-1], absence=AWAY)),

@@ -12,7 +12,7 @@ from justitia_e2e.control import start_control_plane
 from justitia_e2e.daemons import Daemons
 from justitia_e2e.images import ROOT, ensure_images
 from justitia_e2e.importing import import_images
-from justitia_e2e.install import NAMESPACE, install_operator, offer_volumes
+from justitia_e2e.install import NAMESPACE, install_operator, name_valkey_by_its_address, offer_volumes
 from justitia_e2e.machine import (
     ClusterError,
     Progress,
@@ -80,6 +80,7 @@ def bring_up(state: State, progress: Progress) -> Kubectl:
     offer_volumes(state, kubectl)
     progress("installing the chart")
     install_operator(state, programs, images[1])
+    name_valkey_by_its_address(kubectl)
     return kubectl
 
 

@@ -2,6 +2,7 @@
 
 - the base: Debian with Python, for the next two; it is also the image of the pods' sandboxes;
 - justitia: `images/Dockerfile` on that base, built by buildah as a user would build it;
+- Redis, Debian's, in the place of Valkey's own image;
 - vLLM for CPU, in the place of vLLM's own image: the engine's environment on that base, for the system's Python.
 """
 
@@ -21,12 +22,13 @@ from justitia_e2e.package_index import write_pip_configuration
 
 ROOT = Path(__file__).parents[2]
 ENGINE_IMAGE = "docker.io/library/vllm-cpu:local"
+REDIS_IMAGE = "docker.io/library/redis:local"
 SUITE = "bookworm"
 PYTHON = "python3.11"
 BASE_PACKAGES = ("python3", "python3-venv", "libnuma1")
 SOURCES = (
     "images/Dockerfile pyproject.toml README.md LICENSE locks "
-    "vocabulary channel scheduling predictor api operator sidecar engine simulator cli"
+    "vocabulary channel scheduling predictor valkey api operator sidecar engine simulator cli"
 )
 """The files that the Dockerfile reads."""
 ENGINE_BYTES = 12 << 30
@@ -50,12 +52,13 @@ class Image:
 
 
 def ensure_images(progress: Progress) -> list[Image]:
-    """The base, justitia's image and vLLM's. Images that are not in the cache are made."""
+    """The base, justitia's image, Redis and vLLM's. Images that are not in the cache are made."""
     cache = cache_directory() / "images"
     cache.mkdir(parents=True, exist_ok=True)
     with exclusive(cache / "lock", progress):
         base = _ensure_base(cache, progress)
-        return [base, _ensure_justitia(cache, base, progress), _ensure_engine(cache, base, progress)]
+        made = [_ensure_justitia(cache, base, progress), _ensure_redis(cache, progress)]
+        return [base, *made, _ensure_engine(cache, base, progress)]
 
 
 def _ensure_base(cache: Path, progress: Progress) -> Image:
@@ -104,6 +107,15 @@ def _ensure_justitia(cache: Path, base: Image, progress: Progress) -> Image:
         name_image(folder, name)
 
     return Image(name, _ensure(cache, "justitia", digest, make, progress))
+
+
+def _ensure_redis(cache: Path, progress: Progress) -> Image:
+    def make(folder: Path, scratch: Path) -> None:
+        tar = scratch / "redis.tar"
+        run(["mmdebstrap", "--quiet", "--variant=minbase", "--include=redis-server", SUITE, tar])
+        write_image(folder, REDIS_IMAGE, [layer_of(tar)], {"Entrypoint": ["redis-server"], "Env": [_PATH]})
+
+    return Image(REDIS_IMAGE, _ensure(cache, "redis", _digest(SUITE, REDIS_IMAGE), make, progress))
 
 
 def _ensure_engine(cache: Path, base: Image, progress: Progress) -> Image:

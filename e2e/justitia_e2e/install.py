@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from justitia_cli.tiny_model import make_tiny_model
-from justitia_e2e.images import ROOT, Image
+from justitia_e2e.images import REDIS_IMAGE, ROOT, Image
 from justitia_e2e.machine import State, run
 from support.kubectl import Kubectl
 
 NAMESPACE = "justitia-system"
 RELEASE = "justitia"
+VALKEY = "justitia-valkey"
 MODEL = "tiny"
 VOLUMES = 4
 """Volumes of each kind, one for each claim: a volume is never given to a second claim."""
@@ -31,12 +32,22 @@ def install_operator(state: State, programs: Path, image: Image) -> None:
                 ROOT / "charts" / "justitia",
                 f"--namespace={NAMESPACE}",
                 "--create-namespace",
+                "--force-conflicts",
                 f"--set-string=image.tag={image.tag}",
+                f"--set=valkey.enabled=true,valkey.command=redis-server,valkey.image={REDIS_IMAGE}",
                 "--wait",
                 "--timeout=3m",
             ],
             environment=settings | {"KUBECONFIG": str(state.kubeconfig)},
         )
+
+
+def name_valkey_by_its_address(kubectl: Kubectl) -> None:
+    """The node has no DNS, by which the chart names it."""
+    address = kubectl.get("service", VALKEY, NAMESPACE)["spec"]["clusterIP"]
+    variable = f"JUSTITIA_VALKEY_ADDRESSES={address}:6379"
+    kubectl("-n", NAMESPACE, "set", "env", f"deployment/{RELEASE}", variable)
+    kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{RELEASE}", "--timeout=3m")
 
 
 def offer_volumes(state: State, kubectl: Kubectl) -> None:

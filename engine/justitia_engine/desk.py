@@ -249,7 +249,7 @@ class Desk:
             case RunEnded(run=run):
                 self._guarded(lambda host: host.run_ended(run, now))
             case Elsewhere():
-                self._guarded(lambda host: host.elsewhere.hear(message, now))
+                self._guarded(lambda host: host.others_did(message, now))
             case Configure():
                 self._configure(message, now)
             case Hello(instance=instance):

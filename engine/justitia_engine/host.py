@@ -11,7 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from justitia_channel.messages import Admitted, Arrived, Closed, Configure, PlugInSnapshot, Ticket
+from justitia_channel.messages import Admitted, Arrived, Closed, Configure, Elsewhere, PlugInSnapshot, Ticket
 from justitia_engine.elsewhere import OtherEngines
 from justitia_engine.keeping import Contexts, Keeping
 from justitia_engine.untold import StepDone, Untold
@@ -161,6 +161,7 @@ class EngineHost:
         """A request is on its way, or its sequences are here already."""
         if ticket.sent is not None:
             self.counters.observe_lag(max(0.0, now - ticket.sent))
+        self._ending.discard(ticket.run)
         awaited = _Awaited(ticket)
         for sequence in self._without.pop(ticket.key, []):
             self.counters.late_tickets += 1
@@ -172,8 +173,13 @@ class EngineHost:
                 self._awaited.popitem(last=False)
                 self.counters.forgotten_tickets += 1
 
+    def others_did(self, told: Elsewhere, now: Seconds) -> None:
+        """What the pool's other engines did. A run that is open there goes on here, too."""
+        self._ending.difference_update(each.run for each in told.opened)
+        self.elsewhere.hear(told, now)
+
     def run_ended(self, run: RunId, now: Seconds) -> None:
-        """No ticket of the run will come; it ends when its sequences have."""
+        """The run ends when its sequences have, unless another ticket of it comes."""
         if run in self.policy.runs:
             self._ending.add(run)
             self._left(run, now)

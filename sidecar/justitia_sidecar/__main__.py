@@ -113,6 +113,7 @@ async def serve(
                 group.create_task(sidecar.watch_engine()),
                 group.create_task(sidecar.watch_documents(config, keys)),
                 group.create_task(sidecar.tick_forever()),
+                group.create_task(sidecar.share_forever(settings.valkey_folder)),
                 group.create_task(learner.background.work_forever()),
             ]
             if memory is not None:

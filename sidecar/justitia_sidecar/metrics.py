@@ -7,6 +7,7 @@ _PACE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
 _RUN_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 _DECISION_SECONDS = (1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2)
 _PREDICTION_SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1)
+_EXCHANGE_SECONDS = (5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.5)
 _ERRORS = (0.1, 0.25, 0.5, 0.7, 1, 1.4, 2, 3, 5)
 _APPLICATION = ("tenant", "application")
 _OBJECTIVE = (*_APPLICATION, "metric", "percentile")
@@ -117,6 +118,21 @@ class SidecarMetrics:
         self.open_runs = Gauge("justitia_open_runs", "Runs that have not ended", registry=r)
         self.engine_ready = Gauge("justitia_engine_ready", "1 if the engine answers", registry=r)
         self.engine_hangs = Gauge("justitia_engine_hangs", "1 while the engine has work and makes no step", registry=r)
+        self.pool_sharing = Gauge(
+            "justitia_pool_sharing",
+            "1 while the engine knows what the pool's others serve",
+            registry=r,
+        )
+        self.pool_others = Gauge("justitia_pool_other_sidecars", "Sidecars of the pool that are heard of", registry=r)
+        self.pool_exchange = Histogram(
+            "justitia_pool_exchange_seconds",
+            "Seconds of an exchange with the pool's Valkey",
+            buckets=_EXCHANGE_SECONDS,
+            registry=r,
+        )
+        self.pool_exchange_failures = Counter(
+            "justitia_pool_exchange_failures", "Exchanges with the pool's Valkey that failed", registry=r
+        )
         self.generation = Gauge("justitia_config_generation", "Generation of the configuration in effect", registry=r)
         self.reload_failures = Counter(
             "justitia_config_reload_failures",

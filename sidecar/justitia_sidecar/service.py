@@ -6,8 +6,9 @@ One event loop owns all state. Documents are polled each second.
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.config import KeyTable, PoolConfig, ValkeyConfig
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.metering import Metering
 from justitia_sidecar.admission.observation import FirstTokens, ShareWindow
@@ -23,6 +24,7 @@ from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
+from justitia_sidecar.pool.sharing import Sharing, share_forever
 from justitia_sidecar.refusals import engine_unavailable
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.report.policy_condition import PolicyCondition
@@ -90,6 +92,10 @@ class Sidecar:
             self.parts.current.poll(config, keys)
             await asyncio.sleep(TICK)
 
+    async def share_forever(self, credentials: Path | None) -> None:
+        """Share with the pool's other engines. `credentials` is a folder with those for the pool's Valkey."""
+        await share_forever(self._shared, credentials, self.parts.clock, self.parts.metrics)
+
     async def tick_forever(self) -> None:
         while True:
             self.tick()
@@ -117,6 +123,13 @@ class Sidecar:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
 
+    def _shared(self) -> tuple[Sharing, ValkeyConfig] | None:
+        """What is shared, and where. None while nothing is configured for it, or the order is kept in front."""
+        in_effect, sharing = self.parts.current.in_effect, self.parts.order.sharing
+        if in_effect is None or in_effect.config.valkey is None or sharing is None:
+            return None
+        return sharing, in_effect.config.valkey
+
     def _tune(self, config: PoolConfig) -> None:
         self.parts.order.tune(config, self.parts.objectives.bounds)
 
@@ -130,6 +143,9 @@ class Sidecar:
         self.parts.held.reweight({TenantId(tenant.name): tenant.weight for tenant in config.tenants})
 
     def _run_ended(self, run: TrackedRun) -> None:
+        if run.led_elsewhere:
+            self.parts.learner.lessons.run_left(run)
+            return
         self.parts.objectives.run_ended(run)
         self.parts.learner.lessons.run_ended(run, self.parts.clock())
         if not run.aborted:

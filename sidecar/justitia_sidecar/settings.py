@@ -27,6 +27,9 @@ class SidecarSettings(BaseSettings):
     control_folder: Path | None = Field(
         default=None, description="Certificate, key and token of the control port; without them there is none"
     )
+    valkey_folder: Path | None = Field(
+        default=None, description="User's name, password and authority for the Valkey that the pool's engines share"
+    )
     hang_seconds: float = Field(default=HANG_SECONDS, gt=0, description="How long an engine with work may make no step")
     hang_file: Path | None = Field(default=None, description="Exists while the engine hangs, for its liveness probe")
     samples_file: Path | None = Field(default=None, description="SQLite, with the runs that predictors learn from")

@@ -7,6 +7,7 @@ with one cost and on one clock.
 
 :class:`BoundOnArrival`: an entry sends a request at once to the engine that has the fewest tokens outstanding as far as
 it knows. What it has sent itself it knows exactly. Of equal engines the one beside the entry is the first.
+:class:`ServedWhereItComes`: the engine beside the entry serves it.
 """
 
 import random
@@ -106,6 +107,16 @@ class BoundOnArrival(OnArrival):
             self._runs.exchange(moment)
         self.messages += 2 * len(self.lines)
         self.exchanged += 2 * len(self.lines)
+
+
+class ServedWhereItComes(BoundOnArrival):
+    """Each entry has an engine of its own."""
+
+    def choose(self, request: Inference) -> Replica:
+        entry = self._entry(request)
+        self._entered[request.id] = entry, entry
+        self._sent[entry][entry] += tokens(request)
+        return self.replicas[entry]
 
 
 class SharedRuns:

@@ -344,6 +344,22 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
     ("an application without a pool", "application", "spec.poolRef", GONE, "exactly one of poolRef and pool"),
     ("an application with two pools", "bundle", "spec.poolRef", {"name": "p"}, "exactly one of poolRef and pool"),
     ("another tenant", "application", "spec.tenantRef.name", "u", "tenantRef cannot be changed"),
+    ("a Valkey without an address", "pool", "spec.valkey", {}, "addresses: Required value"),
+    ("a Valkey without a port", "pool", "spec.valkey", {"addresses": ["valkey"]}, "addresses"),
+    (
+        "sentinels without the primary's name",
+        "pool",
+        "spec.valkey",
+        {"addresses": ["a:26379"], "kind": "Sentinel"},
+        "primaryName goes with kind Sentinel",
+    ),
+    (
+        "a primary's name without sentinels",
+        "pool",
+        "spec.valkey",
+        {"addresses": ["a:6379"], "primaryName": "ours"},
+        "primaryName goes with kind Sentinel",
+    ),
     ("a store of no kind", "pool", "spec.learning", {"store": {}}, "exactly one of claimName and bucket"),
     (
         "a store of two kinds",
@@ -532,6 +548,13 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("a gateway", "pool", "spec.gateway", GATEWAY | {"hostnames": ["*.example.com"]}),
     ("an endpoint picker", "pool", "spec.gateway", GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}),
     ("a store on a claim", "pool", "spec.learning", {"store": {"claimName": "models"}}),
+    ("a Valkey", "pool", "spec.valkey", {"addresses": ["valkey.shared:6379"], "secretRef": {"name": "login"}}),
+    (
+        "sentinels",
+        "pool",
+        "spec.valkey",
+        {"addresses": ["a:26379", "[fd00::1]:26379"], "kind": "Sentinel", "primaryName": "ours", "tls": True},
+    ),
     (
         "a store in a bucket",
         "pool",

@@ -9,6 +9,7 @@ EVERYTHING = (
     "--set=modelCache.nodePath=/var/models",
     "--set=inlinePools.images={mirror.example/vllm/}",
     "--set=inlinePools.fields={engine.args,engine.env}",
+    "--set=valkey.enabled=true",
     "--set=metrics.namespace=monitoring",
     "--set=metrics.podMonitors=true",
     "--set=metrics.alertRules=true",
@@ -21,6 +22,11 @@ EVERYTHING = (
     "--set=affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator=Exists",
 )
 WATCHED = ("team-a", "team-b")
-SOME_NAMESPACES = (f"--set=watchNamespaces={{{','.join(WATCHED)}}}", "--set=metrics.podMonitors=true")
+SOME_NAMESPACES = (
+    f"--set=watchNamespaces={{{','.join(WATCHED)}}}",
+    "--set=metrics.podMonitors=true",
+    "--set=valkey.addresses={valkey.shared:26379},valkey.kind=Sentinel,valkey.primaryName=ours",
+    "--set=valkey.tls=true,valkey.secretName=valkey-login",
+)
 
 SWITCHES = {"plain": (), "everything": EVERYTHING, "some-namespaces": SOME_NAMESPACES}

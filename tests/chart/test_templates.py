@@ -58,6 +58,9 @@ def test_definitions_that_are_not_kept_have_no_policy() -> None:
         ("logLevel=LOUD", "logLevel"),
         ("image.repository=", "image/repository"),
         ("metrics.dashboards=perhaps", "metrics/dashboards"),
+        ("valkey.addresses={no-port},valkey.secretName=s", "valkey/addresses/0"),
+        ("valkey.addresses={valkey:6379}", "valkey/secretName"),
+        ("valkey.kind=Redis", "valkey/kind"),
         ("watchNamespaces=team-a", "watchNamespaces"),
         ("watchNamespaces={team_a}", "watchNamespaces/0"),
         ("watchNamespaces={team-a,team-a}", "watchNamespaces"),
@@ -76,9 +79,14 @@ def test_the_sidecar_is_the_operators_image_unless_given() -> None:
     assert sidecar_image("sidecarImage=other:1") == "other:1"
 
 
+def deployments(documents: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    found = (document for document in documents if document["kind"] == "Deployment")
+    return {document["metadata"]["name"]: document for document in found}
+
+
 def settings(*arguments: str) -> dict[str, str]:
     """The operator's environment."""
-    (deployment,) = (document for document in rendered(*arguments) if document["kind"] == "Deployment")
+    deployment = deployments(rendered(*arguments))["justitia"]
     entries = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
     return {entry["name"]: entry.get("value", "") for entry in entries}
 
@@ -94,6 +102,29 @@ def test_what_the_installation_offers_is_the_operators_to_know() -> None:
     assert given["JUSTITIA_METRICS_NAMESPACE"] == "monitoring"
 
 
+def test_the_charts_own_valkey_is_the_operators_to_know_and_holds_nothing() -> None:
+    assert not [name for name in settings() if name.startswith("JUSTITIA_VALKEY")]
+    given = settings("--set=valkey.enabled=true")
+    assert given["JUSTITIA_VALKEY_ADDRESSES"] == "justitia-valkey.justitia-system.svc:6379"
+    assert given["JUSTITIA_VALKEY_OWN"] == "true"
+    made = deployments(rendered("--set=valkey.enabled=true,image.registry=mirror.example"))["justitia-valkey"]
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == "mirror.example/valkey/valkey:9.1.2"
+    assert [volume["name"] for volume in spec["volumes"]] == ["users"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_a_valkey_of_ones_own_is_told_to_the_operator_with_the_secret_of_its_login() -> None:
+    own = "valkey.addresses={a:26379,b:26379},valkey.kind=Sentinel,valkey.primaryName=ours,valkey.secretName=login"
+    given = settings("--set", own)
+    assert given["JUSTITIA_VALKEY_ADDRESSES"] == "a:26379,b:26379"
+    assert (given["JUSTITIA_VALKEY_KIND"], given["JUSTITIA_VALKEY_PRIMARY"]) == ("Sentinel", "ours")
+    assert given["JUSTITIA_VALKEY_SECRET"] == "login"
+    assert "JUSTITIA_VALKEY_OWN" not in given
+    assert list(deployments(rendered("--set", own))) == ["justitia"]
+
+
 def test_two_operators_are_kept_apart_and_not_evicted_together() -> None:
     documents = rendered("--set", "replicas=2")
     (deployment,) = (document for document in documents if document["kind"] == "Deployment")
@@ -106,8 +137,8 @@ def test_two_operators_are_kept_apart_and_not_evicted_together() -> None:
 
 def test_labels_and_annotations_are_on_every_object_but_the_definitions() -> None:
     documents = rendered(*EVERYTHING, "--set=metrics.dashboards=true", "--set=crds.enabled=false")
-    (deployment,) = (document for document in documents if document["kind"] == "Deployment")
-    for document in (*documents, deployment["spec"]["template"] | {"kind": "Pod"}):
+    pods = [each["spec"]["template"] | {"kind": "Pod"} for each in deployments(documents).values()]
+    for document in (*documents, *pods):
         metadata = document["metadata"]
         assert metadata["labels"]["team"] == "platform", document["kind"]
         assert metadata["annotations"]["contact"] == "oncall", document["kind"]

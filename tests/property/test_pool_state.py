@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_channel.messages import RunOfPool
-from justitia_sidecar.pool.state import LEASE, PoolState, Update, WriterId
+from justitia_sidecar.pool.state import LEASE, PoolState
+from justitia_sidecar.pool.updates import Update, WriterId
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.examples import examples
 
@@ -53,13 +54,13 @@ ACT = st.tuples(st.sampled_from(TENANTS), st.floats(0.0, 5.0), st.sampled_from(R
 WRITERS = st.fixed_dictionaries({A: st.lists(ACT, min_size=1, max_size=8), B: st.lists(ACT, min_size=1, max_size=8)})
 
 
-def told(state: PoolState, totals: dict[TenantId, float]) -> list[RunId]:
-    """Take what there is to tell into `totals`. Returns the runs that opened."""
+def told(state: PoolState, totals: dict[TenantId, float], open_runs: set[RunId]) -> None:
+    """Take what there is to tell, as the plug-in would: ends first."""
+    open_runs.difference_update(state.over())
     news = state.news(UNIT)
-    if news is None:
-        return []
-    totals.update(news.service)
-    return [each.run for each in news.opened]
+    if news is not None:
+        totals.update(news.service)
+        open_runs.update(each.run for each in news.opened)
 
 
 @given(acts=WRITERS, data=st.data())
@@ -71,23 +72,22 @@ def test_totals_and_open_runs_are_those_of_all_writers(
     for name, done in acts.items():
         for tenant, more, run, whole in done:
             writers[name].does(tenant, more, run, whole=whole)
-    state, totals, opened = PoolState(READER), dict.fromkeys(TENANTS, 0.0), []
+    state, totals = PoolState(READER), dict.fromkeys(TENANTS, 0.0)
+    open_runs: set[RunId] = set()
     for writer in writers.values():
         state.heard(writer.updates[0], 0.0)
     sent = [update for writer in writers.values() for update in writer.updates[1:]]
     heard: Sequence[Update] = data.draw(st.lists(st.sampled_from(sent), max_size=24)) if sent else []
     for update in heard:
         state.heard(update, 0.0)
-        opened += told(state, totals)
+        told(state, totals, open_runs)
     for writer in writers.values():
         writer.does(TENANTS[0], 0.0, RUNS[0], whole=True)
         state.heard(writer.updates[-1], 0.0)
-    opened += told(state, totals)
+    told(state, totals, open_runs)
     for tenant in TENANTS:
         assert abs(totals[tenant] - sum(writer.served[tenant] for writer in writers.values())) < 1e-9
-    over = list(state.over())
-    still_open = set().union(*(writer.open for writer in writers.values()))
-    assert all(opened.count(run) - over.count(run) == (run in still_open) for run in RUNS)
+    assert open_runs == set().union(*(writer.open for writer in writers.values()))
 
 
 def test_a_writer_that_began_before_the_reader_is_counted_from_then_on() -> None:
@@ -99,6 +99,34 @@ def test_a_writer_that_began_before_the_reader_is_counted_from_then_on() -> None
     news = state.news(UNIT)
     assert news is not None
     assert news.service == {TENANTS[0]: 10.0}
+
+
+def test_a_writer_that_began_before_the_reader_counts_from_its_first_whole_update_on() -> None:
+    """An update that is not whole has the totals of some tenants only."""
+    state, writer = PoolState(READER), Writing(A)
+    for whole in (False, False, True, False):
+        writer.does(TENANTS[0], 10.0, RUNS[0], whole=whole)
+    assert [state.heard(update, 0.0) for update in writer.updates[1:]] == [True, False, False]
+    news = state.news(UNIT)
+    assert news is not None
+    assert news.service == {TENANTS[0]: 10.0}
+
+
+def test_another_plug_in_is_told_all_that_is_open_and_all_totals() -> None:
+    state, writer = PoolState(READER), Writing(A)
+    writer.does(TENANTS[0], 10.0, RUNS[0], whole=False)
+    writer.does(TENANTS[0], 1.0, RUNS[1], whole=False)
+    writer.does(TENANTS[0], 1.0, RUNS[1], whole=False)
+    for update in writer.updates:
+        state.heard(update, 0.0)
+    first = state.news(UNIT)
+    assert state.news(UNIT) is None
+    state.tell_all()
+    again = state.news(UNIT)
+    assert first is not None
+    assert again is not None
+    assert again.service == first.service == {TENANTS[0]: 12.0}
+    assert [each.run for each in again.opened] == [RUNS[0]]
 
 
 def test_a_run_is_over_when_it_is_open_nowhere() -> None:
@@ -119,9 +147,9 @@ def test_runs_of_a_sidecar_that_is_not_heard_of_are_over() -> None:
     writer.does(TENANTS[0], 0.0, RUNS[0], whole=False)
     state.heard(writer.updates[0], 0.0)
     state.expire(LEASE)
-    assert list(state.engines) == [A]
+    assert state.others == 1
     state.expire(LEASE + 0.1)
-    assert not state.engines
+    assert state.others == 0
     assert list(state.over()) == [RUNS[0]]
 
 

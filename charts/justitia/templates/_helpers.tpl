@@ -12,6 +12,16 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
+{{- define "justitia.valkey" -}}
+{{ include "justitia.fullname" . | trunc 46 | trimSuffix "-" }}-valkey
+{{- end -}}
+
+{{- define "justitia.valkey-selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: valkey
+{{- end -}}
+
 {{- define "justitia.labels" -}}
 {{ include "justitia.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

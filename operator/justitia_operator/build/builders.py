@@ -20,6 +20,7 @@ from justitia_operator.build.credentials import Credentials
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.build.pods import build_pod, build_worker_pod
 from justitia_operator.build.seal import content_hash, sealed
+from justitia_operator.build.shared_valkey import valkey_entries
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import (
     ENGINE_CONTAINER,
@@ -57,7 +58,7 @@ def build_children(
     children = {
         Kind.SERVICE_ACCOUNT: build_service_account(pool),
         Kind.CONFIG_MAP: build_config_map(pool, config),
-        Kind.SECRET: build_key_secret(pool, keys, credentials),
+        Kind.SECRET: build_key_secret(pool, keys, credentials, valkey_entries(pool, installation)),
         Kind.SERVICE: build_service(pool),
         Kind.POD_DISRUPTION_BUDGET: build_disruption_budget(pool),
         Kind.NETWORK_POLICY: build_network_policy(pool, installation),
@@ -87,13 +88,14 @@ def build_config_map(pool: ServingPool, config: PoolConfig) -> Json:
     return _child(pool, Kind.CONFIG_MAP, {"data": {CONFIG_FILE: text}})
 
 
-def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: Credentials) -> Json:
-    """Holds digests of the API keys, not the keys, and the credentials of the control port."""
+def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: Credentials, valkey: Mapping[str, str]) -> Json:
+    """Holds digests of the API keys, not the keys, the credentials of the control port, and those for Valkey."""
     files = {
         KEYS_FILE: keys.model_dump_json(by_alias=True),
         CERTIFICATE_FILE: credentials.certificate,
         PRIVATE_KEY_FILE: credentials.private_key,
         TOKEN_FILE: credentials.token,
+        **valkey,
     }
     # `data` and not `stringData`: server-side apply would not take away what it wrote through the latter.
     encoded = {name: b64encode(text.encode()).decode() for name, text in files.items()}

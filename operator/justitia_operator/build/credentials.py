@@ -47,10 +47,11 @@ def period_at(uid: str, now: datetime) -> int:
 
 def pool_pepper(root: str, uid: str) -> str:
     """The key that API keys are digested with in a pool (by its uid), hex. `root` is hex."""
-    return _derive(root, f"justitia pepper/{uid}").hex()
+    return derive(root, f"justitia pepper/{uid}").hex()
 
 
-def _derive(root: str, info: str) -> bytes:
+def derive(root: str, info: str) -> bytes:
+    """32 bytes for one purpose, which `info` names. `root` is hex."""
     hkdf = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info.encode())
     return hkdf.derive(bytes.fromhex(root))
 
@@ -59,10 +60,10 @@ def _derive(root: str, info: str) -> bytes:
 def make_credentials(root: str, uid: str, period: int) -> Credentials:
     """Derives the credentials of a pool (by its uid) in a period. `root` is hex."""
 
-    def derive(what: str) -> bytes:
-        return _derive(root, f"justitia control {what}/{uid}/{period}")
+    def of_period(what: str) -> bytes:
+        return derive(root, f"justitia control {what}/{uid}/{period}")
 
-    key = Ed25519PrivateKey.from_private_bytes(derive("key"))
+    key = Ed25519PrivateKey.from_private_bytes(of_period("key"))
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "justitia control")])
     begin = _EPOCH + period * PERIOD - PERIOD
     certificate = (
@@ -70,7 +71,7 @@ def make_credentials(root: str, uid: str, period: int) -> Credentials:
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(int.from_bytes(derive("serial")[:16]) >> 1 | 1)
+        .serial_number(int.from_bytes(of_period("serial")[:16]) >> 1 | 1)
         .not_valid_before(begin - _SKEW)
         .not_valid_after(begin + 4 * PERIOD)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(server_name(uid))]), critical=False)
@@ -82,5 +83,5 @@ def make_credentials(root: str, uid: str, period: int) -> Credentials:
     return Credentials(
         certificate.public_bytes(serialization.Encoding.PEM).decode(),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode(),
-        derive("token").hex(),
+        of_period("token").hex(),
     )

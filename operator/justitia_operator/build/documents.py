@@ -21,6 +21,7 @@ from justitia_api.config import (
     SchedulingConfig,
     TenantConfig,
     TenantLimits,
+    ValkeyConfig,
     key_digest,
 )
 from justitia_api.engine import Adapter
@@ -42,10 +43,11 @@ def build_pool_config(
     *,
     pepper: str,
     learned_from: Iterable[str] = (),
+    valkey: ValkeyConfig | None = None,
 ) -> PoolConfig:
     """Builds the pool's configuration. `keys` are those of all tenants. `pepper` is the pool's, hex. `written` is the
     configuration that was written last, `last_generation` the generation in the pool's status. `learned_from` are the
-    names in the pool's store that applications still use.
+    names in the pool's store that applications still use. `valkey` is where the pool's engines share.
     """
     groups = pool.spec.engine.prefix_cache.groups
     tenants: dict[str, TenantConfig] = {}
@@ -68,6 +70,7 @@ def build_pool_config(
         ),
         tenants=tuple(tenants[name] for name in sorted(tenants)),
         applications=tuple(sorted(applications, key=lambda a: (a.namespace, a.name))),
+        valkey=valkey,
         learned_from=tuple(sorted(learned_from)),
         key_digests=_hashed(_entries(pepper, tenants, keys)),
     )

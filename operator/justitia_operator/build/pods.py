@@ -19,6 +19,7 @@ from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
 from justitia_operator.build.arguments import LEADER_VARIABLE, engine_command, plugged, worker_command
 from justitia_operator.build.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.build.shared_valkey import valkey_environment, valkey_mounts, valkey_volumes
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import (
     DELIVERY_CONTAINER,
@@ -67,12 +68,13 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
         **_frame(name, engine),
         "initContainers": [
             *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
-            build_sidecar_container(pool, sidecar_image),
+            build_sidecar_container(pool, installation),
         ],
         "containers": [build_engine_container(pool)],
         "volumes": [
             {"name": "config", "configMap": {"name": name}},
             {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
+            *valkey_volumes(pool, installation),
             *_learning_volumes(spec),
             *_volumes(spec, installation),
         ],
@@ -172,11 +174,11 @@ def build_delivery_container(image: str) -> Json:
     }
 
 
-def build_sidecar_container(pool: ServingPool, image: str) -> Json:
+def build_sidecar_container(pool: ServingPool, installation: Installation) -> Json:
     with_plugin = plugged(pool.spec)
     return {
         "name": SIDECAR_CONTAINER,
-        "image": image,
+        "image": installation.sidecar_image,
         "restartPolicy": "Always",
         "command": ["python", "-m", "justitia_sidecar"],
         "env": [
@@ -191,6 +193,7 @@ def build_sidecar_container(pool: ServingPool, image: str) -> Json:
             {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
             {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.spec.engine.hang_seconds)},
             *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
+            *valkey_environment(pool, installation),
             *_learning_environment(pool),
         ],
         "ports": [
@@ -209,6 +212,7 @@ def build_sidecar_container(pool: ServingPool, image: str) -> Json:
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *([PLUGIN_MOUNT] if with_plugin else []),
+            *valkey_mounts(pool, installation),
             *_learning_mounts(pool.spec),
         ],
     }

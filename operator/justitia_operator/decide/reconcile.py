@@ -18,8 +18,9 @@ from justitia_operator.build.arguments import refused_argument, refused_variable
 from justitia_operator.build.builders import build_children, build_inline_pool
 from justitia_operator.build.credentials import make_credentials, period_at, pool_pepper
 from justitia_operator.build.documents import build_key_table, build_pool_config, read_pool_config, withdrawn
+from justitia_operator.build.shared_valkey import valkey_of
 from justitia_operator.decide.compare import differs, needs_apply
-from justitia_operator.decide.engines import Engines, count_engines, engines_verdict, observe_engines
+from justitia_operator.decide.engines import count_engines, engines_verdict, observe_engines
 from justitia_operator.decide.ownership import additions
 from justitia_operator.decide.programming import policy_verdict, programmed_verdict, pushes
 from justitia_operator.decide.received import received
@@ -227,6 +228,7 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
             last,
             pepper=pepper,
             learned_from=names_in_store(world, pool),
+            valkey=valkey_of(pool, world.installation),
         )
     table = build_key_table(pepper, config, tenant_keys(world))
     parts = _build_parts(world, pool, config, table, now)
@@ -259,7 +261,11 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
     verdicts = (
         verdict,
         not_installed(missing) if missing else resolved(),
-        *_pool_verdicts(pool, engines, engines_verdict(world, pool, engines, now), verdict, policy_verdict(reports)),
+        *_pool_verdicts(
+            engines_verdict(world, pool, engines, now),
+            fairness_verdict(pool, engines, policy_verdict(reports), reports, shares=config.valkey is not None),
+            verdict,
+        ),
         *_told_verdicts(reports, config.generation),
     )
     return plan + plan_status(obj, verdicts, fields, now)
@@ -317,11 +323,9 @@ def _refused_engine(pool: ServingPool, installation: Installation) -> Verdict | 
     return None
 
 
-def _pool_verdicts(
-    pool: ServingPool, engines: Engines, available: Verdict, accepted_: Verdict, policy: Verdict | None
-) -> Iterator[Verdict]:
+def _pool_verdicts(available: Verdict, fairness: Verdict, accepted_: Verdict) -> Iterator[Verdict]:
     yield available
-    yield fairness_verdict(pool, engines, policy)
+    yield fairness
     if available.holds:
         yield Verdict(ConditionType.READY, True, Reason.SERVING, available.message)
     elif not accepted_.holds:

@@ -4,7 +4,7 @@ An application is ready when an engine of its pool takes requests, the pool's co
 and its tenant has a usable key. A tenant is ready when one of its applications is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from justitia_api.application import LLMApplication
 from justitia_api.conditions import ConditionType, Reason
@@ -15,6 +15,7 @@ from justitia_operator.decide.resolve import tenant_keys
 from justitia_operator.world.admissions import AdmittedApplication
 from justitia_operator.world.names import child_ref, pool_ref
 from justitia_operator.world.objects import Kind, Ref
+from justitia_operator.world.sidecars import Reporting
 from justitia_operator.world.snapshot import Snapshot
 from justitia_operator.world.verdicts import Refused, Verdict
 from justitia_vocabulary.policies import WITHOUT_WEIGHTS
@@ -92,8 +93,17 @@ def _obstacle(pools: Pools, found: AdmittedApplication | Refused) -> tuple[Reaso
     return None if obstacle is None else (Reason.POOL_NOT_READY, obstacle)
 
 
-def fairness_verdict(pool: ServingPool, engines: Engines, policy_in_effect: Verdict | None = None) -> Verdict:
-    """The condition PoolFairness. `policy_in_effect` is the condition PolicyInEffect, None if no pod has one."""
+def fairness_verdict(
+    pool: ServingPool,
+    engines: Engines,
+    policy_in_effect: Verdict | None = None,
+    reports: Sequence[Reporting] = (),
+    *,
+    shares: bool = False,
+) -> Verdict:
+    """The condition PoolFairness. `policy_in_effect` is the condition PolicyInEffect, None if no pod has one. `reports`
+    are those of the pool's pods. `shares`: its engines share over a Valkey, as configured.
+    """
     policy = pool.spec.scheduling.policy
     several = max(pool.spec.replicas, engines.ready)
     if policy in WITHOUT_WEIGHTS:
@@ -101,13 +111,41 @@ def fairness_verdict(pool: ServingPool, engines: Engines, policy_in_effect: Verd
             f"policy {policy} ignores weights: choose TieredJustitia, Justitia or VTC if tenants are to get shares"
         )
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_WITHOUT_SHARES, message)
-    if several > 1:
-        message = f"each of {several} engines shares on its own: use 1 replica if shares must be exact"
-        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, message)
+    if several > 1 and not shares:
+        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.PER_REPLICA, _why_apart(pool, several))
     if not engines.ready:
         message = "no engine serves the pool: see the condition EnginesAvailable"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NONE_AVAILABLE, message)
     if policy_in_effect is not None and policy_in_effect.reason is Reason.POLICY_FAILED:
         message = "the policy failed, and requests are served in the order of arrival: see the condition PolicyInEffect"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED, message)
+    if several > 1:
+        return _sharing_verdict(several, [(pod, report) for pod, report in reports if not pod.leaving])
     return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, "one engine serves the pool")
+
+
+def _why_apart(pool: ServingPool, engines: int) -> str:
+    apart = f"each of {engines} engines shares on its own"
+    if pool.spec.replicas < 2 and pool.spec.autoscaling is None:
+        return f"{apart} while a new one takes the place of another"
+    inside = pool.spec.scheduling.enforcement == "Engine"
+    needs = "set valkey" if inside else "set scheduling.enforcement to Engine, and valkey"
+    return f"{apart}: {needs} (here or in the chart's values), or use 1 replica, if shares must be the pool's"
+
+
+def _sharing_verdict(engines: int, reports: Sequence[Reporting]) -> Verdict:
+    """Whether each of several pods knows what all others served."""
+    for pod, report in reports:
+        sharing = None if report is None else report.sharing
+        if sharing is None:
+            why = "it does not report whether it shares: its sidecar may be starting, or of another release"
+        elif not sharing.connected:
+            why = f"it does not reach the pool's Valkey: {sharing.failure or 'it has just started'}"
+        elif sharing.others < len(reports) - 1:
+            why = f"it hears of {sharing.others} of {len(reports) - 1} other pods"
+        else:
+            continue
+        message = f"pod {pod.ref.name} shares on its own: {why}"
+        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NOT_REACHED, message)
+    message = f"{engines} engines share as one: each knows what the others serve"
+    return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SHARED, message)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 import structlog
 
+from justitia_operator.build.shared_valkey import users_prefix
 from justitia_operator.runtime.cache import ObjectCache
 from justitia_operator.runtime.clock import SystemClock
 from justitia_operator.runtime.control import Control
@@ -25,9 +26,12 @@ from justitia_operator.runtime.queue import KeyedQueue
 from justitia_operator.runtime.root import ensure_root
 from justitia_operator.runtime.scope import find_namespaces, until_changed
 from justitia_operator.runtime.settings import Settings
+from justitia_operator.runtime.valkey import LOOK_SECONDS, UserKeeper, find_login
 from justitia_operator.runtime.watch import watch
-from justitia_operator.world.installation import Installation
+from justitia_operator.world.installation import Installation, InstalledValkey
 from justitia_operator.world.objects import SEEN_KINDS, Kind, Ref
+from justitia_valkey.connection import Login
+from justitia_valkey.users import PoolUsers
 
 LEASE = "justitia-operator"
 ASK_SECONDS = 20.0
@@ -47,6 +51,16 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
+class Process:
+    """What all parts of the process share. `users` are those of the installation's Valkey, if it has one."""
+
+    settings: Settings
+    metrics: Metrics
+    milestones: "Milestones"
+    users: PoolUsers | None
+
+
+@dataclass(frozen=True)
 class Milestones:
     """Milestones: the cluster is known, this operator leads."""
 
@@ -62,6 +76,12 @@ async def run(settings: Settings) -> None:
     metrics, milestones = Metrics(), Milestones()
     async with _health(settings, metrics, milestones), connect() as kube, _session_with_pods() as session:
         root = await _once_available(lambda: ensure_root(kube, settings.namespace))
+        server, login = settings.valkey, Login()
+        if server is not None:
+            login = await _once_available(lambda: find_login(kube, settings))
+        valkey = None if server is None else InstalledValkey(server, login.authority)
+        users = None if server is None else PoolUsers(server, login, users_prefix(root))
+        installation, process = _installation(settings, root, valkey), Process(settings, metrics, milestones, users)
         identity = f"{os.uname().nodename}-{secrets.token_hex(4)}"
         lease = Lease(kube, settings.namespace, LEASE, identity, CLOCK)
 
@@ -70,7 +90,7 @@ async def run(settings: Settings) -> None:
             return Controller(
                 kube.fenced(lease.seconds_left),
                 Control(session, root, CLOCK.now),
-                ObjectCache(_installation(settings, root)),
+                ObjectCache(installation),
                 KeyedQueue(asyncio.get_running_loop().call_later, lane_of),
                 clock=CLOCK.now,
                 key_namespace=settings.namespace,
@@ -78,9 +98,8 @@ async def run(settings: Settings) -> None:
                 namespaces=namespaces,
             )
 
-        leading, working = _lead(lease, metrics, milestones), _serve(kube, settings, controller_of, metrics, milestones)
         try:
-            await _all_until_one_ends([leading, working])
+            await _all_until_one_ends([_lead(lease, metrics, milestones), _serve(kube, process, controller_of)])
         finally:
             await lease.release()
             log.info("stopped")
@@ -102,40 +121,38 @@ async def _lead(lease: Lease, metrics: Metrics, milestones: Milestones) -> None:
     await lease.keep()
 
 
-async def _serve(
-    kube: Kube,
-    settings: Settings,
-    controller_of: Callable[[Sequence[str] | None], Controller],
-    metrics: Metrics,
-    milestones: Milestones,
-) -> None:
+async def _serve(kube: Kube, process: Process, controller_of: Callable[[Sequence[str] | None], Controller]) -> None:
     """Serves the namespaces that may be read, and starts over when these change."""
+    settings = process.settings
     while True:
         namespaces = await _once_available(lambda: find_namespaces(kube, settings.watch_namespaces))
         controller = controller_of(namespaces)
-        milestones.known.clear()
+        process.milestones.known.clear()
         await _all_until_one_ends(
             [
                 watch(controller, SEEN_KINDS, namespaces),
                 watch(controller, (Kind.SECRET,), [settings.namespace]),
-                _work(controller, settings, metrics, milestones),
-                _settle(controller, metrics),
+                _work(controller, process),
+                _settle(controller, process.metrics),
                 until_changed(kube, settings.watch_namespaces, namespaces, CLOCK),
             ]
         )
 
 
-async def _work(controller: Controller, settings: Settings, metrics: Metrics, milestones: Milestones) -> None:
+async def _work(controller: Controller, process: Process) -> None:
     """Works once everything is known and this operator leads. A standby watches too, so that it knows the cluster when
     it takes over.
     """
+    settings, metrics, milestones, users = process.settings, process.metrics, process.milestones, process.users
     await _once_available(controller.relist)
     milestones.known.set()
     log.info("watching")
     await milestones.leading.wait()
     await controller.begin()
+    keepers = [] if users is None else [UserKeeper(users, controller.valkey_users, metrics)]
     await _all_until_one_ends(
         [
+            *(_every(LOOK_SECONDS, keeper.look) for keeper in keepers),
             _every(settings.resync_seconds, lambda: _attempt(controller.resync, metrics)),
             _every(ASK_SECONDS, controller.ask_pods),
             _every(ASK_AGAIN_SECONDS, controller.ask_again),
@@ -149,7 +166,7 @@ def lane_of(ref: Ref) -> tuple[Kind, str]:
     return ref.kind, ref.namespace
 
 
-def _installation(settings: Settings, root: str) -> Installation:
+def _installation(settings: Settings, root: str, valkey: InstalledValkey | None) -> Installation:
     return Installation(
         settings.namespace,
         settings.sidecar_image,
@@ -158,6 +175,7 @@ def _installation(settings: Settings, root: str) -> Installation:
         settings.metrics_namespace,
         settings.sidecar_rollout,
         settings.inline,
+        valkey,
     )
 
 

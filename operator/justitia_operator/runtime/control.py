@@ -137,6 +137,7 @@ def read_report(push: Push, text: bytes) -> Report:
         learning=learning,
         objectives=objectives,
         boost=status.boost,
+        sharing=status.sharing,
     )
 
 

@@ -13,6 +13,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from justitia_api.conditions import Reason
+from justitia_operator.build.shared_valkey import pool_users
 from justitia_operator.decide.adoption import Adoption, adoption_of, foreign_message
 from justitia_operator.decide.affected import affected
 from justitia_operator.decide.compare import differs, needs_apply
@@ -48,6 +49,7 @@ from justitia_operator.world.objects import (
 from justitia_operator.world.reports import Report
 from justitia_operator.world.sidecars import present_reports
 from justitia_operator.world.snapshot import Rejection
+from justitia_valkey.users import PoolUser
 
 log = structlog.get_logger()
 
@@ -169,6 +171,11 @@ class Controller:
         except Exception:
             self._fault(ref, Fault.FAILED)
             log.exception("failed", object=str(ref))
+
+    def valkey_users(self) -> list[PoolUser]:
+        """The users that the installation's Valkey has to have."""
+        world = self._cache.snapshot()
+        return pool_users(world.of(Kind.SERVING_POOL), world.installation.root)
 
     async def ask_pods(self) -> None:
         """Asks every pod what is in effect there. This repairs what they did not take, and shows what happens to their

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from justitia_api.config import ServerKind, ValkeyConfig
 from justitia_operator.world.installation import Grant, InlinePools
 
 
@@ -45,6 +46,19 @@ class Settings(BaseSettings):
     metrics_namespace: str | None = Field(
         default=None, description="Namespace from which metrics of pools are scraped, besides the operator's own"
     )
+    valkey_addresses: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = Field(
+        default=(),
+        validate_default=False,
+        description="HOST:PORT of a Valkey for pools that name none, of its sentinels or nodes, separated by commas",
+    )
+    valkey_kind: ServerKind = Field(default=ServerKind.SERVER, description="What answers there")
+    valkey_primary: str = Field(default="", description="The name under which sentinels know the primary")
+    valkey_tls: bool = Field(default=False, description="Whether connections to it are encrypted")
+    valkey_secret: str = Field(
+        default="valkey.justitia.dev",
+        description="Secret of the operator's namespace with the login of its administrator",
+    )
+    valkey_own: bool = Field(default=False, description="Whether it is the chart's, so that the Secret is made here")
     resync_seconds: Annotated[float, Field(gt=0)] = Field(
         default=300,
         description="How often everything is listed again, and objects that are not watched are applied again",
@@ -54,6 +68,19 @@ class Settings(BaseSettings):
         default=None, description="Port of /healthz, /readyz and /metrics; none if it is not set"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def valkey(self) -> ValkeyConfig | None:
+        """The Valkey for pools that name none. Raises ValidationError for what cannot be an address."""
+        if not self.valkey_addresses:
+            return None
+        return ValkeyConfig(
+            pool="",
+            addresses=self.valkey_addresses,
+            kind=self.valkey_kind,
+            primary=self.valkey_primary,
+            tls=self.valkey_tls,
+        )
 
     @property
     def inline(self) -> InlinePools:

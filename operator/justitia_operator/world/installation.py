@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from justitia_api.config import ValkeyConfig
+
 
 class Grant(StrEnum):
     """A field of an inline pool that the owner may allow, as inlinePools.fields of the chart names it."""
@@ -28,6 +30,7 @@ class Grant(StrEnum):
     AUTOSCALING = "autoscaling"
     GATEWAY = "gateway"
     LEARNING = "learning"
+    VALKEY = "valkey"
     ALLOWED_NAMESPACES = "allowedNamespaces"
 
 
@@ -40,6 +43,16 @@ class InlinePools:
     enabled: bool = True
     images: tuple[str, ...] = ()
     fields: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True)
+class InstalledValkey:
+    """The Valkey for pools that name none of their own. `authority` (PEM) signed its certificate; None: a public one
+    did.
+    """
+
+    server: ValkeyConfig
+    authority: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -57,3 +70,4 @@ class Installation:
     metrics_namespace: str | None = None
     sidecar_rollout: Literal["WithEngines", "AtOnce"] = "WithEngines"
     inline_pools: InlinePools | None = field(default_factory=InlinePools)
+    valkey: InstalledValkey | None = None

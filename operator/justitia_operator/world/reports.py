@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from justitia_api.conditions import Condition
-from justitia_api.status import ApplicationReport, BoostStatus, LearningStatus, ObjectiveCounts
+from justitia_api.status import ApplicationReport, BoostStatus, LearningStatus, ObjectiveCounts, SharingStatus
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Report:
     the digests of what was sent and of what the pod runs; an older sidecar sends none. `not_understood` names what the
     sidecar cannot put in effect. `due` asks for the documents to be sent again. `policy` is its condition
     PolicyInEffect. `applications`, `learning` and `objectives` are by namespace and name of the application; `unit` is
-    that of services; `boost` is its gamma.
+    that of services; `boost` is its gamma; `sharing` is what it knows of the pool's other engines.
     """
 
     instance: str
@@ -31,6 +31,7 @@ class Report:
     learning: Mapping[tuple[str, str], LearningStatus] = field(default_factory=dict)
     objectives: Mapping[tuple[str, str], tuple[ObjectiveCounts, ...]] = field(default_factory=dict)
     boost: BoostStatus | None = None
+    sharing: SharingStatus | None = None
 
     @property
     def in_effect(self) -> bool:

@@ -30,11 +30,13 @@ from justitia_sidecar.admission.admission import gate_of
 from justitia_sidecar.admission.books import Books
 from justitia_sidecar.admission.crossing import Crossing
 from justitia_sidecar.admission.estimate import presumed
+from justitia_sidecar.admission.pool_runs import PoolRuns, pool_name
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import RunTable, TrackedRun
 from justitia_sidecar.admission.stages import Event, Stage
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.view import EngineView
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
@@ -49,15 +51,21 @@ class Inside:
 
     held: Tokens = 0
 
-    def __init__(self, config: PoolConfig, channel: EngineChannel, clock: Callable[[], Seconds]) -> None:
+    def __init__(
+        self, config: PoolConfig, channel: EngineChannel, sharing: Sharing, clock: Callable[[], Seconds]
+    ) -> None:
         self.engine = EngineView()
         self._channel = channel
+        self._sharing = sharing
         self._clock = clock
         self._accounts = EngineAccounts()
         self._crossing = Crossing()
         self._queue: OrderedDict[RequestId, TrackedRequest] = OrderedDict()
         """Requests that are released and not sent, because the engine does not answer."""
-        runs = RunTable(lambda run, now: None, self._run_ended)
+        runs = RunTable(self._run_opened, self._run_ended)
+        self._pool_runs = PoolRuns(sharing, runs.touch, runs.close)
+        runs.on_client_ends = self._pool_runs.ended_by_client
+        runs.open_elsewhere, runs.end_elsewhere = self._pool_runs.open_elsewhere, self._pool_runs.end_elsewhere
         self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
         channel.hear = self._heard
 
@@ -146,6 +154,7 @@ class Inside:
     def tick(self, now: Seconds) -> None:
         for tenant in self._crossing.look(now):
             self._release(tenant)
+        self.books.runs.most_of_pool = self._sharing.most_runs
         self.books.runs.expire(now)
         self.pump(now)
         for account in self._accounts.forget_all_but(self._channel.peer):
@@ -187,11 +196,16 @@ class Inside:
     # How.
 
     def _run_name(self, run: TrackedRun) -> RunId:
-        """The run's name in the engine, which may outlive this process."""
-        return RunId(f"{self._channel.instance}/{run.id}")
+        """The run's name in the engines, which may outlive this process."""
+        return pool_name(run) or RunId(f"{self._channel.instance}/{run.id}")
+
+    def _run_opened(self, run: TrackedRun, now: Seconds) -> None:
+        self._pool_runs.opened(run)
 
     def _run_ended(self, run: TrackedRun, now: Seconds) -> None:
-        self._channel.send(messages.RunEnded(self._run_name(run)))
+        self._pool_runs.ended(run)
+        if run.key is None:
+            self._channel.send(messages.RunEnded(self._run_name(run)))
 
     def _held_up(self, tenant: TenantId) -> bool:
         """Whether the tenant has to wait for what crosses. Nothing is held back while the plug-in does not say what
@@ -268,12 +282,12 @@ class Inside:
         if request.stage is Stage.OVER:
             request.observer.counted(request)
 
-    @staticmethod
-    def _cost_is(account: EngineAccount, cost: KVTokenTime) -> None:
+    def _cost_is(self, account: EngineAccount, cost: KVTokenTime) -> None:
         """Charge the run for the request up to `cost` in all. What it has been charged already stays."""
         more = max(0.0, cost - account.cost)
         account.cost += more
         account.request.run.cost += more
+        self._pool_runs.costs(account.request.run, more)
 
     # What the engine cannot say.
 

@@ -21,6 +21,7 @@ from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.configuration import configured_knobs, engine_configuration
 from justitia_sidecar.limits.memory import memory_limit, most_runs
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
 from justitia_vocabulary.units import Seconds
 
@@ -35,9 +36,9 @@ def build_configured_policy(config: PoolConfig) -> Policy:
 
 
 class Order:
-    """`on_run_ended` is called for each run that is over. `on_other_service` is called when service no longer compares
-    with what it was, because its unit or the process that counts it has changed. `on_moved` is called when the order
-    moves into the engine, or in front of it.
+    """`sharing` is with the pool's other engines, while this one keeps the order. `on_run_ended` is called for each run
+    that is over. `on_other_service` is called when service no longer compares with what it was, because its unit or the
+    process that counts it has changed. `on_moved` is called when the order moves into the engine, or in front of it.
     """
 
     def __init__(self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds]) -> None:
@@ -47,6 +48,7 @@ class Order:
         self.on_moved: Callable[[], None] = lambda: None
         self._clock = clock
         self._inside = engine_channel is not None
+        self.sharing: Sharing | None = None
         self._config: PoolConfig | None = None
         self._admission: InFront | Inside | None = None
         if engine_channel is not None:
@@ -101,9 +103,11 @@ class Order:
     def _fresh(self, config: PoolConfig) -> InFront | Inside:
         admission: InFront | Inside
         if (channel := self.channel) is not None:
-            admission = Inside(config, channel, self._clock)
+            self.sharing = Sharing(channel)
+            admission = Inside(config, channel, self.sharing, self._clock)
             admission.reconfigure(config, self._clock())
         else:
+            self.sharing = None
             admission = InFront(config, build_configured_policy(config))
             admission.reconfigure(config, admission.policy, self._clock(), keep_service=True)
         runs = admission.books.runs

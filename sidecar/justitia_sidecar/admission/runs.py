@@ -3,7 +3,8 @@
 A run ends when its client ends it and its open requests are over, or when it has been idle for its timeout. A run that
 has passed its maximum age or cost ends at its next request, and a new one begins under the same id.
 
-The number of open runs is bounded, and tenants share the bound by weight. Beyond it, the table ends the longest idle
+The number of open runs is bounded, more tightly where other sidecars have to know of them, and tenants share the bound
+by weight. Beyond it, the table ends the longest idle
 run of the tenant that has the most open runs for its weight, among those that have an idle one. A tenant's due is the
 bound x its weight / (sum of the weights of the tenants with open runs); a tenant within its due loses no run. A run
 with open requests stays: if no tenant above its due has an idle run, the bound is exceeded until one of its runs is
@@ -21,6 +22,8 @@ from justitia_sidecar.limits.room import Ranking
 from justitia_vocabulary.units import ApplicationId, KVTokenTime, RunId, Seconds, TenantId
 
 MAXIMUM_OPEN_RUNS = 100_000
+AT_A_TIME = 64
+"""The most idle runs that end at once because there are too many: the bound may have fallen by much."""
 MOST_STAGES = 64
 """Stages of a run whose costs are kept apart. Later ones count as part of the last."""
 
@@ -33,7 +36,8 @@ class TrackedRun:
 
     `cost` is in KV token-time; what the engine reports after the run's end is added. A stage is over when none of the
     run's requests is open; `stages` is what the run had cost at each of these moments. `aborted` says that one of its
-    requests was aborted after it had been released into the order.
+    requests was aborted after it had been released into the order. `led_elsewhere`, of one that is over: another
+    sidecar of the pool had it first.
     """
 
     id: RunId
@@ -48,6 +52,7 @@ class TrackedRun:
     stages: list[KVTokenTime] = field(default_factory=list)
     cost: KVTokenTime = 0.0
     aborted: bool = False
+    led_elsewhere: bool = False
 
     @property
     def took(self) -> Seconds:
@@ -96,7 +101,8 @@ Hear = Callable[[TrackedRun, Seconds], None]
 
 class RunTable:
     """`opened` and `ended` are called for the order as a run opens and ends; `on_ended` is called for each that is
-    over.
+    over, `on_client_ends` for each that its client ends. `open_elsewhere` says whether a run is open in other sidecars;
+    `end_elsewhere` ends one that is open there alone.
     """
 
     def __init__(self, opened: Hear, ended: Hear, maximum: int = MAXIMUM_OPEN_RUNS) -> None:
@@ -104,7 +110,12 @@ class RunTable:
         self._ended = ended
         self._runs: dict[RunId, TrackedRun] = {}
         self.on_ended: Callable[[TrackedRun], None] = lambda run: None
+        self.on_client_ends: Callable[[TrackedRun], None] = lambda run: None
+        self.open_elsewhere: Callable[[RunKey], bool] = lambda key: False
+        self.end_elsewhere: Callable[[RunKey], None] = lambda key: None
         self.maximum = maximum
+        self.most_of_pool: int | None = None
+        """The bound where the pool's other sidecars know of the runs."""
         self._by_key: dict[RunKey, TrackedRun] = {}
         self._shares: dict[TenantId, _Share] = {}
         self._idle = _IdleRuns()
@@ -127,8 +138,11 @@ class RunTable:
 
     def is_open(self, tenant: TenantId, application: ApplicationId, run: str | None, now: Seconds) -> bool:
         """Whether a request that comes now belongs to a run that had one before."""
-        tracked = None if run is None else self._by_key.get((tenant, application, run))
-        return tracked is not None and not self._spent(tracked, now)
+        if run is None:
+            return False
+        key = (tenant, application, run)
+        tracked = self._by_key.get(key)
+        return self.open_elsewhere(key) if tracked is None else not self._spent(tracked, now)
 
     def enter(
         self,
@@ -159,6 +173,8 @@ class RunTable:
         run.last_activity = now
         if run.open_requests == 0 and len(run.stages) < MOST_STAGES:
             run.stages.append(run.cost)
+        if ends:
+            self.on_client_ends(run)
         if ends or run.key is None:
             self._close(run, now)
         elif run.open_requests == 0:
@@ -170,16 +186,32 @@ class RunTable:
 
     def end(self, tenant: TenantId, application: ApplicationId, run: str, now: Seconds) -> bool:
         """End a run for its client. Returns False if no such run is open."""
-        tracked = self._by_key.get((tenant, application, run))
+        key = (tenant, application, run)
+        tracked = self._by_key.get(key)
         if tracked is None:
-            return False
+            self.end_elsewhere(key)
+            return self.open_elsewhere(key)
+        self.on_client_ends(tracked)
         self._close(tracked, now)
         return True
+
+    def touch(self, run: TrackedRun, now: Seconds) -> None:
+        """Note that a request of an open run was served elsewhere."""
+        run.last_activity = max(run.last_activity, now)
+        if not (run.open_requests or run.closing):
+            self._set_idle(run, idle=False)
+            self._set_idle(run, idle=True)
+
+    def close(self, run: TrackedRun, now: Seconds) -> None:
+        """End an open run: at once, or when its open requests are over."""
+        if not run.closing:
+            self._close(run, now)
 
     def expire(self, now: Seconds) -> None:
         """End the runs that have been idle for their timeout. The cost grows with these, not with all idle ones."""
         for run in self._idle.expired(now):
             self._close(run, now)
+        self._keep_bound(now)
 
     def _spent(self, run: TrackedRun, now: Seconds) -> bool:
         limits = run.application.run
@@ -217,9 +249,12 @@ class RunTable:
         self.on_ended(run)
 
     def _keep_bound(self, now: Seconds) -> None:
-        while len(self) > self.maximum and (most := self._ranking.largest()) is not None:
+        maximum = self.maximum if self.most_of_pool is None else min(self.maximum, self.most_of_pool)
+        for _ in range(AT_A_TIME):
+            if len(self) <= maximum or (most := self._ranking.largest()) is None:
+                return
             share = self._shares[most]
-            if share.open * self._weights <= self.maximum * self._ranking.weight(most):
+            if share.open * self._weights <= maximum * self._ranking.weight(most):
                 return
             self._close(next(iter(share.idle.values())), now)
 

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from justitia_channel.messages import (
     AskQueue,
     Closed,
     Configure,
+    Delivered,
     Hello,
     Message,
     PlugInSnapshot,
@@ -31,7 +32,7 @@ from justitia_channel.messages import (
     Ticket,
 )
 from justitia_channel.wire import ChannelError, Lines, decode, encode
-from justitia_vocabulary.units import Seconds
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
 
 LONGEST_BACKLOG = 4 * 2**20
 ANSWER_WITHIN: Seconds = 2.0
@@ -64,7 +65,8 @@ class EngineChannel:
     """The state of the channel. `serve` does its I/O; it calls `joined`, `receive` for each line, and `left`.
 
     `hear` gets what the plug-in says of sequences, in order; `on_snapshot` gets each snapshot, with the process that it
-    is of; `on_hello` is called when the plug-in has introduced itself.
+    is of, `on_delivered` what the engine has delivered to runs since it said so last; `on_hello` is called when the
+    plug-in has introduced itself.
 
     `instance` tells this process from those before it. `peer` names the engine's process, empty before the first;
     `vllm` is its version, and `unsupported` is why it does not keep the order, if it does not. `state` is its last
@@ -77,6 +79,7 @@ class EngineChannel:
     def __init__(self, hear: Callable[[Arrived | Admitted | Closed], None] = lambda message: None) -> None:
         self.hear = hear
         self.on_snapshot: Callable[[str, PlugInSnapshot], None] = lambda instance, snapshot: None
+        self.on_delivered: Callable[[Mapping[RunId, KVTokenTime]], None] = lambda growth: None
         self.on_hello: Callable[[], None] = lambda: None
         self.instance = uuid.uuid4().hex
         self.peer = ""
@@ -183,6 +186,8 @@ class EngineChannel:
         match message:
             case Arrived() | Admitted() | Closed():
                 self.hear(message)
+            case Delivered(runs=growth):
+                self.on_delivered(growth)
             case PlugInSnapshot():
                 before = self.state
                 self.gaps += (message.failures, message.dropped_out) != (before.failures, before.dropped_out)

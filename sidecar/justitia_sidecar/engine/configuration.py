@@ -36,4 +36,5 @@ def engine_configuration(config: PoolConfig, gamma: tuple[float, float] | None) 
         {tenant.name: tenant.weight for tenant in config.tenants},
         {knob.value: value for knob, value in configured_knobs(scheduling, gamma).items()},
         {application.id: Share(application.weight, application.priority) for application in config.applications},
+        pooled=config.valkey is not None,
     )

@@ -57,6 +57,11 @@ class Lessons:
         if len(self._ended) > MOST_ENDED:
             self._held.put(self._ended.popleft().holding, 0)
 
+    def run_left(self, run: TrackedRun) -> None:
+        """The run is over here, and another sidecar learns from it."""
+        if (opened := self._open.pop(run, None)) is not None:
+            self._held.put(opened[1], 0)
+
     def settled(self, before: Seconds) -> Iterator[tuple[TrackedRun, RunPrediction]]:
         """Let go of the runs that were over before then, each as it is taken."""
         while self._ended and self._ended[0].at <= before:

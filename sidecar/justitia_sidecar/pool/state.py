@@ -1,71 +1,51 @@
-"""What the sidecars of a pool know of each other: what engines have served, which runs are open, how engines are doing.
+"""What a sidecar knows of the pool's others: what their engines have served, and which runs are open there.
 
-Each sidecar writes updates, numbered from 0, to a log that all read. What an engine has served a tenant is a total that
-only grows, taken by maximum: nothing counts twice, whatever is lost, repeated or late. What it delivered to runs comes
-as it grows. A run is open while it is open in some sidecar. From time to time an update is `whole`: it says all, so
-that a reader who has missed some knows again which runs are open.
+What an engine has served a tenant is a total that only grows, taken by maximum: nothing counts twice, whatever is lost,
+repeated or late. What it delivered to runs comes as it grows. A run is open while it is open in some sidecar. From time
+to time an update is `whole`: it says all, so that a reader who has missed some knows again which runs are open.
 
-A sidecar that has not been heard of for `LEASE` is gone, and its runs are over. Whoever begins later than a writer does
-not count what that had served before: all tenants begin there as equals.
+A sidecar that has not been heard of for `LEASE` is gone, and its runs are over. Of a writer that began earlier, what it
+has served counts from the first whole update on that was heard: all tenants begin there as equals.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NewType
-
-from msgspec import Struct
 
 from justitia_channel.messages import Elsewhere, RunOfPool
 from justitia_scheduling.core.pool_service import raise_to
-from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId, Tokens
+from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
 LEASE: Seconds = 5.0
-
-WriterId = NewType("WriterId", str)
-"""A sidecar's process."""
-
-
-class EngineSays(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How a sidecar's engine is doing, and where both are reached. `waiting` and `running` count requests, `free` KV
-    tokens.
-    """
-
-    url: str = ""
-    channel: str = ""
-    ready: bool = False
-    draining: bool = False
-    waiting: int = 0
-    running: int = 0
-    free: Tokens = 0
-
-
-class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
-    growth; `opened` and `closed` are runs of which requests come in there. With `whole`, `served` and `opened` are all.
-    """
-
-    writer: WriterId
-    number: int
-    unit: str = ""
-    whole: bool = False
-    engine: EngineSays = EngineSays()
-    served: dict[TenantId, float] = {}
-    delivered: dict[RunId, KVTokenTime] = {}
-    opened: list[RunOfPool] = []
-    closed: list[RunId] = []
+REMEMBERED: Seconds = 3600.0
+"""How long the totals of a sidecar are kept that is gone. It may be cut off, and come back."""
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Another sidecar, as it was heard of last."""
+    """Another sidecar, as it was heard of last. `served` is None until a whole update of one that began earlier. `said`
+    are the runs of a whole update under way, None while there is none, or a part of it was missed.
+    """
 
     heard: Seconds
     number: int
-    engine: EngineSays
     unit: str
-    served: dict[TenantId, float] = field(default_factory=dict)
+    served: dict[TenantId, float] | None
+    gone: bool = False
     open: set[RunId] = field(default_factory=set)
+    said: set[RunId] | None = None
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A run that is open in some sidecar. `of_pool` is None while it is open in none of the others. `leader` opened it
+    first, by the order of updates.
+    """
+
+    of_pool: RunOfPool | None = None
+    leader: WriterId | None = None
+    holders: set[WriterId] = field(default_factory=set)
 
 
 class PoolState:
@@ -74,59 +54,82 @@ class PoolState:
     def __init__(self, own: WriterId) -> None:
         self._own = own
         self._writers: dict[WriterId, _Writer] = {}
-        self._open_in: defaultdict[RunId, set[WriterId]] = defaultdict(set)
+        self._runs: defaultdict[RunId, _Shared] = defaultdict(_Shared)
         self._served: defaultdict[str, dict[TenantId, float]] = defaultdict(dict)
         self._grown: defaultdict[str, set[TenantId]] = defaultdict(set)
-        self._opened: list[RunOfPool] = []
+        self._opened: dict[RunId, RunOfPool] = {}
         self._delivered: dict[RunId, KVTokenTime] = {}
         self._over: list[RunId] = []
+        self._grown_runs: list[tuple[RunId, RunGrowth]] = []
 
     @property
-    def engines(self) -> Mapping[WriterId, EngineSays]:
-        """How the others' engines are doing."""
-        return {name: writer.engine for name, writer in self._writers.items()}
+    def others(self) -> int:
+        """The number of other sidecars that have been heard of of late."""
+        return sum(not writer.gone for writer in self._writers.values())
 
     # What is heard.
 
-    def heard(self, update: Update, now: Seconds) -> None:
+    def heard(self, update: Update, now: Seconds) -> bool:
+        """Take an update. Returns whether its writer was unknown or gone, and so may not know this sidecar either."""
         if update.writer == self._own:
-            return
+            for each in update.opened:
+                if (shared := self._runs.get(each.run)) is not None and shared.leader is None:
+                    shared.leader = self._own
+            return False
         writer = self._writers.get(update.writer)
+        unknown = writer is None or writer.gone
         if writer is None:
-            baseline = {} if update.number == 0 else dict(update.served)
-            writer = self._writers[update.writer] = _Writer(now, update.number, update.engine, update.unit, baseline)
+            served: dict[TenantId, float] | None = {} if update.number == 0 else None
+            writer = self._writers[update.writer] = _Writer(now, update.number, update.unit, served)
         elif update.number <= writer.number:
             writer.heard = now
-            return
+            return False
         if update.unit != writer.unit:
             writer.unit, writer.served = update.unit, {}
-        writer.heard, writer.number, writer.engine = now, update.number, update.engine
-        self._count(writer, update.served)
+        if update.whole:
+            writer.said = set()
+        elif update.number != writer.number + 1:
+            writer.said = None
+        writer.heard, writer.number, writer.gone = now, update.number, False
+        self._count(writer, update)
+        self._grown_runs += update.runs.items()
         for run, more in update.delivered.items():
             self._delivered[run] = self._delivered.get(run, 0.0) + more
-        if update.whole:
-            said = {each.run for each in update.opened}
-            self._close(update.writer, [run for run in writer.open if run not in said])
         for each in update.opened:
             self._open(update.writer, each)
         self._close(update.writer, update.closed)
+        self._end_unsaid(update.writer, writer, update)
+        return unknown
 
     def opened_here(self, run: RunId) -> None:
         """A request of the run came in at this sidecar."""
-        self._open_in[run].add(self._own)
+        self._runs[run].holders.add(self._own)
 
     def closed_here(self, run: RunId) -> None:
         """The run is over as far as this sidecar knows."""
         self._leave(run, self._own)
 
+    def leads(self, run: RunId) -> bool:
+        """Whether the run was opened here first, as far as is known."""
+        shared = self._runs.get(run)
+        return shared is None or shared.leader in (None, self._own)
+
+    def open_elsewhere(self, run: RunId) -> bool:
+        """Whether the run is open in another sidecar, as far as is known."""
+        shared = self._runs.get(run)
+        return shared is not None and shared.of_pool is not None
+
     def expire(self, now: Seconds) -> None:
-        """Forget who has not been heard of for long."""
+        """Who has not been heard of for some time is gone; after a long time it is forgotten."""
         for name, writer in list(self._writers.items()):
-            if now - writer.heard > LEASE:
+            silent = now - writer.heard
+            if silent > LEASE and not writer.gone:
+                writer.gone = True
                 self._close(name, list(writer.open))
+            elif silent > REMEMBERED:
                 del self._writers[name]
 
-    # What is told.
+    # What to tell.
 
     def news(self, unit: str) -> Elsewhere | None:
         """What the plug-in has not been told, None if there is nothing. `unit` is that in which its policy charges."""
@@ -134,33 +137,56 @@ class PoolState:
         served = {tenant: totals[tenant] for tenant in self._grown.pop(unit, ())}
         if not (served or self._opened or self._delivered):
             return None
-        told = Elsewhere(unit, served, self._opened, self._delivered)
-        self._opened, self._delivered = [], {}
+        told = Elsewhere(unit, served, list(self._opened.values()), self._delivered)
+        self._opened, self._delivered = {}, {}
         return told
 
     def tell_all(self) -> None:
-        """The plug-in is another one, or has another policy: it has to be told of all totals again."""
+        """The plug-in is another one, or may have missed something: tell it all totals and all open runs again."""
         for unit, totals in self._served.items():
             self._grown[unit] = set(totals)
+        for run, shared in self._runs.items():
+            if shared.of_pool is not None:
+                self._opened[run] = shared.of_pool
 
     def over(self) -> Sequence[RunId]:
         """The runs that are over in all sidecars, each once."""
         ended, self._over = self._over, []
         return ended
 
+    def growth(self) -> Sequence[tuple[RunId, RunGrowth]]:
+        """What others saw of runs since the last call."""
+        grown, self._grown_runs = self._grown_runs, []
+        return grown
+
     # How.
 
-    def _count(self, writer: _Writer, served: Mapping[TenantId, float]) -> None:
+    def _count(self, writer: _Writer, update: Update) -> None:
+        if writer.served is None:
+            if update.whole:
+                writer.served = dict(update.served)
+            return
         totals = self._served[writer.unit]
-        for tenant, more in raise_to(writer.served, served).items():
+        for tenant, more in raise_to(writer.served, update.served).items():
             totals[tenant] = totals.get(tenant, 0.0) + more
             self._grown[writer.unit].add(tenant)
 
+    def _end_unsaid(self, name: WriterId, writer: _Writer, update: Update) -> None:
+        """After the last part of a whole update, close the runs that it has not said."""
+        if writer.said is None:
+            return
+        writer.said.update(each.run for each in update.opened)
+        if not update.more:
+            self._close(name, [run for run in writer.open if run not in writer.said])
+            writer.said = None
+
     def _open(self, name: WriterId, opened: RunOfPool) -> None:
+        shared = self._runs[opened.run]
+        shared.leader = shared.leader or name
+        if shared.of_pool is None:
+            shared.of_pool = self._opened[opened.run] = opened
+        shared.holders.add(name)
         self._writers[name].open.add(opened.run)
-        if not self._open_in[opened.run]:
-            self._opened.append(opened)
-        self._open_in[opened.run].add(name)
 
     def _close(self, name: WriterId, runs: Sequence[RunId]) -> None:
         for run in runs:
@@ -168,9 +194,12 @@ class PoolState:
             self._leave(run, name)
 
     def _leave(self, run: RunId, name: WriterId) -> None:
-        if (holders := self._open_in.get(run)) is None:
+        if (shared := self._runs.get(run)) is None:
             return
-        holders.discard(name)
-        if not holders:
-            del self._open_in[run]
+        shared.holders.discard(name)
+        if not shared.holders - {self._own}:
+            shared.of_pool = None
+            self._opened.pop(run, None)
+        if not shared.holders:
+            del self._runs[run]
             self._over.append(run)

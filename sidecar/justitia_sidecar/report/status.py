@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from justitia_api.conditions import Condition
-from justitia_api.status import ApplicationReport, PoolStatus, TenantReport
+from justitia_api.status import ApplicationReport, PoolStatus, SharingStatus, TenantReport
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.books import TenantLoad
 from justitia_sidecar.admission.observation import WINDOW, ShareWindow
@@ -72,6 +72,7 @@ class SidecarReport:
             window_seconds=WINDOW,
             gate=admission.gate,
             plug_in=None if channel is None else channel.status,
+            sharing=self._sharing(in_effect),
             conditions=self.conditions(),
             tenants=tuple(tenants),
             applications=tuple(self._applications(in_effect)),
@@ -125,6 +126,12 @@ class SidecarReport:
             m.step_seconds.labels("step").set(t.per_step)
             m.step_seconds.labels("token").set(t.per_token)
             m.step_seconds.labels("kv_token").set(t.per_kv_token)
+
+    def _sharing(self, in_effect: InEffect) -> SharingStatus | None:
+        sharing = self.parts.order.sharing
+        if in_effect.config.valkey is None or sharing is None:
+            return None
+        return sharing.status(self.parts.clock())
 
     def _applications(self, in_effect: InEffect) -> Iterator[ApplicationReport]:
         """What each application of the configuration has had."""

@@ -23,7 +23,7 @@ INSTEAD = {
 }
 """Phrases that readers stumble over, as patterns, and plainer ones."""
 
-PACKAGES = ("api", "channel", "cli", "e2e", "operator", "predictor", "sidecar", "vocabulary")
+PACKAGES = ("api", "channel", "cli", "e2e", "operator", "predictor", "sidecar", "valkey", "vocabulary")
 """Folders whose docstrings keep to these words."""
 
 

@@ -63,6 +63,7 @@ ASKED: list[tuple[str, Grant, Json]] = [
     ),
     ("several nodes", Grant.NODES, {"engine": {"nodes": 2}}),
     ("a store", Grant.LEARNING, {"learning": {"store": {"claimName": "data"}}}),
+    ("a server with a Secret", Grant.VALKEY, {"valkey": {"addresses": ["valkey:6379"], "secretRef": {"name": "any"}}}),
     ("a gateway", Grant.GATEWAY, {"gateway": {"parentRefs": [{"name": "g"}]}}),
     ("an autoscaler", Grant.AUTOSCALING, {"autoscaling": {"maximumReplicas": 9}}),
     ("others' applications", Grant.ALLOWED_NAMESPACES, {"allowedNamespaces": {"names": ["more"]}}),

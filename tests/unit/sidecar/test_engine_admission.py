@@ -19,6 +19,7 @@ from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.stages import Stage
 from justitia_sidecar.engine.view import EngineView
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import ApplicationId, TenantId
 from justitia_vocabulary.waiting import WaitingReason
@@ -40,7 +41,7 @@ def room(ready: bool = True, bound: int = 1000, **limits: Any) -> tuple[Inside, 
         queue={"maximum_requests": bound},
         tenants=(TenantConfig(name="gold", weight=1, limits=limits),),
     )
-    admission = Inside(config, engine, lambda: 0.0)
+    admission = Inside(config, engine, Sharing(engine), lambda: 0.0)
     if ready:
         admission.engine_told(READY, 0)
     return admission, engine

@@ -13,6 +13,7 @@ from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.view import EngineView
+from justitia_sidecar.pool.sharing import Sharing
 from justitia_sidecar.report.queue import waiting_here, waiting_with_engine
 from justitia_vocabulary.units import TenantId
 from justitia_vocabulary.waiting import WaitingReason
@@ -35,7 +36,8 @@ def enter(admission: Admission, name: str, prompt: int = 50) -> TrackedRequest:
 
 def engine_admission(ready: bool = True, **limits: Any) -> Inside:
     tenants = (TenantConfig(name="gold", weight=1, limits=limits),)
-    admission = Inside(CONFIG.model_copy(update={"tenants": tenants}), EngineChannel(), lambda: 0.0)
+    channel = EngineChannel()
+    admission = Inside(CONFIG.model_copy(update={"tenants": tenants}), channel, Sharing(channel), lambda: 0.0)
     if ready:
         admission.engine_told(READY, 0.0)
     return admission

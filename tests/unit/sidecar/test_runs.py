@@ -1,7 +1,7 @@
 from typing import Any
 
 from justitia_api.config import ApplicationConfig, RunConfig
-from justitia_sidecar.admission.runs import RunTable, TrackedRun
+from justitia_sidecar.admission.runs import AT_A_TIME, RunTable, TrackedRun
 from justitia_vocabulary.units import ApplicationId, TenantId
 
 GOLD = TenantId("gold")
@@ -196,3 +196,18 @@ def test_a_run_is_open_from_its_first_request_until_it_is_spent() -> None:
     assert runs.is_open(GOLD, CHAT, "r", 2)
     assert not runs.is_open(GOLD, CHAT, None, 2)
     assert not runs.is_open(GOLD, CHAT, "r", 12)
+
+
+def test_where_other_sidecars_know_of_them_fewer_runs_may_be_open_and_they_end_in_pieces() -> None:
+    runs = table(maximum=1000)
+    for number in range(200):
+        runs.leave(enter(runs, f"r{number}", 0), 0)
+    runs.most_of_pool = 100
+    runs.expire(1)
+    assert len(runs) == 200 - AT_A_TIME
+    runs.expire(1)
+    assert len(runs) == 100
+    runs.most_of_pool = None
+    for number in range(200, 400):
+        runs.leave(enter(runs, f"r{number}", 2), 2)
+    assert len(runs) == 300

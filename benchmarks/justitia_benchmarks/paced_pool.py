@@ -1,0 +1,189 @@
+"""A pool of real sidecars on this machine, each in front of an engine that takes its time (`paced_engine.py`)."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from justitia_api.config import (
+    ApplicationConfig,
+    KeyEntry,
+    KeyTable,
+    PoolConfig,
+    SchedulingConfig,
+    TenantConfig,
+    ValkeyConfig,
+    key_digest,
+)
+from justitia_cli.local.ports import free_ports
+from justitia_vocabulary.units import Seconds, TenantId
+
+PEPPER = "0f" * 16
+MODEL = "paced"
+START_WITHIN: Seconds = 60.0
+POLL: Seconds = 0.1
+
+
+def key_of(tenant: str) -> str:
+    return f"sk-a-long-enough-key-of-{tenant}"
+
+
+def pool_config(weights: Mapping[str, float], valkey: ValkeyConfig | None, generation: int = 1) -> PoolConfig:
+    """One application for each tenant."""
+    return PoolConfig(
+        generation=generation,
+        namespace="ns",
+        name="pool",
+        model=MODEL,
+        scheduling=SchedulingConfig(enforcement="Engine"),
+        tenants=tuple(TenantConfig(name=name, weight=weight) for name, weight in weights.items()),
+        applications=tuple(ApplicationConfig(namespace="ns", name=name, tenant=name) for name in weights),
+        valkey=valkey,
+    )
+
+
+@dataclass
+class Pod:
+    """A sidecar and its engine."""
+
+    folder: Path
+    port: int
+    admin: int
+    engine: "subprocess.Popen[bytes]"
+    sidecar: "subprocess.Popen[bytes]"
+    environment: Mapping[str, str]
+    """The sidecar's."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1/completions"
+
+    async def status(self, client: aiohttp.ClientSession) -> dict[str, Any]:
+        async with client.get(f"http://127.0.0.1:{self.admin}/internal/status") as answer:
+            return dict(await answer.json())
+
+    def kill(self) -> None:
+        """End both at once, as a node does that goes away."""
+        for process in (self.sidecar, self.engine):
+            process.kill()
+            process.wait()
+
+    def restart_sidecar(self) -> None:
+        """Kill the sidecar, and start another one in its place."""
+        self.sidecar.kill()
+        self.sidecar.wait()
+        self.start_sidecar()
+
+    def start_sidecar(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.sidecar = _start("justitia_sidecar", [], self.environment, log)
+
+
+class PacedPool:
+    """Pods of one configuration. `engine` are the options of `paced_engine`."""
+
+    def __init__(self, config: PoolConfig, folder: Path, engine: Sequence[str] = ()) -> None:
+        self.pods: list[Pod] = []
+        self._config = config
+        self._folder = folder
+        self._options = engine
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def add(self) -> Pod:
+        """Start one more pod. It may not serve yet."""
+        folder = self._folder / f"pod-{len(self.pods)}"
+        folder.mkdir()
+        (folder / "pool.json").write_text(self._config.model_dump_json(by_alias=True))
+        entries = tuple(
+            KeyEntry(digest=key_digest(PEPPER, key_of(tenant.name).encode()), tenant=tenant.name)
+            for tenant in self._config.tenants
+        )
+        (folder / "keys.json").write_text(KeyTable(pepper=PEPPER, keys=entries).model_dump_json(by_alias=True))
+        port, admin, engine_port = free_ports(3)
+        environment = os.environ | {
+            "JUSTITIA_CONFIG_FILE": str(folder / "pool.json"),
+            "JUSTITIA_KEYS_FILE": str(folder / "keys.json"),
+            "JUSTITIA_ENGINE_URL": f"http://127.0.0.1:{engine_port}",
+            "JUSTITIA_ENGINE_SOCKET": str(folder / "engine.sock"),
+            "JUSTITIA_HOST": "127.0.0.1",
+            "JUSTITIA_PORT": str(port),
+            "JUSTITIA_ADMIN_HOST": "127.0.0.1",
+            "JUSTITIA_ADMIN_PORT": str(admin),
+            "JUSTITIA_LOG_LEVEL": "warning",
+        }
+        options = ["--port", str(engine_port), "--socket", str(folder / "engine.sock"), *self._options]
+        with (folder / "log").open("ab") as log:
+            engine = _start("justitia_benchmarks.paced_engine", options, dict(os.environ), log)
+            sidecar = _start("justitia_sidecar", [], environment, log)
+        pod = Pod(folder, port, admin, engine, sidecar, environment)
+        self._stack.callback(pod.kill)
+        self.pods.append(pod)
+        return pod
+
+    async def serves(self, client: aiohttp.ClientSession, *, shares: bool) -> None:
+        """Wait until all pods serve by the policy and, where the pool shares, hear of each other."""
+        deadline = time.monotonic() + START_WITHIN
+        while not all([await _serves(pod, client, len(self.pods) - 1 if shares else 0) for pod in self.pods]):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the pool does not serve within {START_WITHIN:g} s: see the logs in {self._folder}")
+            await asyncio.sleep(POLL)
+
+    async def service(self, client: aiohttp.ClientSession) -> dict[TenantId, Seconds]:
+        """What all engines have served each tenant."""
+        total: dict[TenantId, Seconds] = {}
+        for pod in self.pods:
+            for tenant in (await pod.status(client))["tenants"]:
+                name = TenantId(tenant["name"])
+                total[name] = total.get(name, 0.0) + tenant["service"]
+        return total
+
+
+async def ask(  # noqa: PLR0917
+    client: aiohttp.ClientSession,
+    pod: Pod,
+    tenant: str,
+    prompt: int,
+    output: int,
+    on_first: Callable[[], None] = lambda: None,
+) -> None:
+    """Have one request served; `on_first` is called with the first part of its answer. Raises aiohttp.ClientError."""
+    body = {"model": MODEL, "prompt": [1] * prompt, "max_tokens": output, "stream": True, "ignore_eos": True}
+    headers = {"authorization": f"Bearer {key_of(tenant)}", "content-type": "application/json"}
+    async with client.post(pod.url, data=json.dumps(body), headers=headers) as answer:
+        answer.raise_for_status()
+        await answer.content.readany()
+        on_first()
+        await answer.read()
+
+
+def _start(module: str, options: Sequence[str], environment: Mapping[str, str], log: Any) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", module, *options]
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
+async def _serves(pod: Pod, client: aiohttp.ClientSession, others: int) -> bool:
+    try:
+        status = await pod.status(client)
+    except (aiohttp.ClientError, OSError):
+        return False
+    in_effect = any(c["type"] == "PolicyInEffect" and c["status"] == "True" for c in status.get("conditions", ()))
+    hears = not others or ((status.get("sharing") or {}).get("others", 0) >= others)
+    return bool(status.get("engineReady")) and in_effect and hears

@@ -1,0 +1,115 @@
+"""A pool of two engines on a real node, with the chart's Valkey between them, shares as one engine would."""
+
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import msgspec
+import openai
+import pytest
+
+from justitia_api.wire import ADMIN_PORT, PUBLIC_PORT
+from justitia_e2e.example import (
+    APPLICATION,
+    CHANGE_SECONDS,
+    ENGINE_SECONDS,
+    NAMESPACE,
+    POOL,
+    TENANTS,
+    Record,
+    User,
+    client_of,
+    complete,
+    pods,
+    timed,
+)
+from justitia_e2e.install import NAMESPACE as SYSTEM
+from justitia_e2e.install import VALKEY
+from support.kubectl import Kubectl, eventually
+
+pytestmark = pytest.mark.node
+
+LIGHT, HEAVY = "summaries", APPLICATION
+"""Applications of the tenants with weights 1 and 3."""
+CLIENTS = 10
+TOKENS = 48
+SECONDS = 45.0
+SHARED = ("True", "Shared")
+
+
+def fairness(user: User) -> tuple[str, str] | None:
+    found: tuple[str, str] | None = user.condition("servingpool", POOL, NAMESPACE, "PoolFairness")
+    return found
+
+
+@contextmanager
+def two_engines(user: User) -> Iterator[list[str]]:
+    """The addresses of their pods."""
+    user("-n", NAMESPACE, "scale", f"servingpool/{POOL}", "--replicas=2")
+    eventually(lambda: fairness(user) == SHARED, ENGINE_SECONDS)
+    yield sorted(pod["status"]["podIP"] for pod in pods(user))
+    user("-n", NAMESPACE, "scale", f"servingpool/{POOL}", "--replicas=1")
+    eventually(lambda: fairness(user) == ("True", "SingleReplica") and len(pods(user)) == 1, ENGINE_SECONDS)
+
+
+@contextmanager
+def flood(application: str, address: str) -> Iterator[None]:
+    """Keep `CLIENTS` requests under way at this pod."""
+    over = threading.Event()
+
+    def ask(client: openai.OpenAI) -> None:
+        while not over.is_set():
+            complete(client, TOKENS)
+
+    with client_of(application, f"{address}:{PUBLIC_PORT}") as client, ThreadPoolExecutor(CLIENTS) as threads:
+        asking = [threads.submit(ask, client) for _ in range(CLIENTS)]
+        try:
+            yield
+        finally:
+            over.set()
+    for each in asking:
+        each.result()
+
+
+def served(addresses: list[str]) -> dict[str, float]:
+    """What each tenant was served by all engines."""
+    total = dict.fromkeys(TENANTS, 0.0)
+    for address in addresses:
+        with urllib.request.urlopen(f"http://{address}:{ADMIN_PORT}/internal/status", timeout=10) as answer:
+            status: dict[str, Any] = msgspec.json.decode(answer.read())
+        for tenant in status["tenants"]:
+            total[tenant["name"]] += tenant["service"]
+    return total
+
+
+def test_weights_hold_over_both_engines_though_one_tenant_reaches_only_one(
+    user: User, administrator: Kubectl, record_property: Record
+) -> None:
+    with timed(record_property, "a second engine, until both share"), ExitStack() as stack:
+        addresses = stack.enter_context(two_engines(user))
+        stack.enter_context(flood(LIGHT, addresses[0]))
+        for address in addresses:
+            stack.enter_context(flood(HEAVY, address))
+        before, began = served(addresses), time.monotonic()
+        eventually(lambda: time.monotonic() > began + SECONDS, 2 * SECONDS)
+        after = served(addresses)
+        _valkey_goes_and_comes(user, administrator, record_property)
+    light, heavy = (after[tenant] - before[tenant] for tenant in TENANTS)
+    record_property(
+        "engine seconds of two tenants of weights 1 and 3, of which the first reaches one engine",
+        f"{light:.1f}, {heavy:.1f}",
+    )
+    assert heavy / light == pytest.approx(3.0, rel=0.2)
+
+
+def _valkey_goes_and_comes(user: User, administrator: Kubectl, record: Record) -> None:
+    """Engines share by themselves meanwhile, and as one again afterwards."""
+    administrator("-n", SYSTEM, "scale", f"deployment/{VALKEY}", "--replicas=0")
+    eventually(lambda: fairness(user) == ("False", "NotReached"), CHANGE_SECONDS)
+    administrator("-n", SYSTEM, "scale", f"deployment/{VALKEY}", "--replicas=1")
+    with timed(record, "Valkey is back, until all engines share again"):
+        eventually(lambda: fairness(user) == SHARED, CHANGE_SECONDS)

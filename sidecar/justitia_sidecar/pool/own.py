@@ -1,0 +1,143 @@
+"""What a sidecar has to tell the pool's others: what its engine served and delivered, and which runs are open here.
+
+News is kept until it has been written; before the first update is asked for, nothing is kept but which runs are
+open. An update whose writing failed may have been written all the same: it is written again as it is, and what came
+since goes into the next.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+from justitia_channel.messages import RunOfPool
+from justitia_scheduling.core.pool_service import raise_to
+from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
+
+WHOLE_EVERY: Seconds = 10.0
+MOST_SAID = 1000
+"""The most open runs that one update says again: to write and to read it takes about a millisecond."""
+MOST_UNTOLD = 10_000
+"""Runs whose growth, or whose end, has not been told. Beyond it that is dropped: others learn from the next whole
+update which are open.
+"""
+
+
+class OwnNews:
+    """What `writer` has to tell. A run may be open several times under one name; it closes with the last."""
+
+    def __init__(self, writer: WriterId) -> None:
+        self._writer = writer
+        self._number = 0
+        self._tells = False
+        self._unit = ""
+        self._source: object = None
+        self._seen: dict[TenantId, float] = {}
+        self._served: dict[TenantId, float] = {}
+        self._grown: set[TenantId] = set()
+        self._delivered: dict[RunId, KVTokenTime] = {}
+        self._runs: dict[RunId, RunGrowth] = {}
+        self._open: dict[RunId, RunOfPool] = {}
+        self._times: dict[RunId, int] = {}
+        self._opened: dict[RunId, RunOfPool] = {}
+        self._closed: dict[RunId, None] = {}
+        self._pending: Update | None = None
+        self._whole_at: Seconds | None = None
+        self._to_say: deque[RunId] = deque()
+        """Open runs that the whole update under way has not said."""
+
+    # What happens here.
+
+    def served(self, unit: str, source: object, totals: Mapping[TenantId, float]) -> None:
+        """What the engine has served in all. `source` is what counts: another one counts from 0. What the first had
+        served before it was heard of was told by whoever came before.
+        """
+        if unit != self._unit:
+            self._unit, self._served, self._grown = unit, {}, set()
+        if (unit, source) != self._source:
+            first = self._source is None
+            self._source, self._seen = (unit, source), dict(totals) if first else {}
+        for tenant, more in raise_to(self._seen, totals).items():
+            self._served[tenant] = self._served.get(tenant, 0.0) + more
+            self._grown.add(tenant)
+
+    def delivered(self, growth: Mapping[RunId, KVTokenTime]) -> None:
+        if not self._tells:
+            return
+        for run, more in growth.items():
+            self._delivered[run] = self._delivered.get(run, 0.0) + more
+        self._keep_bound()
+
+    def grew(self, run: RunId, growth: RunGrowth) -> None:
+        if not self._tells:
+            return
+        before = self._runs.get(run)
+        self._runs[run] = growth if before is None else before + growth
+        self._keep_bound()
+
+    def opened(self, run: RunOfPool) -> None:
+        """A run begins here, or begins again under the name of one that is not over."""
+        self._times[run.run] = self._times.get(run.run, 0) + 1
+        if run.run not in self._open:
+            self._open[run.run] = self._opened[run.run] = run
+            self._closed.pop(run.run, None)
+
+    def closed(self, run: RunId) -> bool:
+        """A run is over here. Returns False while another of its name is open."""
+        self._times[run] -= 1
+        if self._times[run]:
+            return False
+        del self._times[run], self._open[run]
+        if self._opened.pop(run, None) is None and self._tells:
+            self._closed[run] = None
+            self._keep_bound()
+        return True
+
+    # What to tell.
+
+    def tell_all(self) -> None:
+        """Somebody does not know what was told before: the next update is whole."""
+        self._whole_at = None
+
+    def next(self, now: Seconds) -> Update:
+        """The update to write: the last one again, until it has been `written`."""
+        self._tells = True
+        if self._pending is None:
+            self._pending = self._make(now)
+        return self._pending
+
+    def written(self) -> None:
+        self._pending = None
+
+    # How.
+
+    def _make(self, now: Seconds) -> Update:
+        whole = self._whole_at is None or now >= self._whole_at
+        if whole:
+            self._whole_at = now + WHOLE_EVERY
+            self._to_say = deque(self._open)
+        said = [self._to_say.popleft() for _ in range(min(len(self._to_say), MOST_SAID))]
+        opened = {run: self._open[run] for run in said if run in self._open} | self._opened
+        totals = self._served
+        update = Update(
+            self._writer,
+            self._number,
+            self._unit,
+            whole,
+            bool(self._to_say),
+            dict(totals) if whole else {tenant: totals[tenant] for tenant in self._grown},
+            self._delivered,
+            self._runs,
+            list(opened.values()),
+            list(self._closed),
+        )
+        self._number += 1
+        self._grown, self._delivered, self._runs, self._opened, self._closed = set(), {}, {}, {}, {}
+        return update
+
+    def _keep_bound(self) -> None:
+        for untold in (self._delivered, self._runs):
+            if len(untold) > MOST_UNTOLD:
+                untold.clear()
+        if len(self._closed) > MOST_UNTOLD:
+            self._closed.clear()
+            self.tell_all()

@@ -1,0 +1,68 @@
+"""What the sidecars of a pool write for each other to read, and its bytes (MessagePack).
+
+Fields that a reader does not know are passed over, and missing ones have their defaults, so that two releases
+understand each other.
+"""
+
+from typing import NewType
+
+import msgspec
+from msgspec import Struct
+
+from justitia_channel.messages import NotNegative, RunOfPool
+from justitia_vocabulary.units import RunId, TenantId
+
+WriterId = NewType("WriterId", str)
+"""A sidecar's process."""
+
+
+class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What became of a run in one sidecar: how much more its requests cost, whether one was aborted, and whether its
+    client ended it.
+    """
+
+    cost: NotNegative = 0.0
+    aborted: bool = False
+    ended: bool = False
+
+    def __add__(self, other: "RunGrowth") -> "RunGrowth":
+        return RunGrowth(self.cost + other.cost, self.aborted or other.aborted, self.ended or other.ended)
+
+
+class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
+    what its engine did for runs since the last update, as a policy counts it, `runs` what the sidecar saw of them.
+    `opened` and `closed` are runs of which requests come in there. With `whole`, `served` are all totals, and all open
+    runs are said again: in this update and, while there are `more`, in the next ones.
+    """
+
+    writer: WriterId
+    number: int
+    unit: str = ""
+    whole: bool = False
+    more: bool = False
+    served: dict[TenantId, NotNegative] = {}
+    delivered: dict[RunId, NotNegative] = {}
+    runs: dict[RunId, RunGrowth] = {}
+    opened: list[RunOfPool] = []
+    closed: list[RunId] = []
+
+
+class UpdateError(Exception):
+    """The bytes are no update."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Update)
+
+
+def encode(update: Update) -> bytes:
+    return _encoder.encode(update)
+
+
+def decode(data: bytes) -> Update:
+    """Raises UpdateError."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UpdateError(str(error)) from error
