@@ -51,7 +51,7 @@ def two_engines(user: User) -> Iterator[list[str]]:
     """The addresses of their pods."""
     user("-n", NAMESPACE, "scale", f"servingpool/{POOL}", "--replicas=2")
     eventually(lambda: fairness(user) == SHARED, ENGINE_SECONDS)
-    yield sorted(pod["status"]["podIP"] for pod in pods(user))
+    yield sorted(pod["status"]["podIP"] for pod in pods(user) if "podIP" in pod["status"])
     user("-n", NAMESPACE, "scale", f"servingpool/{POOL}", "--replicas=1")
     eventually(lambda: fairness(user) == ("True", "SingleReplica") and len(pods(user)) == 1, ENGINE_SECONDS)
 
@@ -87,7 +87,7 @@ def served(addresses: list[str]) -> dict[str, float]:
 
 
 def test_weights_hold_over_both_engines_though_one_tenant_reaches_only_one(
-    user: User, administrator: Kubectl, record_property: Record
+    user: User, administrator: Kubectl, address: str, record_property: Record
 ) -> None:
     with timed(record_property, "a second engine, until both share"), ExitStack() as stack:
         addresses = stack.enter_context(two_engines(user))

@@ -119,8 +119,8 @@ def fairness_verdict(
     if policy_in_effect is not None and policy_in_effect.reason is Reason.POLICY_FAILED:
         message = "the policy failed, and requests are served in the order of arrival: see the condition PolicyInEffect"
         return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.POLICY_FAILED, message)
-    if several > 1:
-        return _sharing_verdict(several, [(pod, report) for pod, report in reports if not pod.leaving])
+    if engines.ready > 1:
+        return _sharing_verdict(engines.ready, [(pod, report) for pod, report in reports if not pod.leaving])
     return Verdict(ConditionType.POOL_FAIRNESS, True, Reason.SINGLE_REPLICA, "one engine serves the pool")
 
 
@@ -134,7 +134,10 @@ def _why_apart(pool: ServingPool, engines: int) -> str:
 
 
 def _sharing_verdict(engines: int, reports: Sequence[Reporting]) -> Verdict:
-    """Whether each of several pods knows what all others served."""
+    """Whether each of so many engines that take requests knows what all others served."""
+    if len(reports) < engines:
+        message = f"{len(reports)} of {engines} engines are known to share: the pods of the others have just started"
+        return Verdict(ConditionType.POOL_FAIRNESS, False, Reason.NOT_REACHED, message)
     for pod, report in reports:
         sharing = None if report is None else report.sharing
         if sharing is None:

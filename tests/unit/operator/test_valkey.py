@@ -30,6 +30,7 @@ from support.resources import (
     settled,
     tenant,
     with_ready_engines,
+    without,
     world,
 )
 
@@ -104,6 +105,17 @@ def test_a_pool_of_which_one_does_not_hear_of_the_others_is_not(second: SharingS
 
 def test_a_pool_of_which_nobody_has_reported_is_not() -> None:
     assert fairness(of_two())[:2] == ("False", "NotReached")
+
+
+def test_until_the_second_engine_takes_requests_the_first_has_all_shares() -> None:
+    """And once it does, its pod has to be known."""
+    snapshot = of_two()
+    one = put(snapshot, child(snapshot, Kind.DEPLOYMENT) | {"status": {"replicas": 2, "readyReplicas": 1}})
+    alone = SharingStatus(connected=True, others=0)
+    assert fairness(without(one, Ref(Kind.POD, "apps", TWO)), alone)[:2] == ("True", "SingleReplica")
+    status, reason, message = fairness(without(snapshot, Ref(Kind.POD, "apps", TWO)), alone)
+    assert (status, reason) == ("False", "NotReached")
+    assert message.startswith("1 of 2 engines are known to share")
 
 
 def test_a_pool_that_has_no_valkey_or_keeps_its_order_in_front_says_what_to_do() -> None:
