@@ -1,18 +1,17 @@
 """A pool of two engines on a real node, with the chart's Valkey between them, shares as one engine would."""
 
+import json
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from pathlib import Path
 
-import msgspec
 import openai
 import pytest
 
-from justitia_api.wire import ADMIN_PORT, PUBLIC_PORT
+from justitia_api.wire import PUBLIC_PORT
 from justitia_e2e.example import (
     APPLICATION,
     CHANGE_SECONDS,
@@ -24,6 +23,7 @@ from justitia_e2e.example import (
     User,
     client_of,
     complete,
+    justitia,
     pods,
     timed,
 )
@@ -75,28 +75,30 @@ def flood(application: str, address: str) -> Iterator[None]:
         each.result()
 
 
-def served(addresses: list[str]) -> dict[str, float]:
+def served(user: User, folder: Path) -> dict[str, float]:
     """What each tenant was served by all engines."""
     total = dict.fromkeys(TENANTS, 0.0)
-    for address in addresses:
-        with urllib.request.urlopen(f"http://{address}:{ADMIN_PORT}/internal/status", timeout=10) as answer:
-            status: dict[str, Any] = msgspec.json.decode(answer.read())
+    done = justitia(user, folder, "top", "--json")
+    assert done.returncode == 0, done.stderr
+    for status in json.loads(done.stdout).values():
         for tenant in status["tenants"]:
             total[tenant["name"]] += tenant["service"]
     return total
 
 
 def test_weights_hold_over_both_engines_though_one_tenant_reaches_only_one(
-    user: User, administrator: Kubectl, address: str, record_property: Record
+    user: User, administrator: Kubectl, address: str, tmp_path: Path, record_property: Record
 ) -> None:
-    with timed(record_property, "a second engine, until both share"), ExitStack() as stack:
-        addresses = stack.enter_context(two_engines(user))
-        stack.enter_context(flood(LIGHT, addresses[0]))
-        for address in addresses:
-            stack.enter_context(flood(HEAVY, address))
-        before, began = served(addresses), time.monotonic()
+    """Both pods are asked directly; `address` is there once the pool serves."""
+    with ExitStack() as stack:
+        with timed(record_property, "a second engine, until both share"):
+            pods_of_engines = stack.enter_context(two_engines(user))
+        stack.enter_context(flood(LIGHT, pods_of_engines[0]))
+        for pod in pods_of_engines:
+            stack.enter_context(flood(HEAVY, pod))
+        before, began = served(user, tmp_path), time.monotonic()
         eventually(lambda: time.monotonic() > began + SECONDS, 2 * SECONDS)
-        after = served(addresses)
+        after = served(user, tmp_path)
         _valkey_goes_and_comes(user, administrator, record_property)
     light, heavy = (after[tenant] - before[tenant] for tenant in TENANTS)
     record_property(
