@@ -51,7 +51,7 @@ def two_engines(user: User) -> Iterator[list[str]]:
     """The addresses of their pods."""
     user("-n", NAMESPACE, "scale", f"servingpool/{POOL}", "--replicas=2")
     eventually(lambda: fairness(user) == SHARED, ENGINE_SECONDS)
-    yield sorted(pod["status"]["podIP"] for pod in pods(user) if "podIP" in pod["status"])
+    yield sorted(pod["status"]["podIP"] for pod in pods(user))
     user("-n", NAMESPACE, "scale", f"servingpool/{POOL}", "--replicas=1")
     eventually(lambda: fairness(user) == ("True", "SingleReplica") and len(pods(user)) == 1, ENGINE_SECONDS)
 

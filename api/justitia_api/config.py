@@ -290,18 +290,21 @@ class ServerKind(StrEnum):
     CLUSTER = "Cluster"
 
 
-class ValkeyConfig(Document):
-    """A Valkey, or another server of the Redis 7 protocol, and what the pool is called there. User, password and
-    authority are files beside it.
-    """
+class ValkeyServer(Document):
+    """A Valkey, or another server of the Redis 7 protocol. User, password and authority are kept elsewhere."""
 
-    pool: str = Field(description="Begins the names of the pool's keys")
     addresses: tuple[Annotated[str, Field(pattern=SERVER_ADDRESS)], ...] = Field(
         min_length=1, description="HOST:PORT of the server, of its sentinels, or of some nodes of its cluster"
     )
     kind: ServerKind = ServerKind.SERVER
     primary: str = Field(default="", description="The name under which sentinels know the primary")
     tls: bool = False
+
+
+class ValkeyConfig(ValkeyServer):
+    """A server that a pool's engines share, and what the pool is called there."""
+
+    pool: str = Field(description="Begins the names of the pool's keys")
 
 
 class PoolConfig(Document):

@@ -40,7 +40,7 @@ FLOODERS = ("one", "two")
 LIGHT = "four"
 CLIENTS = 24
 PROMPT, OUTPUT = 64, 16
-"""Of each request, in tokens."""
+"""Tokens of each request."""
 PACE = ("--per-step=0.15", "--per-token=0.0005", "--seats=12", "--kv-tokens=2048", "--token-budget=256")
 BETWEEN: Seconds = 4.0
 """Between two of the light tenant's requests, for each engine."""

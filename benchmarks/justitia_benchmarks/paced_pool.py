@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 
+from justitia_api.conditions import ConditionType
 from justitia_api.config import (
     ApplicationConfig,
     KeyEntry,
@@ -25,6 +26,7 @@ from justitia_api.config import (
     ValkeyConfig,
     key_digest,
 )
+from justitia_api.status import PoolStatus
 from justitia_cli.local.ports import free_ports
 from justitia_vocabulary.units import Seconds, TenantId
 
@@ -60,17 +62,21 @@ class Pod:
     port: int
     admin: int
     engine: "subprocess.Popen[bytes]"
-    sidecar: "subprocess.Popen[bytes]"
     environment: Mapping[str, str]
     """The sidecar's."""
+
+    def __post_init__(self) -> None:
+        self.sidecar = self._start_sidecar()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1/completions"
 
-    async def status(self, client: aiohttp.ClientSession) -> dict[str, Any]:
+    async def status(self, client: aiohttp.ClientSession) -> PoolStatus:
+        """What the sidecar says. Raises aiohttp.ClientError."""
         async with client.get(f"http://127.0.0.1:{self.admin}/internal/status") as answer:
-            return dict(await answer.json())
+            answer.raise_for_status()
+            return PoolStatus.model_validate_json(await answer.read())
 
     def kill(self) -> None:
         """End both at once, as a node does that goes away."""
@@ -82,11 +88,10 @@ class Pod:
         """Kill the sidecar, and start another one in its place."""
         self.sidecar.kill()
         self.sidecar.wait()
-        self.start_sidecar()
+        self.sidecar = self._start_sidecar()
 
-    def start_sidecar(self) -> None:
-        with (self.folder / "log").open("ab") as log:
-            self.sidecar = _start("justitia_sidecar", [], self.environment, log)
+    def _start_sidecar(self) -> "subprocess.Popen[bytes]":
+        return _start(self.folder, "justitia_sidecar", [], self.environment)
 
 
 class PacedPool:
@@ -130,10 +135,8 @@ class PacedPool:
             "JUSTITIA_LOG_LEVEL": "warning",
         }
         options = ["--port", str(engine_port), "--socket", str(folder / "engine.sock"), *self._options]
-        with (folder / "log").open("ab") as log:
-            engine = _start("justitia_benchmarks.paced_engine", options, dict(os.environ), log)
-            sidecar = _start("justitia_sidecar", [], environment, log)
-        pod = Pod(folder, port, admin, engine, sidecar, environment)
+        engine = _start(folder, "justitia_benchmarks.paced_engine", options, os.environ)
+        pod = Pod(folder, port, admin, engine, environment)
         self._stack.callback(pod.kill)
         self.pods.append(pod)
         return pod
@@ -150,9 +153,9 @@ class PacedPool:
         """What all engines have served each tenant."""
         total: dict[TenantId, Seconds] = {}
         for pod in self.pods:
-            for tenant in (await pod.status(client))["tenants"]:
-                name = TenantId(tenant["name"])
-                total[name] = total.get(name, 0.0) + tenant["service"]
+            for tenant in (await pod.status(client)).tenants:
+                name = TenantId(tenant.name)
+                total[name] = total.get(name, 0.0) + tenant.service
         return total
 
 
@@ -174,9 +177,11 @@ async def ask(  # noqa: PLR0917
         await answer.read()
 
 
-def _start(module: str, options: Sequence[str], environment: Mapping[str, str], log: Any) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", module, *options]
-    return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+def _start(
+    folder: Path, module: str, options: Sequence[str], environment: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen([sys.executable, "-m", module, *options], env=environment, stdout=log, stderr=log)
 
 
 async def _serves(pod: Pod, client: aiohttp.ClientSession, others: int) -> bool:
@@ -184,6 +189,6 @@ async def _serves(pod: Pod, client: aiohttp.ClientSession, others: int) -> bool:
         status = await pod.status(client)
     except (aiohttp.ClientError, OSError):
         return False
-    in_effect = any(c["type"] == "PolicyInEffect" and c["status"] == "True" for c in status.get("conditions", ()))
-    hears = not others or ((status.get("sharing") or {}).get("others", 0) >= others)
-    return bool(status.get("engineReady")) and in_effect and hears
+    in_effect = any(c.type == ConditionType.POLICY_IN_EFFECT and c.status == "True" for c in status.conditions)
+    hears = not others or (status.sharing is not None and status.sharing.others >= others)
+    return status.engine_ready and in_effect and hears

@@ -71,9 +71,11 @@ class ValkeyServer:
         with Redis(port=self.port) as client:
             return client.execute_command(*command)
 
-    def replication(self) -> dict[str, Any]:
+    @property
+    def follows(self) -> bool:
+        """Whether it has what its primary has."""
         with Redis(port=self.port) as client:
-            return dict(client.info("replication"))
+            return bool(client.info("replication")["master_link_status"] == "up")
 
     def _answers(self) -> bool:
         try:

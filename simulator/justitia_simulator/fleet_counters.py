@@ -70,17 +70,22 @@ class BoundOnArrival(OnArrival):
             self._runs.came(request.run)
 
     def choose(self, request: Inference) -> Replica:
-        entry, count = self._entry(request), len(self.replicas)
+        entry = self._entry(request)
+        engine = self._placed(entry)
+        self._entered[request.id] = entry, engine
+        self._sent[entry][engine] += tokens(request)
+        self.messages += 2 * (engine != entry)
+        return self.replicas[engine]
+
+    def _placed(self, entry: int) -> int:
+        """The engine for a request that comes in at this entry."""
+        count = len(self.replicas)
 
         def place(engine: int) -> tuple[Tokens, int]:
             others = sum(sent[engine] for at, sent in enumerate(self._published) if at != entry)
             return others + self._sent[entry][engine], (engine - entry) % count
 
-        engine = min(range(count), key=place)
-        self._entered[request.id] = entry, engine
-        self._sent[entry][engine] += tokens(request)
-        self.messages += 2 * (engine != entry)
-        return self.replicas[engine]
+        return min(range(count), key=place)
 
     def finished(self, replica: Replica, request: Inference, moment: Seconds) -> None:
         super().finished(replica, request, moment)
@@ -112,11 +117,8 @@ class BoundOnArrival(OnArrival):
 class ServedWhereItComes(BoundOnArrival):
     """Each entry has an engine of its own."""
 
-    def choose(self, request: Inference) -> Replica:
-        entry = self._entry(request)
-        self._entered[request.id] = entry, entry
-        self._sent[entry][entry] += tokens(request)
-        return self.replicas[entry]
+    def _placed(self, entry: int) -> int:
+        return entry
 
 
 class SharedRuns:

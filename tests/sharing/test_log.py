@@ -148,7 +148,7 @@ async def test_a_user_may_be_confined_to_its_pool(valkey: ValkeyServer, tmp_path
 async def test_sentinels_lead_to_the_new_primary(tmp_path: Path) -> None:
     with running_valkey(tmp_path) as primary, running_valkey(tmp_path) as replica:
         replica.ask("REPLICAOF", "127.0.0.1", primary.port)
-        eventually("the replica follows", lambda: replica.replication()["master_link_status"] == "up")
+        eventually("the replica follows", lambda: replica.follows)
         with running_sentinel(tmp_path, "ours", primary) as sentinel:
             eventually("the sentinel knows the replica", lambda: sentinel.ask("SENTINEL", "REPLICAS", "ours"))
             async with reading(of(sentinel, ServerKind.SENTINEL, "ours")) as updates:

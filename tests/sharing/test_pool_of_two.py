@@ -18,7 +18,7 @@ WEIGHTS = {"one": 1.0, "three": 3.0}
 FLOODS = [(0, "one"), (0, "three"), (1, "three")]
 """All clients of `one` know the first pod alone."""
 CLIENTS = 24
-"""Of each tenant at each pod: with fewer, a tenant does not always have enough waiting to take its share."""
+"""Requests that a tenant keeps open at each pod. With fewer it does not always have enough waiting for its share."""
 WARM, MEASURED = 4.0, 24.0
 """Engine seconds of both, together."""
 AHEAD: Seconds = 1.5

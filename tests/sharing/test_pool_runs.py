@@ -64,7 +64,7 @@ class Entry:
         self.admission.leave(request, self.now, completed=completed, ends_run=ends_run)
 
     def ended(self) -> list[str]:
-        """The runs that the plug-in was told to be over."""
+        """The runs of whose end the plug-in has heard."""
         return [message.run for message in self.channel.told if isinstance(message, RunEnded)]
 
 

@@ -62,7 +62,7 @@ class SharingSidecar:
         self.channel.state = PlugInSnapshot(service=dict(totals), unit=UNIT, failures=failures)
 
     def told(self) -> tuple[dict[TenantId, float], list[RunId], dict[RunId, float], list[RunId]]:
-        """What its plug-in was told since the last call: totals, runs that opened, what was delivered, runs that
+        """What its plug-in has heard since the last call: totals, runs that opened, what was delivered, runs that
         ended.
         """
         totals: dict[TenantId, float] = {}

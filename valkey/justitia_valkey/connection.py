@@ -1,5 +1,7 @@
 """A connection to the server that takes writes: the only one, the primary that sentinels know, or a cluster."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from justitia_api.config import ServerKind, ValkeyConfig
+from justitia_api.config import ServerKind, ValkeyServer
 from justitia_vocabulary.units import Seconds
 
 ANSWER_WITHIN: Seconds = 2.0
 USERNAME_FILE, PASSWORD_FILE, AUTHORITY_FILE = "username", "password", "ca.crt"
 
-FAILURES = (RedisError, OSError, ValueError)
-"""What a client raises where the server is not reached, or refuses."""
+Client = Redis | RedisCluster
 
 
 class ValkeyError(Exception):
@@ -43,9 +44,38 @@ class Login:
 
 
 class Connection:
-    """`client` connects with its first command, and is not used after a failure: `close` it, and make another one."""
+    """A connection that is made with its first use, and again after each failure, with the `login` of that moment.
+    `on_closed` is called when it is lost.
+    """
 
-    def __init__(self, server: ValkeyConfig, login: Login) -> None:
+    def __init__(self, server: ValkeyServer, login: Callable[[], Login], on_closed: Callable[[], None]) -> None:
+        self._server = server
+        self._login = login
+        self._on_closed = on_closed
+        self._client: Client | None = None
+        self._sentinels: list[Redis] = []
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Client]:
+        """A client for some commands. Raises ValkeyError if one fails."""
+        try:
+            if self._client is None:
+                self._client = self._make()
+            yield self._client
+        except (RedisError, OSError, ValueError) as error:
+            await self.close()
+            raise ValkeyError(f"{type(error).__name__}: {error}") from error
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        sentinels, self._sentinels = self._sentinels, []
+        self._on_closed()
+        for each in (client, *sentinels):
+            if each is not None:
+                await each.aclose()
+
+    def _make(self) -> Client:
+        server, login = self._server, self._login()
         options: dict[str, Any] = {
             "username": login.user,
             "password": login.password,
@@ -57,27 +87,18 @@ class Connection:
         if server.tls:
             options |= {"ssl": True, "ssl_ca_data": login.authority}
         addresses = [_address(each) for each in server.addresses]
-        self._sentinels: list[Redis] = []
-        self.client: Redis | RedisCluster
         match server.kind:
             case ServerKind.SENTINEL:
                 sentinel = Sentinel(addresses, sentinel_kwargs=dict(options), **options)  # type: ignore[no-untyped-call]
                 self._sentinels = sentinel.sentinels
-                self.client = sentinel.master_for(server.primary)
+                primary: Redis = sentinel.master_for(server.primary)
+                return primary
             case ServerKind.CLUSTER:
                 nodes = [ClusterNode(host, port) for host, port in addresses]
-                self.client = RedisCluster(startup_nodes=nodes, **options)
+                return RedisCluster(startup_nodes=nodes, **options)
             case _:
                 host, port = addresses[0]
-                self.client = Redis(host=host, port=port, **options)
-
-    async def close(self) -> None:
-        for each in (self.client, *self._sentinels):
-            await each.aclose()
-
-
-def failure(error: BaseException) -> ValkeyError:
-    return ValkeyError(f"{type(error).__name__}: {error}")
+                return Redis(host=host, port=port, **options)
 
 
 def _address(text: str) -> tuple[str, int]:

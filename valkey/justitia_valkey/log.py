@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from justitia_api.config import ValkeyConfig
-from justitia_valkey.connection import FAILURES, Connection, Login, failure
+from justitia_valkey.connection import Connection, Login
 from justitia_vocabulary.units import Seconds
 
 KEPT: Seconds = 15.0
@@ -25,8 +25,8 @@ EntryId = tuple[int, int]
 
 
 def keys_of(pool: str) -> str:
-    """The pattern of all keys of a pool. Those of one pool are in one slot of a cluster."""
-    return f"justitia:{{{pool}}}:*"
+    """What the names of a pool's keys begin with. Those of one pool are in one slot of a cluster."""
+    return f"justitia:{{{pool}}}:"
 
 
 class UpdateLog:
@@ -35,10 +35,8 @@ class UpdateLog:
     """
 
     def __init__(self, server: ValkeyConfig, credentials: Path | None) -> None:
-        self._server = server
-        self._key = keys_of(server.pool).replace("*", "updates")
-        self._credentials = credentials
-        self._connection: Connection | None = None
+        self._key = f"{keys_of(server.pool)}updates"
+        self._connection = Connection(server, lambda: Login.read(credentials), self._closed)
         self._last = _FROM_THE_BEGINNING
         """The last entry that was read."""
         self._added: EntryId | None = None
@@ -48,31 +46,24 @@ class UpdateLog:
         """Add the update, and return those that were added since the last exchange, this one included. Raises
         ValkeyError if the update may not have been added.
         """
-        try:
-            return await self._exchange(update)
-        except FAILURES as error:
-            await self.close()
-            raise failure(error) from error
+        async with self._connection.use() as client:
+            pipeline = client.pipeline(transaction=False)
+            oldest = None if self._added is None else _written(self._added[0] - int(KEPT * 1000), 0)
+            pipeline.xadd(self._key, {_UPDATE: update}, minid=oldest, approximate=False)
+            pipeline.xrange(self._key, min=f"({_written(*self._last)}", count=MOST_AT_ONCE)
+            added, entries = await pipeline.execute()
+            own = self._added = _entry(added)
+            if own <= self._last:
+                self._last = _FROM_THE_BEGINNING
+            elif entries:
+                self._last = _entry(entries[-1][0])
+            return [fields[_UPDATE] for _, fields in entries if _UPDATE in fields]
 
     async def close(self) -> None:
-        connection, self._connection, self._added = self._connection, None, None
-        if connection is not None:
-            await connection.close()
+        await self._connection.close()
 
-    async def _exchange(self, update: bytes) -> Sequence[bytes]:
-        if self._connection is None:
-            self._connection = Connection(self._server, Login.read(self._credentials))
-        pipeline = self._connection.client.pipeline(transaction=False)
-        oldest = None if self._added is None else _written(self._added[0] - int(KEPT * 1000), 0)
-        pipeline.xadd(self._key, {_UPDATE: update}, minid=oldest, approximate=False)
-        pipeline.xrange(self._key, min=f"({_written(*self._last)}", count=MOST_AT_ONCE)
-        added, entries = await pipeline.execute()
-        own = self._added = _entry(added)
-        if own <= self._last:
-            self._last = _FROM_THE_BEGINNING
-        elif entries:
-            self._last = _entry(entries[-1][0])
-        return [fields[_UPDATE] for _, fields in entries if _UPDATE in fields]
+    def _closed(self) -> None:
+        self._added = None
 
 
 def _entry(name: bytes | str) -> EntryId:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from redis.asyncio import RedisCluster
 
-from justitia_api.config import ValkeyConfig
-from justitia_valkey.connection import FAILURES, Connection, Login, failure
+from justitia_api.config import ValkeyServer
+from justitia_valkey.connection import Client, Connection, Login
 from justitia_valkey.log import keys_of
 
 _MAY = ("-@all", "+xadd", "+xrange", "+cluster|slots", "+cluster|shards", "+command")
@@ -22,7 +22,7 @@ class PoolUser:
 
     @property
     def rules(self) -> list[str]:
-        return ["reset", "on", f">{self.password}", f"~{keys_of(self.pool)}", *_MAY]
+        return ["reset", "on", f">{self.password}", f"~{keys_of(self.pool)}*", *_MAY]
 
 
 class PoolUsers:
@@ -30,48 +30,35 @@ class PoolUsers:
     others.
     """
 
-    def __init__(self, server: ValkeyConfig, login: Login, prefix: str) -> None:
-        self._server = server
-        self._login = login
+    def __init__(self, server: ValkeyServer, login: Login, prefix: str) -> None:
         self._prefix = prefix
-        self._connection: Connection | None = None
         self._known: dict[str, PoolUser] = {}
         """The users that were set over this connection. A server that starts again has lost them."""
+        self._connection = Connection(server, lambda: login, self._known.clear)
 
     async def keep(self, wanted: Iterable[PoolUser]) -> None:
         """Make the users that are missing or differ, and remove those of pools that are gone. Raises ValkeyError."""
-        try:
-            await self._keep({user.name: user for user in wanted})
-        except FAILURES as error:
-            await self.close()
-            raise failure(error) from error
+        users = {user.name: user for user in wanted}
+        async with self._connection.use() as client:
+            present = {name for name in await _ask(client, "ACL USERS") if name.startswith(self._prefix)}
+            for name, user in users.items():
+                if name not in present or self._known.get(name) != user:
+                    await _ask(client, "ACL SETUSER", name, *user.rules)
+                    self._known[name] = user
+            for name in present - users.keys():
+                await _ask(client, "ACL DELUSER", name)
+                self._known.pop(name, None)
 
     async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        self._known.clear()
-        if connection is not None:
-            await connection.close()
+        await self._connection.close()
 
-    async def _keep(self, wanted: dict[str, PoolUser]) -> None:
-        if self._connection is None:
-            self._connection = Connection(self._server, self._login)
-        present = {name for name in await self._ask("ACL USERS") if name.startswith(self._prefix)}
-        for name, user in wanted.items():
-            if name not in present or self._known.get(name) != user:
-                await self._ask("ACL SETUSER", name, *user.rules)
-                self._known[name] = user
-        for name in present - wanted.keys():
-            await self._ask("ACL DELUSER", name)
-            self._known.pop(name, None)
 
-    async def _ask(self, *command: str) -> list[str]:
-        """Ask all nodes, each of which has users of its own. Returns the names in the first one's answer."""
-        assert self._connection is not None
-        client = self._connection.client
-        if isinstance(client, RedisCluster):
-            answers = await client.execute_command(*command, target_nodes=RedisCluster.ALL_NODES)
-            answer = next(iter(answers.values())) if isinstance(answers, dict) else answers
-        else:
-            answer = await client.execute_command(*command)  # type: ignore[no-untyped-call]
-        names = answer if isinstance(answer, list) else []
-        return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
+async def _ask(client: Client, *command: str) -> list[str]:
+    """Ask all nodes, each of which has users of its own. Returns the names in the first one's answer."""
+    if isinstance(client, RedisCluster):
+        answers = await client.execute_command(*command, target_nodes=RedisCluster.ALL_NODES)
+        answer = next(iter(answers.values())) if isinstance(answers, dict) else answers
+    else:
+        answer = await client.execute_command(*command)  # type: ignore[no-untyped-call]
+    names = answer if isinstance(answer, list) else []
+    return [name.decode() if isinstance(name, bytes) else str(name) for name in names]

@@ -38,7 +38,7 @@ def valkey_of(pool: ServingPool, installation: Installation) -> ValkeyConfig | N
     most = spec.autoscaling.maximum_replicas if spec.autoscaling is not None else spec.replicas
     if installation.valkey is None or max(most, spec.replicas) < 2:
         return None
-    return installation.valkey.server.model_copy(update={"pool": pool.metadata.uid})
+    return ValkeyConfig(**installation.valkey.server.model_dump() | {"pool": pool.metadata.uid})
 
 
 def users_prefix(root: str) -> str:

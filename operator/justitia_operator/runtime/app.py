@@ -51,21 +51,21 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Process:
-    """What all parts of the process share. `users` are those of the installation's Valkey, if it has one."""
-
-    settings: Settings
-    metrics: Metrics
-    milestones: "Milestones"
-    users: PoolUsers | None
-
-
-@dataclass(frozen=True)
 class Milestones:
     """Milestones: the cluster is known, this operator leads."""
 
     known: asyncio.Event = field(default_factory=asyncio.Event)
     leading: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True)
+class Process:
+    """What all parts of the process share. `users` are those of the installation's Valkey, if it has one."""
+
+    settings: Settings
+    metrics: Metrics
+    milestones: Milestones
+    users: PoolUsers | None
 
 
 async def run(settings: Settings) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from justitia_api.config import ServerKind, ValkeyConfig
+from justitia_api.config import ServerKind, ValkeyServer
 from justitia_operator.world.installation import Grant, InlinePools
 
 
@@ -70,12 +70,11 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @property
-    def valkey(self) -> ValkeyConfig | None:
+    def valkey(self) -> ValkeyServer | None:
         """The Valkey for pools that name none. Raises ValidationError for what cannot be an address."""
         if not self.valkey_addresses:
             return None
-        return ValkeyConfig(
-            pool="",
+        return ValkeyServer(
             addresses=self.valkey_addresses,
             kind=self.valkey_kind,
             primary=self.valkey_primary,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from justitia_api.config import ValkeyConfig
+from justitia_api.config import ValkeyServer
 
 
 class Grant(StrEnum):
@@ -51,7 +51,7 @@ class InstalledValkey:
     did.
     """
 
-    server: ValkeyConfig
+    server: ValkeyServer
     authority: str | None = field(default=None, repr=False)
 
 

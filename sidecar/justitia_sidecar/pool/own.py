@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from justitia_channel.messages import RunOfPool
-from justitia_scheduling.core.pool_service import raise_to
+from justitia_sidecar.pool.totals import Totals
 from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
@@ -32,8 +32,7 @@ class OwnNews:
         self._unit = ""
         self._source: object = None
         self._seen: dict[TenantId, float] = {}
-        self._served: dict[TenantId, float] = {}
-        self._grown: set[TenantId] = set()
+        self._totals = Totals()
         self._delivered: dict[RunId, KVTokenTime] = {}
         self._runs: dict[RunId, RunGrowth] = {}
         self._open: dict[RunId, RunOfPool] = {}
@@ -49,16 +48,14 @@ class OwnNews:
 
     def served(self, unit: str, source: object, totals: Mapping[TenantId, float]) -> None:
         """What the engine has served in all. `source` is what counts: another one counts from 0. What the first had
-        served before it was heard of was told by whoever came before.
+        served before this call is the news of the sidecar that was here before.
         """
         if unit != self._unit:
-            self._unit, self._served, self._grown = unit, {}, set()
+            self._unit, self._totals = unit, Totals()
         if (unit, source) != self._source:
             first = self._source is None
             self._source, self._seen = (unit, source), dict(totals) if first else {}
-        for tenant, more in raise_to(self._seen, totals).items():
-            self._served[tenant] = self._served.get(tenant, 0.0) + more
-            self._grown.add(tenant)
+        self._totals.add_growth(self._seen, totals)
 
     def delivered(self, growth: Mapping[RunId, KVTokenTime]) -> None:
         if not self._tells:
@@ -95,7 +92,7 @@ class OwnNews:
     # What to tell.
 
     def tell_all(self) -> None:
-        """Somebody does not know what was told before: the next update is whole."""
+        """Somebody has missed earlier updates: the next one is whole."""
         self._whole_at = None
 
     def next(self, now: Seconds) -> Update:
@@ -114,24 +111,24 @@ class OwnNews:
         whole = self._whole_at is None or now >= self._whole_at
         if whole:
             self._whole_at = now + WHOLE_EVERY
+            self._totals.tell_all()
             self._to_say = deque(self._open)
         said = [self._to_say.popleft() for _ in range(min(len(self._to_say), MOST_SAID))]
         opened = {run: self._open[run] for run in said if run in self._open} | self._opened
-        totals = self._served
         update = Update(
             self._writer,
             self._number,
             self._unit,
             whole,
             bool(self._to_say),
-            dict(totals) if whole else {tenant: totals[tenant] for tenant in self._grown},
+            self._totals.grown(),
             self._delivered,
             self._runs,
             list(opened.values()),
             list(self._closed),
         )
         self._number += 1
-        self._grown, self._delivered, self._runs, self._opened, self._closed = set(), {}, {}, {}, {}
+        self._delivered, self._runs, self._opened, self._closed = {}, {}, {}, {}
         return update
 
     def _keep_bound(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from justitia_channel.messages import Elsewhere, RunOfPool
-from justitia_scheduling.core.pool_service import raise_to
+from justitia_sidecar.pool.totals import Totals
 from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
@@ -55,8 +55,8 @@ class PoolState:
         self._own = own
         self._writers: dict[WriterId, _Writer] = {}
         self._runs: defaultdict[RunId, _Shared] = defaultdict(_Shared)
-        self._served: defaultdict[str, dict[TenantId, float]] = defaultdict(dict)
-        self._grown: defaultdict[str, set[TenantId]] = defaultdict(set)
+        self._totals: defaultdict[str, Totals] = defaultdict(Totals)
+        """By the unit that they are in."""
         self._opened: dict[RunId, RunOfPool] = {}
         self._delivered: dict[RunId, KVTokenTime] = {}
         self._over: list[RunId] = []
@@ -133,8 +133,7 @@ class PoolState:
 
     def news(self, unit: str) -> Elsewhere | None:
         """What the plug-in has not been told, None if there is nothing. `unit` is that in which its policy charges."""
-        totals = self._served[unit]
-        served = {tenant: totals[tenant] for tenant in self._grown.pop(unit, ())}
+        served = self._totals[unit].grown()
         if not (served or self._opened or self._delivered):
             return None
         told = Elsewhere(unit, served, list(self._opened.values()), self._delivered)
@@ -143,8 +142,8 @@ class PoolState:
 
     def tell_all(self) -> None:
         """The plug-in is another one, or may have missed something: tell it all totals and all open runs again."""
-        for unit, totals in self._served.items():
-            self._grown[unit] = set(totals)
+        for totals in self._totals.values():
+            totals.tell_all()
         for run, shared in self._runs.items():
             if shared.of_pool is not None:
                 self._opened[run] = shared.of_pool
@@ -162,14 +161,10 @@ class PoolState:
     # How.
 
     def _count(self, writer: _Writer, update: Update) -> None:
-        if writer.served is None:
-            if update.whole:
-                writer.served = dict(update.served)
-            return
-        totals = self._served[writer.unit]
-        for tenant, more in raise_to(writer.served, update.served).items():
-            totals[tenant] = totals.get(tenant, 0.0) + more
-            self._grown[writer.unit].add(tenant)
+        if writer.served is not None:
+            self._totals[writer.unit].add_growth(writer.served, update.served)
+        elif update.whole:
+            writer.served = dict(update.served)
 
     def _end_unsaid(self, name: WriterId, writer: _Writer, update: Update) -> None:
         """After the last part of a whole update, close the runs that it has not said."""
