@@ -3,10 +3,11 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -75,12 +76,17 @@ def flood(application: str, address: str) -> Iterator[None]:
         each.result()
 
 
-def served(user: User, folder: Path) -> dict[str, float]:
-    """What each tenant was served by all engines."""
-    total = dict.fromkeys(TENANTS, 0.0)
+def statuses(user: User, folder: Path) -> list[Any]:
+    """What each pod says of itself."""
     done = justitia(user, folder, "top", "--json")
     assert done.returncode == 0, done.stderr
-    for status in json.loads(done.stdout).values():
+    return list(json.loads(done.stdout).values())
+
+
+def served(found: Sequence[Any]) -> dict[str, float]:
+    """What each tenant was served by all engines."""
+    total = dict.fromkeys(TENANTS, 0.0)
+    for status in found:
         for tenant in status["tenants"]:
             total[tenant["name"]] += tenant["service"]
     return total
@@ -96,10 +102,14 @@ def test_two_engines_share_while_valkey_is_there_and_again_when_it_is_back(
         stack.enter_context(flood(LIGHT, pods_of_engines[0]))
         for pod in pods_of_engines:
             stack.enter_context(flood(HEAVY, pod))
-        before, began = served(user, tmp_path), time.monotonic()
+        before, began = served(statuses(user, tmp_path)), time.monotonic()
         eventually(lambda: time.monotonic() > began + SECONDS, 2 * SECONDS)
-        after = served(user, tmp_path)
+        found = statuses(user, tmp_path)
+        after = served(found)
         _valkey_goes_and_comes(user, administrator, record_property)
+    passed_on = [status["sharing"]["passedOn"] for status in found]
+    record_property("requests that the pods passed on to each other", passed_on)
+    assert max(passed_on) > 0
     light, heavy = (after[tenant] - before[tenant] for tenant in TENANTS)
     record_property(
         "engine seconds of two tenants of weights 1 and 3, of which the first reaches one engine",

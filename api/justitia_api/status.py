@@ -92,6 +92,7 @@ class SharingStatus(Document):
     failure: str = Field(
         default="", max_length=LONGEST_FAILURE, description="Why the last attempt to hear of them failed, if it did"
     )
+    passed_on: Count = Field(default=0, description="Requests that came here and were served by their engines")
 
 
 class ErrorSums(Document):

@@ -11,6 +11,14 @@ BEYOND_OBJECTIVE_HEADER = "x-justitia-beyond-objective"
 """In an answer whose request was expected to miss an objective when it arrived: the metric, what was expected and the
 bound, in seconds, and whether the request was deferred: `TimeToFirstToken; expected=12.3; bound=1.5; deferred`.
 """
+TENANT_HEADER = "x-justitia-tenant"
+"""Between the sidecars of a pool alone: whose request it is that one passes on to another."""
+WAITED_HEADER = "x-justitia-waited"
+"""Beside it: how long ago the request came in, in seconds."""
+HANDED_BACK_HEADER = "x-justitia-handed-back"
+"""In the answer: the request is not begun, and may be served elsewhere. `engine`: nothing is served here until the
+sidecar says so; `request`: this one alone is not.
+"""
 ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 
 PUBLIC_PORT = 8000
@@ -19,10 +27,17 @@ ADMIN_PORT = 8002
 CONTROL_PORT = 8003
 """The port at which the operator sends a pod its documents and asks what is in effect, with TLS and a token."""
 
+PEER_PORT = 8004
+"""The port at which a sidecar takes requests from its pool's others, with TLS and certificates on both sides."""
+
 DOCUMENTS_PATH = "/v1/documents"
 STATUS_PATH = "/v1/status"
 CERTIFICATE_FILE, PRIVATE_KEY_FILE, TOKEN_FILE = "tls.crt", "tls.key", "control-token"
 """The files with which a pod protects its control port, in one folder."""
+PEER_CERTIFICATE_FILE, PEER_KEY_FILE, PEERS_FILE = "peer.crt", "peer.key", "peers.crt"
+"""A sidecar's certificate for the pool's others, its key, and the certificates that it takes from them."""
+PEER_NAME = "peer.justitia.dev"
+"""The name in the certificates of sidecars. It is never resolved."""
 
 
 class Refusal(StrEnum):

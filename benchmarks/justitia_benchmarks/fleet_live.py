@@ -3,7 +3,9 @@
 `python -m justitia_benchmarks.fleet_live` (or `make bench-fleet`). R pods serve three tenants of weights 1, 2 and 4
 under the default policy. Those of weights 1 and 2 flood: each keeps `CLIENTS` requests open for each engine of the
 pool, and sends each to a pod that is drawn. That of weight 4 asks a single short request now and then. *Skewed*: the
-clients of the first flooder know half of the pods only. A request is served by the engine of the pod that it reaches.
+clients of the first flooder know half of the pods only. *Each by itself*: nothing is shared, and a request is served by
+the engine of the pod that it reaches. *Shared*: as the product does it. What is added to a request that is passed on is
+measured beside one that is not (`passed_on.py`).
 
 A pod's engine is slow on purpose, so that two processors carry eight of them: figures of time are to be read against
 those of R = 1. Each cell lasts `SECONDS`; what was served in its first `WARM` seconds does not count.
@@ -30,6 +32,7 @@ from rich.progress import track
 from justitia_api.config import ValkeyConfig
 from justitia_benchmarks.document import table
 from justitia_benchmarks.paced_pool import PacedPool, Pod, ask, pool_config
+from justitia_benchmarks.passed_on import RATE, Added, measure
 from justitia_benchmarks.speed import publish
 from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_cli.console import errors, mistakes
@@ -66,7 +69,8 @@ class Cell:
 @dataclass(frozen=True)
 class Found:
     """What came of a cell. `ratio` is what the flooders were served, the second by the first. `exchanges` counts those
-    of all sidecars by the bound of their bucket, in seconds; `valkey` is the part of a processor that it used.
+    of all sidecars by the bound of their bucket, in seconds; `valkey` is the part of a processor that it used, and
+    `passed_on` the part of the requests that another engine served than the one that they reached.
     """
 
     ratio: float
@@ -74,6 +78,7 @@ class Found:
     first_token: Seconds
     exchanges: dict[float, float]
     valkey: float
+    passed_on: float
 
 
 class Load:
@@ -140,12 +145,14 @@ async def serve(cell: Cell, seconds: Seconds, folder: Path) -> Found:
                 after, took, used = await pool.service(client), time.monotonic() - began, _used(valkey) - used
             first, second = (after[TenantId(tenant)] - before[TenantId(tenant)] for tenant in FLOODERS)
             exchanges = await _exchanges(client, pool.pods) if valkey is not None else {}
+            passed_on = sum([await pod.passed_on(client) for pod in pool.pods])
     return Found(
         second / first,
         sum(tokens for moment, tokens in load.tokens if began <= moment <= began + took) / took,
         fmean(waited for moment, waited in load.first if moment >= began),
         exchanges,
         used / took,
+        passed_on / (len(load.tokens) + len(load.first)),
     )
 
 
@@ -168,7 +175,9 @@ def within(exchanges: dict[float, float], part: float) -> float:
     return next(bound for bound, count in sorted(exchanges.items()) if count >= part * total)
 
 
-def document(found: dict[Cell, Found], sizes: Sequence[int], seeds: Sequence[int], seconds: Seconds) -> str:
+def document(
+    found: dict[Cell, Found], added: Sequence[Added], sizes: Sequence[int], seeds: Sequence[int], seconds: Seconds
+) -> str:
     def of(engines: int, layout: str, way: str) -> list[Found]:
         return [found[Cell(engines, layout, way, seed)] for seed in seeds]
 
@@ -188,7 +197,8 @@ def document(found: dict[Cell, Found], sizes: Sequence[int], seeds: Sequence[int
         if way == SHARED:
             bounds = [1e3 * within(_sum(here), part) for part in (0.5, 0.99)]
             row += [f"{bounds[0]:g}, {bounds[1]:g} ms", f"{median(f.valkey for f in here):.2%}"]
-        rows.append([*row, *[""] * (8 - len(row))])
+            row.append(f"{median(f.passed_on for f in here):.0%}")
+        rows.append([*row, *[""] * (9 - len(row))])
     first = _spread([a.first_token for a in alone])
     rate = _spread([a.tokens_per_second for a in alone])
     return "\n\n".join(
@@ -207,11 +217,15 @@ def document(found: dict[Cell, Found], sizes: Sequence[int], seeds: Sequence[int
                     "tokens/s ÷ (engines × one engine's)",
                     "exchange within, P50, P99",
                     "Valkey's part of a processor",
+                    "passed on",
                 ],
                 rows,
             ),
             f"With one engine the light tenant's first token takes {first} s, and the engine has {rate} tokens/s. An "
             "exchange is not on the way of a request.",
+            f"A request that is passed on has its first token {_added(added, 0.5)} ms later at the median, and "
+            f"{_added(added, 0.99)} ms at the 99th percentile, than one that is not, at {RATE:g} requests a "
+            f"second on one engine. One that is not has it after {_direct(added, 0.5)} and {_direct(added, 0.99)} ms.",
         ]
     )
 
@@ -227,6 +241,14 @@ def _sum(found: Sequence[Found]) -> dict[float, float]:
         for bound, count in each.exchanges.items():
             total[bound] = total.get(bound, 0.0) + count
     return total
+
+
+def _added(added: Sequence[Added], q: float) -> str:
+    return _spread([1e3 * each.at(q) for each in added])
+
+
+def _direct(added: Sequence[Added], q: float) -> str:
+    return _spread([1e3 * each.direct.quantile(q) for each in added])
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -249,7 +271,12 @@ def benchmark(
             own = Path(folder) / str(number)
             own.mkdir()
             found[cell] = asyncio.run(serve(cell, seconds, own))
-        publish(document(found, sizes, numbers, seconds) + "\n", out)
+        added = []
+        for number in numbers:
+            own = Path(folder) / f"passed-on-{number}"
+            own.mkdir()
+            added.append(asyncio.run(measure(own, seconds / 3)))
+        publish(document(found, added, sizes, numbers, seconds) + "\n", out)
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ class PacedEngine:
         for name, each in list(self.running.items()):
             if each.produced == each.output:
                 self._desk.ends(name)
-                del self.running[name]
                 self._desk.closed(name, each.produced, finished=True)
+                del self.running[name]
         self._desk.step_is_over()
 
     def _open(self) -> Iterator[OpenSequence]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,10 +28,13 @@ from justitia_api.config import (
     key_digest,
 )
 from justitia_api.status import PoolStatus
+from justitia_api.wire import PEER_CERTIFICATE_FILE, PEER_KEY_FILE, PEERS_FILE
 from justitia_cli.local.ports import free_ports
+from justitia_operator.build.credentials import make_peer_credentials, period_at
 from justitia_vocabulary.units import Seconds, TenantId
 
 PEPPER = "0f" * 16
+ROOT = "0f" * 32
 MODEL = "paced"
 START_WITHIN: Seconds = 60.0
 POLL: Seconds = 0.1
@@ -38,6 +42,14 @@ POLL: Seconds = 0.1
 
 def key_of(tenant: str) -> str:
     return f"sk-a-long-enough-key-of-{tenant}"
+
+
+def write_peer_credentials(folder: Path, pool: str) -> None:
+    """The files with which a sidecar of that pool shows the others that it is one of them."""
+    made = make_peer_credentials(ROOT, pool, period_at(pool, datetime.now(UTC)))
+    (folder / PEER_CERTIFICATE_FILE).write_text(made.certificate)
+    (folder / PEER_KEY_FILE).write_text(made.private_key)
+    (folder / PEERS_FILE).write_text(made.accepted)
 
 
 def pool_config(weights: Mapping[str, float], valkey: ValkeyConfig | None, generation: int = 1) -> PoolConfig:
@@ -78,6 +90,11 @@ class Pod:
             answer.raise_for_status()
             return PoolStatus.model_validate_json(await answer.read())
 
+    async def passed_on(self, client: aiohttp.ClientSession) -> int:
+        """How many requests the sidecar has had served by other engines. Raises aiohttp.ClientError."""
+        sharing = (await self.status(client)).sharing
+        return 0 if sharing is None else sharing.passed_on
+
     def kill(self) -> None:
         """End both at once, as a node does that goes away."""
         for process in (self.sidecar, self.engine):
@@ -95,9 +112,12 @@ class Pod:
 
 
 class PacedPool:
-    """Pods of one configuration. `engine` are the options of `paced_engine`."""
+    """Pods of one configuration. `engine` are the options of `paced_engine`. With `passes_on` a request may be served
+    by another pod than the one that it reaches.
+    """
 
-    def __init__(self, config: PoolConfig, folder: Path, engine: Sequence[str] = ()) -> None:
+    def __init__(self, config: PoolConfig, folder: Path, engine: Sequence[str] = (), *, passes_on: bool = True) -> None:
+        self._passes_on = passes_on
         self.pods: list[Pod] = []
         self._config = config
         self._folder = folder
@@ -122,7 +142,7 @@ class PacedPool:
             for tenant in self._config.tenants
         )
         (folder / "keys.json").write_text(KeyTable(pepper=PEPPER, keys=entries).model_dump_json(by_alias=True))
-        port, admin, engine_port = free_ports(3)
+        port, admin, peer_port, engine_port = free_ports(4)
         environment = os.environ | {
             "JUSTITIA_CONFIG_FILE": str(folder / "pool.json"),
             "JUSTITIA_KEYS_FILE": str(folder / "keys.json"),
@@ -132,8 +152,13 @@ class PacedPool:
             "JUSTITIA_PORT": str(port),
             "JUSTITIA_ADMIN_HOST": "127.0.0.1",
             "JUSTITIA_ADMIN_PORT": str(admin),
+            "JUSTITIA_PEER_HOST": "127.0.0.1",
+            "JUSTITIA_PEER_PORT": str(peer_port),
             "JUSTITIA_LOG_LEVEL": "warning",
         }
+        if self._passes_on:
+            write_peer_credentials(folder, "pool")
+            environment |= {"JUSTITIA_PEER_ADDRESS": "127.0.0.1", "JUSTITIA_PEER_FOLDER": str(folder)}
         options = ["--port", str(engine_port), "--socket", str(folder / "engine.sock"), *self._options]
         engine = _start(folder, "justitia_benchmarks.paced_engine", options, os.environ)
         pod = Pod(folder, port, admin, engine, environment)
@@ -150,10 +175,12 @@ class PacedPool:
             await asyncio.sleep(POLL)
 
     async def service(self, client: aiohttp.ClientSession) -> dict[TenantId, Seconds]:
-        """What all engines have served each tenant."""
+        """What all engines have served each tenant. Raises AssertionError if a policy failed, aiohttp.ClientError."""
         total: dict[TenantId, Seconds] = {}
         for pod in self.pods:
-            for tenant in (await pod.status(client)).tenants:
+            status = await pod.status(client)
+            assert status.plug_in is None or not status.plug_in.failures, status.plug_in
+            for tenant in status.tenants:
                 name = TenantId(tenant.name)
                 total[name] = total.get(name, 0.0) + tenant.service
         return total

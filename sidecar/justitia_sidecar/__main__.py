@@ -25,9 +25,12 @@ from justitia_sidecar.learning.samples import Samples, SamplesError
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
 from justitia_sidecar.objectives.remembered import load, save, save_forever
+from justitia_sidecar.pool.passing import PeerClient, PeerCredentials
+from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.ports.admin import build_admin
 from justitia_sidecar.ports.connections import accept_backlog, public_seats, raise_file_limit
 from justitia_sidecar.ports.control import ControlCredentials, build_control
+from justitia_sidecar.ports.peer import PeerApp
 from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.reload import WatchedDocument
@@ -63,23 +66,33 @@ def main() -> None:
         if settings.control_folder is not None:
             credentials = ControlCredentials(settings.control_folder)
             sockets.append(_listen("JUSTITIA_CONTROL_PORT", settings.control_host, settings.control_port))
+        peer_credentials = None
+        if settings.peer_folder is not None and settings.peer_address:
+            peer_credentials = PeerCredentials(settings.peer_folder)
+            sockets.append(_listen("JUSTITIA_PEER_PORT", settings.peer_host, settings.peer_port))
     except OSError as error:
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    if not uvloop.run(serve(settings, sockets, credentials)):
+    if not uvloop.run(serve(settings, sockets, credentials, peer_credentials)):
         # A thread may wait for the store for ever, and the interpreter would wait for the thread.
         os._exit(0)
 
 
 async def serve(
-    settings: SidecarSettings, sockets: Sequence[socket.socket], credentials: ControlCredentials | None = None
+    settings: SidecarSettings,
+    sockets: Sequence[socket.socket],
+    credentials: ControlCredentials | None = None,
+    peer_credentials: PeerCredentials | None = None,
 ) -> bool:
     """Serve until a signal has come and the requests that have begun are over. `sockets` are those of the public and
-    the admin port, and of the control port where there are credentials for it. Returns False if what was learned did
-    not reach the store in time.
+    the admin port, and of the control port and the peers' port where there are credentials for them. Returns False if
+    what was learned did not reach the store in time.
     """
     loop = asyncio.get_running_loop()
-    async with EngineClient.session() as session:
+    async with EngineClient.session() as session, contextlib.AsyncExitStack() as stack:
+        peer_client = None
+        if peer_credentials is not None:
+            peer_client = PeerClient(await stack.enter_async_context(PeerClient.session(peer_credentials.client)))
         channel = None if settings.engine_socket is None else EngineChannel()
         hang_watch = HangWatch(settings.hang_seconds, settings.hang_file)
         metrics = SidecarMetrics()
@@ -89,12 +102,23 @@ async def serve(
         memory = None if settings.engine_socket is None else settings.engine_socket.with_name(OBJECTIVES_FILE)
         if memory is not None:
             load(memory, objectives)
-        sidecar = Sidecar(engine, metrics, time.monotonic, channel, hang_watch, learner=learner, objectives=objectives)
+        sidecar = Sidecar(
+            engine,
+            metrics,
+            time.monotonic,
+            channel,
+            hang_watch,
+            learner=learner,
+            objectives=objectives,
+            peers=Peers("" if peer_credentials is None else _peer_address(settings), time.monotonic),
+            peer_client=peer_client,
+        )
         config = WatchedDocument(settings.config_file, PoolConfig)
         keys = WatchedDocument(settings.keys_file, KeyTable)
         sidecar.parts.current.poll(config, keys)
+        seats = public_seats()
         servers = [
-            Server(server_config(PublicApp(sidecar.parts), seats=public_seats())),
+            Server(server_config(PublicApp(sidecar.parts), seats=seats)),
             Server(server_config(build_admin(sidecar.report))),
         ]
         if credentials is not None:
@@ -105,6 +129,8 @@ async def serve(
                     )
                 )
             )
+        if peer_credentials is not None:
+            servers.append(Server(server_config(PeerApp(sidecar.parts), peer_credentials.server, seats)))
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
@@ -118,8 +144,9 @@ async def serve(
             ]
             if memory is not None:
                 background.append(group.create_task(save_forever(memory, objectives)))
-            if credentials is not None:
-                background.append(group.create_task(_keep_fresh(credentials)))
+            background += [
+                group.create_task(_keep_fresh(each)) for each in (credentials, peer_credentials) if each is not None
+            ]
             if channel is not None and settings.engine_socket is not None:
                 background.append(group.create_task(channel.serve(listen(settings.engine_socket))))
             serving = [
@@ -167,14 +194,19 @@ def _learner(settings: SidecarSettings, metrics: SidecarMetrics) -> Learner:
     )
 
 
-async def _keep_fresh(credentials: ControlCredentials) -> None:
+def _peer_address(settings: SidecarSettings) -> str:
+    host = settings.peer_address
+    return f"[{host}]:{settings.peer_port}" if ":" in host else f"{host}:{settings.peer_port}"
+
+
+async def _keep_fresh(credentials: ControlCredentials | PeerCredentials) -> None:
     """Load the credentials again and again: the kubelet replaces their files from time to time."""
     while True:
         await asyncio.sleep(CREDENTIALS_SECONDS)
         try:
             credentials.refresh()
         except OSError as error:
-            log.error("credentials of the control port not read: the old ones stay in effect", reason=str(error))
+            log.error("credentials not read: the old ones stay in effect", reason=str(error))
 
 
 def _listen(variable: str, host: str, port: int) -> socket.socket:

@@ -20,6 +20,12 @@ class SidecarMetrics:
         self.requests = Counter(
             "justitia_requests", "Requests that are over, by how they ended", (*_APPLICATION, "outcome"), registry=r
         )
+        self.passed_on = Counter(
+            "justitia_passed_on",
+            "Requests that were passed on to another engine of the pool, by what became of it",
+            ("outcome",),
+            registry=r,
+        )
         self.stalled = Counter(
             "justitia_stalled_readers",
             "Connections that were reset because their clients did not read",

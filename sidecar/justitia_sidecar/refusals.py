@@ -31,16 +31,25 @@ def shown(value: str) -> str:
 
 
 class RefusalError(Exception):
-    """Raised to refuse a request, before the first byte of an answer. `message` says what to do."""
+    """Raised to refuse a request, before the first byte of an answer. `message` says what to do. `elsewhere` says that
+    another engine of the pool may serve the request, which this one has not begun.
+    """
 
     def __init__(
-        self, refusal: Refusal, message: str, *, param: str | None = None, retry_after: Seconds | None = None
+        self,
+        refusal: Refusal,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: Seconds | None = None,
+        elsewhere: bool = False,
     ) -> None:
         super().__init__(message)
         self.refusal = refusal
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.elsewhere = elsewhere
 
     @property
     def body(self) -> bytes:
@@ -62,19 +71,41 @@ def error_body(refusal: Refusal, message: str, param: str | None = None) -> byte
     return msgspec.json.encode({"error": {"message": message, "type": kind, "param": param, "code": refusal.value}})
 
 
+def broken_off() -> bytes:
+    """The event that ends a stream whose engine failed."""
+    message = "The engine failed while it produced this answer: send the request again."
+    return b"data: " + error_body(Refusal.ENGINE_UNAVAILABLE, message) + b"\n\n"
+
+
 def not_configured() -> RefusalError:
     return RefusalError(
-        Refusal.NOT_CONFIGURED, "This server has no valid configuration yet: retry shortly.", retry_after=2
+        Refusal.NOT_CONFIGURED,
+        "This server has no valid configuration yet: retry shortly.",
+        retry_after=2,
+        elsewhere=True,
     )
+
+
+def too_many_open() -> RefusalError:
+    return RefusalError(Refusal.QUEUE_FULL, "Your tenant has too many requests open here: retry later.", retry_after=5)
 
 
 def draining() -> RefusalError:
     return RefusalError(
-        Refusal.DRAINING, "This server is shutting down: retry, and another one will take the request.", retry_after=1
+        Refusal.DRAINING,
+        "This server is shutting down: retry, and another one will take the request.",
+        retry_after=1,
+        elsewhere=True,
     )
 
 
-def engine_unavailable() -> RefusalError:
+def engine_unavailable(*, begun: bool = False) -> RefusalError:
+    """`begun` says that the engine may have begun the request. Such a one goes to no other engine by itself: it may be
+    what this one failed of.
+    """
     return RefusalError(
-        Refusal.ENGINE_UNAVAILABLE, "The engine does not answer at the moment: retry shortly.", retry_after=2
+        Refusal.ENGINE_UNAVAILABLE,
+        "The engine does not answer at the moment: retry shortly.",
+        retry_after=2,
+        elsewhere=not begun,
     )

@@ -24,6 +24,8 @@ from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
+from justitia_sidecar.pool.passing import PeerClient
+from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.sharing import Sharing, share_forever
 from justitia_sidecar.refusals import engine_unavailable
 from justitia_sidecar.reload import WatchedDocument
@@ -50,11 +52,15 @@ class Sidecar:
         *,
         learner: Learner | None = None,
         objectives: Objectives | None = None,
+        peers: Peers | None = None,
+        peer_client: PeerClient | None = None,
     ) -> None:
         learner = learner or build_learner(None, None, metrics, clock, time.time)
         objectives = objectives or Objectives(time.time() - clock())
         hang_watch = hang_watch or HangWatch()
-        order = Order(channel, clock)
+        peers = peers or Peers("", clock)
+        peers.takes = self._takes
+        order = Order(channel, clock, peers)
         current = Current(order, metrics)
         self.parts = Parts(
             current=current,
@@ -69,6 +75,8 @@ class Sidecar:
             objectives=objectives,
             metrics=metrics,
             first_tokens=FirstTokens(),
+            peers=peers,
+            peer_client=peer_client,
             tokens_per_byte=TokensPerByte(),
             clock=clock,
         )
@@ -122,6 +130,11 @@ class Sidecar:
     def _admission(self) -> Admission | None:
         in_effect = self.parts.current.in_effect
         return None if in_effect is None else in_effect.admission
+
+    def _takes(self) -> bool:
+        """Whether the engine here takes requests."""
+        admission = self._admission()
+        return admission is not None and admission.engine.ready and not self.parts.open.draining
 
     def _shared(self) -> tuple[Sharing, ValkeyConfig] | None:
         """What is shared, and where. None while nothing is configured for it, or the order is kept in front."""

@@ -27,6 +27,14 @@ class SidecarSettings(BaseSettings):
     control_folder: Path | None = Field(
         default=None, description="Certificate, key and token of the control port; without them there is none"
     )
+    peer_host: str = "0.0.0.0"
+    peer_port: int = wire.PEER_PORT
+    peer_address: str = Field(
+        default="", description="This pod's address, for the pool's other sidecars; without it there is no such port"
+    )
+    peer_folder: Path | None = Field(
+        default=None, description="Certificate and key for the pool's other sidecars, and the certificates of those"
+    )
     valkey_folder: Path | None = Field(
         default=None, description="User's name, password and authority for the Valkey that the pool's engines share"
     )

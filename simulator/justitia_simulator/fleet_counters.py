@@ -6,7 +6,8 @@ With `runs`, they also publish the runs that came, and what was delivered to the
 with one cost and on one clock.
 
 :class:`BoundOnArrival`: an entry sends a request at once to the engine that has the fewest tokens outstanding as far as
-it knows. What it has sent itself it knows exactly. Of equal engines the one beside the entry is the first.
+it knows, if that has fewer even with the request than the one beside the entry, else to that one. What it has sent
+itself it knows exactly.
 :class:`ServedWhereItComes`: the engine beside the entry serves it.
 """
 
@@ -71,21 +72,21 @@ class BoundOnArrival(OnArrival):
 
     def choose(self, request: Inference) -> Replica:
         entry = self._entry(request)
-        engine = self._placed(entry)
+        engine = self._placed(entry, tokens(request))
         self._entered[request.id] = entry, engine
         self._sent[entry][engine] += tokens(request)
         self.messages += 2 * (engine != entry)
         return self.replicas[engine]
 
-    def _placed(self, entry: int) -> int:
-        """The engine for a request that comes in at this entry."""
-        count = len(self.replicas)
+    def _placed(self, entry: int, size: Tokens) -> int:
+        """The engine for a request of so many tokens that comes in at this entry."""
 
-        def place(engine: int) -> tuple[Tokens, int]:
+        def known(engine: int) -> Tokens:
             others = sum(sent[engine] for at, sent in enumerate(self._published) if at != entry)
-            return others + self._sent[entry][engine], (engine - entry) % count
+            return others + self._sent[entry][engine]
 
-        return min(range(count), key=place)
+        best = min(range(len(self.replicas)), key=known)
+        return best if known(best) + size < known(entry) else entry
 
     def finished(self, replica: Replica, request: Inference, moment: Seconds) -> None:
         super().finished(replica, request, moment)
@@ -117,7 +118,7 @@ class BoundOnArrival(OnArrival):
 class ServedWhereItComes(BoundOnArrival):
     """Each entry has an engine of its own."""
 
-    def _placed(self, entry: int) -> int:
+    def _placed(self, entry: int, size: Tokens) -> int:
         return entry
 
 

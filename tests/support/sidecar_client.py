@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from justitia_api.config import ApplicationConfig, PoolConfig, SchedulingConfig, TenantConfig
 from justitia_sidecar.ports.public import PublicApp
+from justitia_sidecar.request.asgi import Receive, Scope, Send
+from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.policies import CostModelName, PolicyName
 from justitia_vocabulary.units import TenantId
 
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 PEPPER = "0f" * 16
 KEY = b"sk-0123456789abcdef"
 GOLD = TenantId("gold")
@@ -48,13 +52,14 @@ class Client:
     first_chunk: asyncio.Event = field(default_factory=asyncio.Event)
     read_bytes: bool = False
     chunked: bool = False
+    app: Callable[[Parts], Application] = PublicApp
 
     async def run(self) -> "Client":
         length = {} if self.chunked else {b"content-length": b"%d" % len(self.body)}
         headers = {b"authorization": b"Bearer " + KEY, **length, **self.headers}
         scope = {"type": "http", "method": "POST", "path": self.path, "headers": list(headers.items())}
         async with asyncio.timeout(60):
-            await PublicApp(self.sidecar.parts)(scope, self._receive, self._send)
+            await self.app(self.sidecar.parts)(scope, self._receive, self._send)
         return self
 
     async def _receive(self) -> dict[str, Any]:

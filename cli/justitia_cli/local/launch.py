@@ -19,6 +19,7 @@ from justitia_operator.world.objects import Json
 CPU_ARGUMENTS = ("--dtype=float32", "--enforce-eager")
 NOT_LOCAL = (
     "JUSTITIA_CONTROL_",
+    "JUSTITIA_PEER_",
     "JUSTITIA_HANG_FILE",
     "JUSTITIA_SAMPLES_FILE",
     "JUSTITIA_STORE_URL",
@@ -83,7 +84,8 @@ def engine_launch(  # noqa: PLR0917
 def sidecar_launch(deployment: Json, config: Path, keys: Path, ports: Ports, plugin: Path) -> Launch:
     """The sidecar's container as a command. `plugin` is the folder in place of the plug-in's volume."""
     container = _container(deployment, "initContainers", SIDECAR_CONTAINER)
-    # A local sidecar reads its documents from files. It has no control port, no liveness probe and no training.
+    # A local sidecar reads its documents from files. It has no control port, no other engines, no liveness probe and no
+    # training.
     inherited = {v["name"]: v["value"] for v in container["env"] if not v["name"].startswith(NOT_LOCAL)}
     environment = inherited | {
         "JUSTITIA_CONFIG_FILE": str(config),

@@ -12,11 +12,16 @@ from justitia_api.wire import (
     ADMIN_PORT,
     CERTIFICATE_FILE,
     CONTROL_PORT,
+    PEER_CERTIFICATE_FILE,
+    PEER_KEY_FILE,
+    PEER_PORT,
+    PEERS_FILE,
     PRIVATE_KEY_FILE,
     PUBLIC_PORT,
     TOKEN_FILE,
 )
-from justitia_operator.build.credentials import Credentials
+from justitia_operator.build.arguments import plugged
+from justitia_operator.build.credentials import PodCredentials
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
 from justitia_operator.build.pods import build_pod, build_worker_pod
 from justitia_operator.build.seal import content_hash, sealed
@@ -50,7 +55,7 @@ longer than this and the model's time has failed.
 
 
 def build_children(
-    pool: ServingPool, config: PoolConfig, keys: KeyTable, credentials: Credentials, installation: Installation
+    pool: ServingPool, config: PoolConfig, keys: KeyTable, credentials: PodCredentials, installation: Installation
 ) -> dict[Kind, Json]:
     """Builds all objects of a pool, sealed, in the order in which to apply them. It builds those of `OPTIONAL_KINDS`
     whether or not the cluster has these kinds.
@@ -88,13 +93,17 @@ def build_config_map(pool: ServingPool, config: PoolConfig) -> Json:
     return _child(pool, Kind.CONFIG_MAP, {"data": {CONFIG_FILE: text}})
 
 
-def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: Credentials, valkey: Mapping[str, str]) -> Json:
-    """Holds digests of the API keys, not the keys, the credentials of the control port, and those for Valkey."""
+def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: PodCredentials, valkey: Mapping[str, str]) -> Json:
+    """Holds digests of the API keys, not the keys, and credentials of the pods."""
+    control, peers = credentials
     files = {
         KEYS_FILE: keys.model_dump_json(by_alias=True),
-        CERTIFICATE_FILE: credentials.certificate,
-        PRIVATE_KEY_FILE: credentials.private_key,
-        TOKEN_FILE: credentials.token,
+        CERTIFICATE_FILE: control.certificate,
+        PRIVATE_KEY_FILE: control.private_key,
+        TOKEN_FILE: control.token,
+        PEER_CERTIFICATE_FILE: peers.certificate,
+        PEER_KEY_FILE: peers.private_key,
+        PEERS_FILE: peers.accepted,
         **valkey,
     }
     # `data` and not `stringData`: server-side apply would not take away what it wrote through the latter.
@@ -117,17 +126,19 @@ def build_disruption_budget(pool: ServingPool) -> Json:
 
 
 def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
-    """Lets clients from anywhere reach the sidecar's API, which authenticates them. Only the operator reaches the
-    control port, and only the operator's namespace and that of the metrics reach the admin port. Every network plug-in
-    lets kubelets in. The parts of an engine that spans nodes reach each other.
+    """Lets clients from anywhere reach the sidecar's API, which authenticates them. Only the pool's own pods reach the
+    port for other sidecars, only the operator reaches the control port, and only the operator's namespace and that of
+    the metrics reach the admin port. Every network plug-in lets kubelets in. The parts of an engine that spans nodes
+    reach each other.
     """
     operator, metrics = installation.namespace, installation.metrics_namespace
-    pods = {"matchLabels": pods_of(pool.metadata.name)}
+    pods, sidecars = ({"matchLabels": of(pool.metadata.name)} for of in (pods_of, selector_of))
     spec = {
         "podSelector": pods,
         "policyTypes": ["Ingress"],
         "ingress": [
             {"ports": [_tcp(PUBLIC_PORT)]},
+            *([{"ports": [_tcp(PEER_PORT)], "from": [{"podSelector": sidecars}]}] if plugged(pool.spec) else []),
             {"ports": [_tcp(CONTROL_PORT)], "from": _from_namespaces({operator})},
             {"ports": [_tcp(ADMIN_PORT)], "from": _from_namespaces({operator, metrics})},
             *([{"from": [{"podSelector": pods}]}] if pool.spec.engine.nodes > 1 else []),

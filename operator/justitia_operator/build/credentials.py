@@ -1,4 +1,5 @@
-"""Credentials of a pool's control port: a certificate and a token, derived and not stored.
+"""Credentials of a pool's pods, derived and not stored: a certificate and a token for the control port, and a
+certificate that the pool's sidecars show each other.
 
 Everything follows from the installation's root, the pool and the period, so each reconcile derives the same, and there
 is no state to lose. The root stays in the operator's namespace. What is derived for one pool lies in that pool's
@@ -10,12 +11,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+from justitia_api.wire import PEER_NAME
 
 PERIOD = timedelta(days=30)
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,6 +36,15 @@ class Credentials:
     certificate: str
     private_key: str = field(repr=False)
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class PeerCredentials:
+    """PEM files. A sidecar shows `certificate`, and takes those in `accepted`: each signs itself."""
+
+    certificate: str
+    private_key: str = field(repr=False)
+    accepted: str
 
 
 def server_name(uid: str) -> str:
@@ -58,30 +71,64 @@ def derive(root: str, info: str) -> bytes:
 
 @lru_cache(maxsize=4096)
 def make_credentials(root: str, uid: str, period: int) -> Credentials:
-    """Derives the credentials of a pool (by its uid) in a period. `root` is hex."""
+    """Derives the credentials of a pool's control port (by its uid) in a period. `root` is hex."""
+    pair = _pair(
+        root, f"justitia control %s/{uid}/{period}", period, server_name(uid), [ExtendedKeyUsageOID.SERVER_AUTH]
+    )
+    token = derive(root, f"justitia control token/{uid}/{period}").hex()
+    return Credentials(pair.certificate, pair.private_key, token)
 
-    def of_period(what: str) -> bytes:
-        return derive(root, f"justitia control {what}/{uid}/{period}")
 
-    key = Ed25519PrivateKey.from_private_bytes(of_period("key"))
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "justitia control")])
+@lru_cache(maxsize=4096)
+def make_peer_credentials(root: str, uid: str, period: int) -> PeerCredentials:
+    """Derives what the sidecars of a pool (by its uid) show each other in a period. `root` is hex. Pods may not have
+    the newest yet, or have it before others: those of the periods before and after are accepted.
+    """
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    before, now, after = (
+        _pair(root, f"justitia peer %s/{uid}/{each}", each, PEER_NAME, purposes)
+        for each in (period - 1, period, period + 1)
+    )
+    return PeerCredentials(now.certificate, now.private_key, before.certificate + now.certificate + after.certificate)
+
+
+class PodCredentials(NamedTuple):
+    """All that a pool's pods have."""
+
+    control: Credentials
+    peers: PeerCredentials
+
+
+def make_pod_credentials(root: str, uid: str, period: int) -> PodCredentials:
+    """Derives the credentials of a pool's pods (by its uid) in a period. `root` is hex."""
+    return PodCredentials(make_credentials(root, uid, period), make_peer_credentials(root, uid, period))
+
+
+class _Pair(NamedTuple):
+    certificate: str
+    private_key: str
+
+
+def _pair(root: str, info: str, period: int, name: str, purposes: list[ObjectIdentifier]) -> _Pair:
+    """A key, and a certificate for `name` that it signs itself. What is derived is named by `info`."""
+    key = Ed25519PrivateKey.from_private_bytes(derive(root, info % "key"))
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, info.partition(" %s")[0] + f" {period}")])
     begin = _EPOCH + period * PERIOD - PERIOD
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(subject)
+        .issuer_name(subject)
         .public_key(key.public_key())
-        .serial_number(int.from_bytes(of_period("serial")[:16]) >> 1 | 1)
+        .serial_number(int.from_bytes(derive(root, info % "serial")[:16]) >> 1 | 1)
         .not_valid_before(begin - _SKEW)
         .not_valid_after(begin + 4 * PERIOD)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(server_name(uid))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .sign(key, None)
     )
     plain = serialization.NoEncryption()
-    return Credentials(
+    return _Pair(
         certificate.public_bytes(serialization.Encoding.PEM).decode(),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode(),
-        of_period("token").hex(),
     )

@@ -15,7 +15,7 @@ from importlib.resources import files
 from justitia_api.engine import MODEL_DIRECTORY, EngineSpec, EnvironmentVariable, ModelSpec
 from justitia_api.pool import ServingPool, ServingPoolSpec
 from justitia_api.resource import SecretKeyReference
-from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PUBLIC_PORT
+from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PEER_PORT, PUBLIC_PORT
 from justitia_operator.build.arguments import LEADER_VARIABLE, engine_command, plugged, worker_command
 from justitia_operator.build.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
@@ -192,7 +192,7 @@ def build_sidecar_container(pool: ServingPool, installation: Installation) -> Js
             {"name": "JUSTITIA_CONTROL_FOLDER", "value": KEYS_DIRECTORY},
             {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
             {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.spec.engine.hang_seconds)},
-            *([{"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET}] if with_plugin else []),
+            *(_environment_with_plugin() if with_plugin else []),
             *valkey_environment(pool, installation),
             *_learning_environment(pool),
         ],
@@ -200,6 +200,7 @@ def build_sidecar_container(pool: ServingPool, installation: Installation) -> Js
             {"name": "http", "containerPort": PUBLIC_PORT, "protocol": "TCP"},
             {"name": "admin", "containerPort": ADMIN_PORT, "protocol": "TCP"},
             {"name": "control", "containerPort": CONTROL_PORT, "protocol": "TCP"},
+            *([{"name": "peer", "containerPort": PEER_PORT, "protocol": "TCP"}] if with_plugin else []),
         ],
         # The engine starts once the sidecar has started, so the sidecar must not wait for the engine.
         "startupProbe": _probe("/healthz", failures=60),
@@ -216,6 +217,16 @@ def build_sidecar_container(pool: ServingPool, installation: Installation) -> Js
             *_learning_mounts(pool.spec),
         ],
     }
+
+
+def _environment_with_plugin() -> list[Json]:
+    """Where the plug-in connects. Pools whose engines keep the order pass requests on to each other."""
+    return [
+        {"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET},
+        {"name": "JUSTITIA_PEER_PORT", "value": str(PEER_PORT)},
+        {"name": "JUSTITIA_PEER_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "JUSTITIA_PEER_FOLDER", "value": KEYS_DIRECTORY},
+    ]
 
 
 def _learning_environment(pool: ServingPool) -> list[Json]:

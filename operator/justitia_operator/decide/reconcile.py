@@ -16,7 +16,7 @@ from justitia_api.pool import ServingPool
 from justitia_api.tenant import LONGEST_LIST, Tenant
 from justitia_operator.build.arguments import refused_argument, refused_variable
 from justitia_operator.build.builders import build_children, build_inline_pool
-from justitia_operator.build.credentials import make_credentials, period_at, pool_pepper
+from justitia_operator.build.credentials import make_pod_credentials, period_at, pool_pepper
 from justitia_operator.build.documents import build_key_table, build_pool_config, read_pool_config, withdrawn
 from justitia_operator.build.shared_valkey import valkey_of
 from justitia_operator.decide.compare import differs, needs_apply
@@ -274,8 +274,8 @@ def reconcile_pool(world: Snapshot, obj: Json, now: datetime) -> Plan:
 def _build_parts(
     world: Snapshot, pool: ServingPool, config: PoolConfig, table: KeyTable, now: datetime
 ) -> dict[Kind, Json]:
-    uid = pool.metadata.uid
-    credentials = make_credentials(world.installation.root, uid, period_at(uid, now))
+    root, uid = world.installation.root, pool.metadata.uid
+    credentials = make_pod_credentials(root, uid, period_at(uid, now))
     return build_children(pool, config, table, credentials, installation_of(world, pool))
 
 

@@ -79,10 +79,10 @@ class Metering:
                 retry_after=wait,
             )
 
-    def reserving(self, tenant: TenantId, expect: Callable[[], Tokens]) -> AbstractContextManager[None]:
+    def reserving(self, tenant: TenantId, expected: Tokens) -> AbstractContextManager[None]:
         """Reserve what is expected of a request in its tenant's limit, if it has one, until the request is over."""
         bucket = self._buckets.get(tenant)
-        return nullcontext() if bucket is None else bucket.reserving(expect())
+        return nullcontext() if bucket is None else bucket.reserving(expected)
 
     def count(self, request: TrackedRequest) -> None:
         """Take what has been counted for the request since the last call. If an estimate was too high, the tenant's

@@ -21,6 +21,7 @@ from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.configuration import configured_knobs, engine_configuration
 from justitia_sidecar.limits.memory import memory_limit, most_runs
+from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.sharing import Sharing
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
 from justitia_vocabulary.units import Seconds
@@ -41,8 +42,11 @@ class Order:
     process that counts it has changed. `on_moved` is called when the order moves into the engine, or in front of it.
     """
 
-    def __init__(self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds]) -> None:
+    def __init__(
+        self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds], peers: Peers | None = None
+    ) -> None:
         self.engine_channel = engine_channel
+        self._peers = peers
         self.on_run_ended: Callable[[TrackedRun], None] = lambda run: None
         self.on_other_service: Callable[[], None] = lambda: None
         self.on_moved: Callable[[], None] = lambda: None
@@ -103,7 +107,7 @@ class Order:
     def _fresh(self, config: PoolConfig) -> InFront | Inside:
         admission: InFront | Inside
         if (channel := self.channel) is not None:
-            self.sharing = Sharing(channel)
+            self.sharing = Sharing(channel, self._peers)
             admission = Inside(config, channel, self.sharing, self._clock)
             admission.reconfigure(config, self._clock())
         else:

@@ -124,6 +124,30 @@ class _Body(aiohttp.BytesPayload):
         self._on_written()
 
 
+async def post(
+    session: aiohttp.ClientSession,
+    url: str,
+    body: bytes,
+    headers: list[tuple[str, str]],
+    on_written: Callable[[], None],
+    *,
+    server_name: str | None = None,
+) -> aiohttp.ClientResponse:
+    """Send a request and return the head of its answer; the body is still to be read. `on_written` is called once all
+    of the request has been written. Raises EngineError before any byte of the answer, EngineAbsentError if nothing was
+    sent.
+    """
+    data = _Body(body, on_written)
+    try:
+        return await session.post(
+            url, data=data, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS, server_hostname=server_name
+        )
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise EngineAbsentError(f"nobody listens at {url}: {error!r}") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise EngineError(f"the request was not sent to {url}: {error!r}") from error
+
+
 class EngineClient:
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url = url.rstrip("/")
@@ -160,15 +184,7 @@ class EngineClient:
         the engine has the request's body. Raises EngineError before any byte of the answer, EngineAbsentError if
         nothing was sent.
         """
-        data = _Body(body, on_written)
-        try:
-            return await self._session.post(
-                self.url + path, data=data, headers=headers, skip_auto_headers=_NO_AUTO_HEADERS
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise EngineAbsentError(f"nobody listens at {self.url}: {error!r}") from error
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineError(f"the request was not sent to {self.url}: {error!r}") from error
+        return await post(self._session, self.url + path, body, headers, on_written)
 
     async def models(self) -> bytes:
         try:

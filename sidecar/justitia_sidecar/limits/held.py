@@ -1,9 +1,10 @@
 """The account of all bytes that tenants make this process hold: one bound, shared by weight.
 
-A holding is a lesson, kept from a run's first request to learn from it; a body, until the engine has it; or an answer,
-until its client has taken it. If something new does not fit, the tenant with the largest held / weight gives way, where
-the asker is counted with what it adds. It loses its newest lesson, then its newest body, then its largest answer. If
-that tenant is the asker, only its lessons give way for a new body, and nothing for a new lesson: the new holding is
+A holding is a copy of a body that was sent, kept as long as it may have to be sent elsewhere; a lesson, kept from a
+run's first request to learn from it; a body, until the engine has it; or an answer, until its client has taken it. If
+something new does not fit, the tenant with the largest held / weight gives way, where the asker is counted with what it
+adds. It loses its newest copy, then its newest lesson, then its newest body, then its largest answer. If that tenant is
+the asker, only its copies and lessons give way for a new body, and its copies for a new lesson: else the new holding is
 refused.
 
 A tenant's due is the capacity x its weight / (sum of the weights of those that hold something, the asker included). If
@@ -23,9 +24,10 @@ from justitia_vocabulary.units import TenantId
 class HeldKind(IntEnum):
     """Kinds of holdings, in the order in which they give way: what costs a client least goes first."""
 
-    LESSON = 0
-    BODY = 1
-    ANSWER = 2
+    COPY = 0
+    LESSON = 1
+    BODY = 2
+    ANSWER = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -46,8 +48,9 @@ class _Holder:
 
 
 _OWN: dict[HeldKind, list[HeldKind]] = {
-    HeldKind.LESSON: [],
-    HeldKind.BODY: [HeldKind.LESSON],
+    HeldKind.COPY: [],
+    HeldKind.LESSON: [HeldKind.COPY],
+    HeldKind.BODY: [HeldKind.COPY, HeldKind.LESSON],
     HeldKind.ANSWER: list(HeldKind),
 }
 """What of the asker's own tenant gives way for something of the kind."""
@@ -93,6 +96,14 @@ class HeldBytes:
         holding.pinned = True
         if (holder := self._holders.get(holding.tenant)) is not None:
             holder.by_kind[holding.kind].pop(holding, None)
+
+    def only_a_copy(self, holding: Holding) -> None:
+        """Make a holding one of those that give way first."""
+        if (holder := self._holders.get(holding.tenant)) is not None:
+            holder.by_kind[holding.kind].pop(holding, None)
+        holding.kind, holding.pinned = HeldKind.COPY, False
+        if holding.size:
+            self._holders[holding.tenant].by_kind[HeldKind.COPY][holding] = None
 
     def _victim(self, asker: Holding, grows: int) -> Holding | None:
         share = self._ranking.normalised(asker.tenant, self.held(asker.tenant) + grows)

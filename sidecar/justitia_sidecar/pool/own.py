@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from justitia_channel.messages import RunOfPool
 from justitia_sidecar.pool.totals import Totals
-from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
+from justitia_sidecar.pool.updates import Load, RunGrowth, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
 WHOLE_EVERY: Seconds = 10.0
@@ -95,11 +95,13 @@ class OwnNews:
         """Somebody has missed earlier updates: the next one is whole."""
         self._whole_at = None
 
-    def next(self, now: Seconds) -> Update:
-        """The update to write: the last one again, until it has been `written`."""
+    def next(self, now: Seconds, load: Load | None = None) -> Update:
+        """The update to write: the last one again, until it has been `written`. `load` is what others should know of
+        this engine.
+        """
         self._tells = True
         if self._pending is None:
-            self._pending = self._make(now)
+            self._pending = self._make(now, load)
         return self._pending
 
     def written(self) -> None:
@@ -107,7 +109,7 @@ class OwnNews:
 
     # How.
 
-    def _make(self, now: Seconds) -> Update:
+    def _make(self, now: Seconds, load: Load | None) -> Update:
         whole = self._whole_at is None or now >= self._whole_at
         if whole:
             self._whole_at = now + WHOLE_EVERY
@@ -126,6 +128,7 @@ class OwnNews:
             self._runs,
             list(opened.values()),
             list(self._closed),
+            load,
         )
         self._number += 1
         self._delivered, self._runs, self._opened, self._closed = {}, {}, {}, {}

@@ -17,6 +17,7 @@ from justitia_channel.messages import RunEnded, RunOfPool
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.pool.own import OwnNews
+from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.state import LEASE, PoolState
 from justitia_sidecar.pool.updates import RunGrowth, UpdateError, WriterId, decode, encode
 from justitia_valkey.connection import ValkeyError
@@ -33,13 +34,16 @@ log = structlog.get_logger("justitia.sidecar")
 class Sharing:
     """What is shared of the engine that `channel` leads to.
 
-    `on_growth` hears what others saw of runs, with the moment at which they said it. `last` is the moment of the last
-    exchange, None before the first; `failure` is why the last attempt failed, if it did.
+    `peers` hear how much the others have to do, `on_growth` what they saw of runs, with the moment at which they said
+    it. `last` is the moment of the last exchange, None before the first; `failure` is why the last attempt failed, if
+    it did.
     """
 
-    def __init__(self, channel: EngineChannel) -> None:
+    def __init__(self, channel: EngineChannel, peers: Peers | None = None) -> None:
         writer = WriterId(uuid.uuid4().hex)
         self._channel = channel
+        self._writer = writer
+        self._peers = peers
         self._own = OwnNews(writer)
         self._others = PoolState(writer)
         self._told: object = None
@@ -84,7 +88,7 @@ class Sharing:
         state = self._channel.state
         if state.unit:
             self._own.served(state.unit, (self._channel.peer, state.failures), state.service)
-        return encode(self._own.next(now))
+        return encode(self._own.next(now, None if self._peers is None else self._peers.load))
 
     def heard(self, written: bytes, now: Seconds) -> None:
         """Take an update that was written since the last exchange."""
@@ -95,6 +99,8 @@ class Sharing:
             return
         if self._others.heard(update, now):
             self._own.tell_all()
+        if self._peers is not None and update.writer != self._writer:
+            self._peers.heard(update.writer, update.load)
         for run, growth in self._others.growth():
             self.on_growth(run, growth, now)
 
@@ -114,7 +120,12 @@ class Sharing:
     def status(self, now: Seconds) -> SharingStatus:
         current = self.last is not None and now - self.last <= LEASE
         failure = self.failure[:LONGEST_FAILURE]
-        return SharingStatus(connected=current, others=self._others.others if current else 0, failure=failure)
+        return SharingStatus(
+            connected=current,
+            others=self._others.others if current else 0,
+            failure=failure,
+            passed_on=0 if self._peers is None else self._peers.passed_on,
+        )
 
     # How.
 

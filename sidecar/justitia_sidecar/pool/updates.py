@@ -4,13 +4,13 @@ Fields that a reader does not know are passed over, and missing ones have their 
 understand each other.
 """
 
-from typing import NewType
+from typing import Annotated, NewType
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from justitia_channel.messages import NotNegative, RunOfPool
-from justitia_vocabulary.units import RunId, TenantId
+from justitia_vocabulary.units import RunId, TenantId, Tokens
 
 WriterId = NewType("WriterId", str)
 """A sidecar's process."""
@@ -29,11 +29,22 @@ class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
         return RunGrowth(self.cost + other.cost, self.aborted or other.aborted, self.ended or other.ended)
 
 
+class Load(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where a sidecar takes requests from the pool's others (HOST:PORT), the tokens of the requests that it has, and
+    whether its engine takes more.
+    """
+
+    address: str
+    outstanding: Annotated[Tokens, Meta(ge=0)] = 0
+    takes: bool = False
+
+
 class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
     what its engine did for runs since the last update, as a policy counts it, `runs` what the sidecar saw of them.
     `opened` and `closed` are runs of which requests come in there. With `whole`, `served` are all totals, and all open
-    runs are said again: in this update and, while there are `more`, in the next ones.
+    runs are said again: in this update and, while there are `more`, in the next ones. `load` is None where no requests
+    of others are taken.
     """
 
     writer: WriterId
@@ -46,6 +57,7 @@ class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     runs: dict[RunId, RunGrowth] = {}
     opened: list[RunOfPool] = []
     closed: list[RunId] = []
+    load: Load | None = None
 
 
 class UpdateError(Exception):

@@ -166,12 +166,13 @@ def accept_backlog() -> int:
     return max(16, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
 
 
-def public_seats() -> int:
-    """Seats of the public port. A request takes two files: its client's connection and the engine's. A quarter of all
-    files is left for connections that are being closed, the other ports, the store and the engine's probes.
+def public_seats() -> "Seats[BoundedProtocol]":
+    """Seats of the ports at which requests come in. A request takes two files: its client's connection, and the
+    engine's or another sidecar's. A quarter of all files is left for connections that are being closed, the other
+    ports, the store and the engine's probes.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(16, files * 3 // 8)
+    return Seats(max(16, files * 3 // 8))
 
 
 class _TooMuchError(Exception):
@@ -263,6 +264,6 @@ class BoundedProtocol(ClientConnection):
             self.transport.abort()
 
 
-def bounded(most: int) -> type[BoundedProtocol]:
-    """The protocol of a port with so many seats."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"seats": Seats(most)})
+def bounded(seats: "Seats[BoundedProtocol]") -> type[BoundedProtocol]:
+    """The protocol of a port with these seats. Ports may share them."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"seats": seats})

@@ -4,7 +4,6 @@ Completions go straight to the proxy; FastAPI serves the rest: models, the end o
 """
 
 import asyncio
-import re
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -13,14 +12,13 @@ from starlette.exceptions import HTTPException
 from justitia_api.wire import Refusal
 from justitia_sidecar.engine.client import EngineError
 from justitia_sidecar.limits.pacing import Pace
-from justitia_sidecar.refusals import RefusalError, engine_unavailable, shown
+from justitia_sidecar.refusals import RefusalError, engine_unavailable, shown, too_many_open
 from justitia_sidecar.request.asgi import Receive, Scope, Send, send_answer, until_disconnect
-from justitia_sidecar.request.body import Endpoint
+from justitia_sidecar.request.entry import Entry
+from justitia_sidecar.request.incoming import completion
 from justitia_sidecar.request.parts import Parts
-from justitia_sidecar.request.proxy import Proxy
 from justitia_vocabulary.units import ApplicationId
 
-_COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
 _OPENAI_REFERENCE = "https://platform.openai.com/docs/api-reference"
 
 WRONG_KEYS_A_SECOND, IMMEDIATE_WRONG_KEYS = 20.0, 50
@@ -42,7 +40,7 @@ class PublicApp:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._proxy = Proxy(parts)
+        self._entry = Entry(parts)
         self._api = build_api(parts)
         self._pace = Pace(WRONG_KEYS_A_SECOND, IMMEDIATE_WRONG_KEYS)
 
@@ -51,19 +49,13 @@ class PublicApp:
             tenant = self._parts.current.tenant(dict(scope["headers"]).get(b"authorization"))
             authenticated = scope.get("state", {}).get("authenticated")
             if authenticated is not None and not authenticated(tenant):
-                raise RefusalError(
-                    Refusal.QUEUE_FULL, "Your tenant has too many requests open here: retry later.", retry_after=5
-                )
+                raise too_many_open()
         except RefusalError as refusal:
             await self._refuse(refusal, scope, receive, send)
             return
-        if scope["type"] == "http" and scope["method"] == "POST":
-            match = _COMPLETION.fullmatch(scope["path"])
-            if match is not None:
-                await self._proxy.serve(
-                    scope, receive, send, tenant=tenant, endpoint=Endpoint(match[2]), application=match[1]
-                )
-                return
+        if (incoming := completion(scope, receive, send, tenant)) is not None:
+            await self._entry.serve(incoming)
+            return
         await self._api(scope, receive, send)
 
     async def _refuse(self, refusal: RefusalError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from justitia_sidecar.ports.client_connection import ClientConnection
-from justitia_sidecar.ports.connections import OTHER_PORTS_SEATS, accept_backlog, bounded
+from justitia_sidecar.ports.connections import OTHER_PORTS_SEATS, BoundedProtocol, Seats, accept_backlog, bounded
 from justitia_vocabulary.units import Seconds
 
 KEEP_ALIVE_SECONDS = 120
@@ -42,10 +42,13 @@ class Server(uvicorn.Server):
         yield
 
 
-def server_config(app: object, tls: ssl.SSLContext | None = None, seats: int = OTHER_PORTS_SEATS) -> uvicorn.Config:
+def server_config(
+    app: object, tls: ssl.SSLContext | None = None, seats: Seats[BoundedProtocol] | None = None
+) -> uvicorn.Config:
+    """`seats` may be those of several ports. None: a few, of this port alone."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=bounded(seats),
+        http=bounded(seats or Seats(OTHER_PORTS_SEATS)),
         backlog=accept_backlog(),
         log_level="warning",
         access_log=False,

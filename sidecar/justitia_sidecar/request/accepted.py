@@ -18,8 +18,9 @@ from justitia_vocabulary.units import Seconds, TenantId, Tokens
 
 @dataclass(slots=True)
 class Accepted:
-    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt. `beyond`:
-    what it is expected to show beyond its application's objectives.
+    """A request that may wait. `body` is what the engine gets: the client's, with the tenant's cache salt. It waits
+    here since its `arrival`, and in the pool `since` it came in. `beyond`: what it is expected to show beyond its
+    application's objectives.
     """
 
     tenant: TenantId
@@ -31,6 +32,7 @@ class Accepted:
     ends_run: bool
     endpoint: Endpoint
     arrival: Seconds
+    since: Seconds
     beyond: Beyond | None = None
 
 
@@ -56,7 +58,7 @@ class RequestProgress:
     def begun(self, request: TrackedRequest) -> None:
         self._metrics.queue_delay.labels(request.tenant, request.application).observe(request.age(self._clock()))
         self.waiting.over()
-        self._body.pin()
+        self._body.begun()
 
     def displaced(self, request: TrackedRequest) -> None:
         self.waiting.refuse(queue_full(self._most_queued))

@@ -15,7 +15,7 @@ from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.stages import Stage
 from justitia_sidecar.engine.client import EngineAbsentError, EngineError, engine_headers
-from justitia_sidecar.refusals import Headers, RefusalError, engine_unavailable, error_body
+from justitia_sidecar.refusals import Headers, RefusalError, broken_off, engine_unavailable
 from justitia_sidecar.request.accepted import Accepted
 from justitia_sidecar.request.asgi import Connection, Send
 from justitia_sidecar.request.outbox import Outbox
@@ -84,14 +84,15 @@ class Forwarding:
         endpoint, body = self._accepted.endpoint.value, self._accepted.body
         body.pin()
         try:
-            response = await self._parts.engine.send(endpoint, body.content, headers, on_written=body.let_go)
+            response = await self._parts.engine.send(endpoint, body.content, headers, on_written=body.written)
         except EngineError as error:
             self._outcome = RequestOutcome.ENGINE_FAILED
             log.warning("request not sent: the engine does not answer", reason=str(error))
             self._parts.watch.lost()
-            if isinstance(error, EngineAbsentError):
+            absent = isinstance(error, EngineAbsentError)
+            if absent:
                 self._refused_by_engine()
-            raise engine_unavailable() from None
+            raise engine_unavailable(begun=not absent) from None
         async with response:
             if response.status == 200 and self._request.asks.streamed:
                 last = await self._stream(response)
@@ -120,9 +121,8 @@ class Forwarding:
         if self._outcome is not RequestOutcome.COMPLETED:
             self._outcome = RequestOutcome.ENGINE_FAILED
             if not self._head_sent:
-                raise engine_unavailable()
-            message = "The engine failed while it produced this answer: send the request again."
-            last = b"data: " + error_body(Refusal.ENGINE_UNAVAILABLE, message) + b"\n\n"
+                raise engine_unavailable(begun=True)
+            last = broken_off()
         self.close()
         return last
 
@@ -161,7 +161,7 @@ class Forwarding:
         except aiohttp.ClientError as error:
             self._outcome = RequestOutcome.ENGINE_FAILED
             log.warning("answer broken off: the engine failed before it was whole", reason=repr(error))
-            raise engine_unavailable() from None
+            raise engine_unavailable(begun=True) from None
         body = outbox.whole()
         if response.status == 200:
             usage = read_answer(body)

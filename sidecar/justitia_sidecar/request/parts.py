@@ -14,6 +14,8 @@ from justitia_sidecar.learning.learner import Learner
 from justitia_sidecar.limits.held import HeldBytes
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
+from justitia_sidecar.pool.passing import PeerClient
+from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.request.body import TokensPerByte
 from justitia_sidecar.request.open import OpenRequests
 from justitia_vocabulary.units import Seconds
@@ -33,5 +35,7 @@ class Parts:
     objectives: Objectives
     metrics: SidecarMetrics
     first_tokens: FirstTokens
+    peers: Peers
+    peer_client: PeerClient | None
     tokens_per_byte: TokensPerByte
     clock: Callable[[], Seconds]

@@ -4,7 +4,6 @@ The body goes to the engine as it came, with the tenant's cache salt added. If t
 cancelled at whatever stage; the engine's connection is closed, which frees the request's KV space.
 """
 
-import asyncio
 import time
 import uuid
 
@@ -17,82 +16,52 @@ from justitia_sidecar.current import InEffect
 from justitia_sidecar.identity import recognition
 from justitia_sidecar.identity.salt import salted
 from justitia_sidecar.learning.prediction import RunPrediction
-from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.objectives.beyond import beyond_objective
-from justitia_sidecar.refusals import RefusalError, draining, engine_unavailable
+from justitia_sidecar.refusals import draining, engine_unavailable
 from justitia_sidecar.request.accepted import Accepted, RequestProgress
-from justitia_sidecar.request.asgi import (
-    ClientGoneError,
-    Connection,
-    Receive,
-    Scope,
-    Send,
-    connection_of,
-    send_answer,
-    until_disconnect,
-)
-from justitia_sidecar.request.body import Endpoint, ParsedBody, parse_body
+from justitia_sidecar.request.asgi import Connection, Send, connection_of, until_disconnect
+from justitia_sidecar.request.body import ParsedBody, parse_body
 from justitia_sidecar.request.forwarding import Forwarding
+from justitia_sidecar.request.incoming import Incoming
 from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.request.reading import Body
 from justitia_sidecar.request.waiting import Interruption, Waiting
 from justitia_vocabulary.objectives import BeyondObjective
 from justitia_vocabulary.units import ApplicationId, RequestId, TenantId, Tokens
 
-REFUSALS_A_SECOND, IMMEDIATE_REFUSALS = 50.0, 100
-"""The pace of refusals to a tenant."""
-
 
 class Proxy:
+    """Serves requests by the engine beside this sidecar."""
+
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._pace = Pace(REFUSALS_A_SECOND, IMMEDIATE_REFUSALS)
 
-    async def serve(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        tenant: TenantId,
-        endpoint: Endpoint,
-        application: str | None,
-    ) -> None:
+    async def serve(self, incoming: Incoming, body: Body) -> None:
+        """Serve a request whose body may have been read. Raises a refusal, and ClientGoneError."""
         parts = self._parts
-        parts.open.opened()
-        try:
-            async with Interruption() as interruption:
-                body = Body(parts.held, tenant, interruption.refuse)
-                try:
-                    self._check_open(tenant, self._application(tenant, dict(scope["headers"]), application))
-                    await body.read(scope, receive, parts.current.configured().config.queue.maximum_body_bytes)
-                    accepted = self._accept(tenant, scope, body, endpoint, application)
-                    with parts.metering.reserving(tenant, lambda: self._expected_tokens(accepted)):
-                        completing = self._complete(accepted, send, connection_of(scope), interruption)
-                        await until_disconnect(receive, completing)
-                finally:
-                    body.let_go()
-        except RefusalError as refusal:
-            await self._refuse(refusal, tenant, receive, send)
-        except ClientGoneError:
-            pass
-        finally:
-            parts.open.closed()
+        async with Interruption() as interruption:
+            body.give_way = interruption.refuse
+            self._check_open(incoming.tenant, self.application(incoming))
+            await self.read(incoming, body)
+            accepted = self._accept(incoming, body)
+            expected = self._expected_tokens(accepted)
+            with parts.metering.reserving(incoming.tenant, expected), parts.peers.serving(expected):
+                completing = self._complete(accepted, incoming.send, connection_of(incoming.scope), interruption)
+                await until_disconnect(incoming.receive, completing)
 
-    async def _refuse(self, refusal: RefusalError, tenant: TenantId, receive: Receive, send: Send) -> None:
-        self._parts.metrics.refusals.labels(refusal.refusal.value).inc()
-        delay = self._pace.delay(tenant, self._parts.clock())
-        if delay and not self._parts.open.draining:
-            await until_disconnect(receive, asyncio.sleep(delay))
-        await send_answer(send, refusal.refusal.status, refusal.headers, refusal.body)
+    async def read(self, incoming: Incoming, body: Body) -> None:
+        """Read the body, unless it has been read. Raises a refusal, and ClientGoneError."""
+        if body.whole_at is None:
+            most = self._parts.current.configured().config.queue.maximum_body_bytes
+            await body.read(incoming.scope, incoming.receive, most)
+            body.whole_at = self._parts.clock() - (incoming.waited or 0.0)
+
+    def application(self, incoming: Incoming) -> ApplicationConfig:
+        """The application of a request. Raises a refusal if the tenant has no such one."""
+        directory = self._parts.current.configured().directory
+        return directory.application(incoming.tenant, incoming.application, incoming.headers)
 
     # Accepting.
-
-    def _application(
-        self, tenant: TenantId, headers: recognition.RequestHeaders, path: str | None
-    ) -> ApplicationConfig:
-        """The application of a request. Raises a refusal if the tenant has no such one."""
-        return self._parts.current.configured().directory.application(tenant, path, headers)
 
     def _check_open(self, tenant: TenantId, application: ApplicationConfig, sequences: int = 1) -> None:
         """Raises a refusal if a request of the application would be refused whatever its body says."""
@@ -103,13 +72,12 @@ class Proxy:
         parts.metering.check(tenant)
         admission.books.check_room(tenant, application.id, sequences)
 
-    def _accept(self, tenant: TenantId, scope: Scope, body: Body, endpoint: Endpoint, path: str | None) -> Accepted:
-        parts = self._parts
+    def _accept(self, incoming: Incoming, body: Body) -> Accepted:
+        parts, tenant, headers = self._parts, incoming.tenant, incoming.headers
         in_effect = parts.current.configured()
-        headers = dict(scope["headers"])
-        parsed = parse_body(endpoint, body.content, several=parts.order.in_engine)
+        parsed = parse_body(incoming.endpoint, body.content, several=parts.order.in_engine)
         in_effect.models.check(tenant, parsed.model)
-        application = self._application(tenant, headers, path)
+        application = self.application(incoming)
         run = recognition.run_id(headers, parsed.run)
         now = parts.clock()
         engine = in_effect.admission.engine
@@ -120,7 +88,18 @@ class Proxy:
         self._check_open(tenant, application, parsed.sequences)
         ends = recognition.ends_run(headers)
         body.change(salted(body.content, in_effect.directory.salt(tenant)))
-        return Accepted(tenant, application, parsed, body, scope["headers"], run, ends, endpoint, now)
+        return Accepted(
+            tenant=tenant,
+            application=application,
+            parsed=parsed,
+            body=body,
+            headers=incoming.scope["headers"],
+            run=run,
+            ends_run=ends,
+            endpoint=incoming.endpoint,
+            arrival=now,
+            since=now if body.whole_at is None else body.whole_at,
+        )
 
     def _expected_tokens(self, accepted: Accepted) -> Tokens:
         application, parsed = accepted.application.id, accepted.parsed
@@ -140,7 +119,14 @@ class Proxy:
         self._look_ahead(accepted, in_effect)
         progress = RequestProgress(accepted.body, queue.maximum_requests, parts.metrics, parts.metering, parts.clock)
         request = self._track(accepted, admission, progress, predicted)
-        waiting = Waiting(request, admission, queue.timeout_seconds, parts.open.waits, interruption)
+        waiting = Waiting(
+            request,
+            admission,
+            queue.timeout_seconds,
+            already=accepted.arrival - accepted.since,
+            open_waits=parts.open.waits,
+            interruption=interruption,
+        )
         progress.waiting = waiting
         forwarding = Forwarding(parts, admission, accepted, request, waiting=waiting, send=send, connection=connection)
         try:
@@ -227,7 +213,7 @@ class Proxy:
                 sequences=parsed.sequences,
             ),
             account=TokenAccount(min(tokens, parsed.prompts * longest), prompt_exact=parsed.prompt_tokens is not None),
-            timing=Timing(accepted.arrival),
+            timing=Timing(accepted.since),
             observer=observer,
             boosted_for=parts.objectives.boosted_for(application.id)
             if accepted.beyond is None or not accepted.beyond.deferred

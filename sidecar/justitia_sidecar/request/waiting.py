@@ -52,8 +52,8 @@ class Interruption:
 
 
 class Waiting:
-    """A request's wait, which ends at the latest after the queue's `timeout`. `open_waits` are those that have not
-    ended.
+    """A request's wait, which ends at the latest after the queue's `timeout`. It has waited so long `already`, in other
+    sidecars of the pool. `open_waits` are those that have not ended.
     """
 
     def __init__(
@@ -61,17 +61,20 @@ class Waiting:
         request: TrackedRequest,
         admission: Admission,
         timeout: Seconds,
+        *,
+        already: Seconds,
         open_waits: "set[Waiting]",
         interruption: Interruption,
     ) -> None:
         self._request = request
         self._admission = admission
         self._timeout = timeout
+        self._left = max(0.0, timeout - already)
         self._open = open_waits
         self._interruption = interruption
 
     def __enter__(self) -> "Waiting":
-        self._timer = asyncio.get_running_loop().call_later(self._timeout, self._waited_too_long)
+        self._timer = asyncio.get_running_loop().call_later(self._left, self._waited_too_long)
         self._open.add(self)
         return self
 

@@ -9,7 +9,7 @@ from justitia_api.engine import EngineSpec, EnvironmentVariable
 from justitia_api.pool import ServingPool
 from justitia_operator.build.arguments import REFUSED_VARIABLES, refused_argument, refused_variable
 from justitia_operator.build.builders import build_children
-from justitia_operator.build.credentials import make_credentials
+from justitia_operator.build.credentials import make_pod_credentials
 from justitia_operator.build.pods import build_engine_container
 from justitia_operator.build.seal import sealed
 from justitia_operator.decide.compare import covers, needs_apply
@@ -19,7 +19,7 @@ from justitia_sidecar.engine.client import KEEPALIVE_SECONDS
 from support.resources import PEPPER, ROOT, pool
 
 INSTALLATION = Installation("justitia-system", "sidecar:1", ROOT, "/var/models", "monitoring")
-CREDENTIALS = make_credentials(ROOT, "uid", 0)
+CREDENTIALS = make_pod_credentials(ROOT, "uid", 0)
 CONFIG = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
 
 
@@ -260,16 +260,28 @@ def test_the_service_leads_to_the_scheduler_of_the_pools_pods() -> None:
     assert service["selector"].items() <= template["metadata"]["labels"].items()
 
 
-def test_the_control_port_is_for_the_operator_and_the_admin_port_for_metrics_too() -> None:
+def test_each_port_is_for_those_who_need_it() -> None:
     def namespaces(rule: Json) -> list[str]:
         return [peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in rule["from"]]
 
-    (public, control, admin) = children()[Kind.NETWORK_POLICY]["spec"]["ingress"]
+    found = children()
+    (public, peer, control, admin) = found[Kind.NETWORK_POLICY]["spec"]["ingress"]
     assert public == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    assert peer["ports"] == [{"protocol": "TCP", "port": 8004}]
+    assert peer["from"] == [{"podSelector": {"matchLabels": found[Kind.SERVICE]["spec"]["selector"]}}]
     assert control["ports"] == [{"protocol": "TCP", "port": 8003}]
     assert namespaces(control) == ["justitia-system"]
     assert admin["ports"] == [{"protocol": "TCP", "port": 8002}]
     assert namespaces(admin) == ["justitia-system", "monitoring"]
+
+
+def test_sidecars_pass_on_only_where_engines_keep_the_order() -> None:
+    inside, in_front = children(), children(scheduling=IN_FRONT)
+    assert len(in_front[Kind.NETWORK_POLICY]["spec"]["ingress"]) == 3
+    for found, passes_on in ((inside, True), (in_front, False)):
+        *_, sidecar = found[Kind.DEPLOYMENT]["spec"]["template"]["spec"]["initContainers"]
+        assert ("peer" in [port["name"] for port in sidecar["ports"]]) is passes_on
+        assert ("JUSTITIA_PEER_FOLDER" in [variable["name"] for variable in sidecar["env"]]) is passes_on
 
 
 @pytest.mark.parametrize(

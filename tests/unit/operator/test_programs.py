@@ -12,7 +12,7 @@ from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.pool import ServingPool
 from justitia_cli.local.ports import free_ports
 from justitia_operator.build.builders import build_children
-from justitia_operator.build.credentials import make_credentials
+from justitia_operator.build.credentials import make_pod_credentials
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.objects import Json, Kind
 from support.container import Container, StandInSidecar, serving
@@ -28,7 +28,13 @@ def pods(**spec: Any) -> list[Json]:
     parsed = ServingPool.model_validate(pool(**spec))
     config = PoolConfig(generation=1, namespace="apps", name="shared", model="m")
     installation = Installation("justitia-system", "sidecar:1", ROOT)
-    made = build_children(parsed, config, KeyTable(pepper=PEPPER), make_credentials(ROOT, "uid", 0), installation)
+    made = build_children(
+        parsed,
+        config,
+        KeyTable(pepper=PEPPER),
+        make_pod_credentials(ROOT, "uid", 0),
+        installation,
+    )
     if Kind.DEPLOYMENT in made:
         return [made[Kind.DEPLOYMENT]["spec"]["template"]["spec"]]
     group = made[Kind.LEADER_WORKER_SET]["spec"]["leaderWorkerTemplate"]
@@ -147,7 +153,7 @@ def test_an_engine_that_hangs_is_ended_by_the_file_that_its_sidecar_makes_and_be
 ) -> None:
     (pod,) = pods(engine={"hangSeconds": 33})
     (*_, sidecar), engine = pod["initContainers"], engine_of(pod)
-    told = {v["name"]: v["value"] for v in sidecar["env"]}
+    told = {v["name"]: v.get("value") for v in sidecar["env"]}
     assert told["JUSTITIA_HANG_SECONDS"] == "33"
     path = told["JUSTITIA_HANG_FILE"]
     shared = [m["name"] for c in (sidecar, engine) for m in c["volumeMounts"] if path.startswith(f"{m['mountPath']}/")]
