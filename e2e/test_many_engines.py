@@ -37,7 +37,7 @@ pytestmark = pytest.mark.node
 LIGHT, HEAVY = "summaries", APPLICATION
 """Applications of the tenants with weights 1 and 3."""
 CLIENTS = 24
-TOKENS = 128
+TOKENS = 32
 SECONDS = 45.0
 SHARED = ("True", "Shared")
 
