@@ -3,7 +3,7 @@ and the example applied.
 """
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from support.kubectl import Kubectl, eventually
 
 PROGRAM = Path(__file__).parent / "cluster"
 GONE_SECONDS = 240.0
+LAST_LINES = 80
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,29 @@ def client(address: str) -> Iterator[openai.OpenAI]:
     """An OpenAI client of an application."""
     with client_of(APPLICATION, address) as client:
         yield client
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show of a failed test what the cluster says of its pods: nothing of them is left afterwards."""
+    report = yield
+    user = getattr(item, "funcargs", {}).get("user")
+    if report.when == "call" and report.failed and user is not None:
+        report.sections.append(("pods", last_words(user)))
+    return report
+
+
+def last_words(user: User) -> str:
+    """The pods, their events, and the ends of their engines' logs, also of those before a restart."""
+    names = user.run("-n", NAMESPACE, "get", "pods", "-o=name").stdout.split()
+    asked = [("get", "pods", "-o=wide"), ("get", "events", "--sort-by=.lastTimestamp")]
+    asked += [
+        ("logs", name, "-c=engine", f"--tail={LAST_LINES}", f"--previous={previous}")
+        for name in names
+        for previous in ("true", "false")
+    ]
+    done = [(arguments, user.run("-n", NAMESPACE, *arguments)) for arguments in asked]
+    return "\n".join(part for arguments, each in done for part in (" ".join(arguments), each.stdout, each.stderr))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
