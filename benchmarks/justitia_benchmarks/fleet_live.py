@@ -205,7 +205,7 @@ def document(
         [
             "# Many engines, one fair share: real sidecars, real Valkey, paced engines",
             "Written by `make bench-fleet`; `benchmarks/justitia_benchmarks/fleet_live.py` says what is served. The "
-            f"flooders' weights are 1 : 2, so their ratio should be 2. {len(seeds)} seeds of {seconds:g} s on "
+            f"flooders' weights are 1 : 2, so their ratio should be 2. Seeds: {len(seeds)}, {seconds:g} s each, on "
             f"{os.cpu_count()} processors; the middle one, and in brackets the smallest and the largest.",
             table(
                 [
