@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from justitia_sidecar.ports import public
-from justitia_sidecar.request import proxy
+from justitia_sidecar.request import entry
 from support.asking import ask
 from support.misbehaving_engine import MisbehavingEngine
 from support.serving import KEYS, RunningSidecar, running_sidecar
@@ -31,7 +31,7 @@ async def sidecar(tmp_path: Path) -> AsyncIterator[RunningSidecar]:
 @pytest.mark.parametrize(
     ("key", "status", "immediate", "a_second"),
     [
-        (KEYS["silver"], 429, proxy.IMMEDIATE_REFUSALS, proxy.REFUSALS_A_SECOND),
+        (KEYS["silver"], 429, entry.IMMEDIATE_REFUSALS, entry.REFUSALS_A_SECOND),
         ("sk-nobody-0123456789abcdef", 401, public.IMMEDIATE_WRONG_KEYS, public.WRONG_KEYS_A_SECOND),
     ],
     ids=["over its limit", "wrong key"],
