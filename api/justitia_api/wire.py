@@ -16,9 +16,7 @@ TENANT_HEADER = "x-justitia-tenant"
 WAITED_HEADER = "x-justitia-waited"
 """Beside it: how long ago the request came in, in seconds."""
 HANDED_BACK_HEADER = "x-justitia-handed-back"
-"""In the answer: the request is not begun, and may be served elsewhere. `engine`: nothing is served here until the
-sidecar says so; `request`: this one alone is not.
-"""
+"""In the answer: the request is not begun, and may be served elsewhere."""
 ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 
 PUBLIC_PORT = 8000
@@ -38,6 +36,20 @@ PEER_CERTIFICATE_FILE, PEER_KEY_FILE, PEERS_FILE = "peer.crt", "peer.key", "peer
 """A sidecar's certificate for the pool's others, its key, and the certificates that it takes from them."""
 PEER_NAME = "peer.justitia.dev"
 """The name in the certificates of sidecars. It is never resolved."""
+
+
+def authority(host: str, port: int | str) -> str:
+    """HOST:PORT as URLs have it: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class HandedBack(StrEnum):
+    """What a sidecar does not serve, of the requests that others pass on to it: the value of `HANDED_BACK_HEADER`."""
+
+    ENGINE = "engine"
+    """None, until the sidecar says that it does."""
+    REQUEST = "request"
+    """This one alone."""
 
 
 class Refusal(StrEnum):

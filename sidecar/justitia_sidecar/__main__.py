@@ -15,6 +15,7 @@ import uvloop
 from pydantic import ValidationError
 
 from justitia_api.config import KeyTable, PoolConfig
+from justitia_api.wire import authority
 from justitia_predictor.store import Store, StoreError
 from justitia_sidecar.engine.channel import EngineChannel, listen
 from justitia_sidecar.engine.client import EngineClient
@@ -110,7 +111,9 @@ async def serve(
             hang_watch,
             learner=learner,
             objectives=objectives,
-            peers=Peers("" if peer_credentials is None else _peer_address(settings), time.monotonic),
+            peers=Peers(
+                "" if peer_credentials is None else authority(settings.peer_address, settings.peer_port), time.monotonic
+            ),
             peer_client=peer_client,
         )
         config = WatchedDocument(settings.config_file, PoolConfig)
@@ -192,11 +195,6 @@ def _learner(settings: SidecarSettings, metrics: SidecarMetrics) -> Learner:
         pod=os.uname().nodename,
         shipped=settings.artifacts_folder,
     )
-
-
-def _peer_address(settings: SidecarSettings) -> str:
-    host = settings.peer_address
-    return f"[{host}]:{settings.peer_port}" if ":" in host else f"{host}:{settings.peer_port}"
 
 
 async def _keep_fresh(credentials: ControlCredentials | PeerCredentials) -> None:

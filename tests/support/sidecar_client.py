@@ -6,7 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from justitia_api.config import ApplicationConfig, PoolConfig, SchedulingConfig, TenantConfig
+from justitia_api.config import (
+    ApplicationConfig,
+    KeyEntry,
+    KeyTable,
+    PoolConfig,
+    SchedulingConfig,
+    TenantConfig,
+    key_digest,
+)
 from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.request.asgi import Receive, Scope, Send
 from justitia_sidecar.request.parts import Parts
@@ -32,6 +40,12 @@ def pool(generation: int = 1, **changes: Any) -> PoolConfig:
         "applications": (ApplicationConfig(namespace="ns", name="a", tenant="gold"),),
     }
     return PoolConfig(**{**fields, **changes})
+
+
+def give_key(sidecar: Sidecar) -> None:
+    """Let the sidecar know `KEY`, which is gold's."""
+    entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant=GOLD)
+    sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
 
 
 async def engine_answers(sidecar: Sidecar) -> None:

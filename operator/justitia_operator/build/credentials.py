@@ -72,10 +72,8 @@ def derive(root: str, info: str) -> bytes:
 @lru_cache(maxsize=4096)
 def make_credentials(root: str, uid: str, period: int) -> Credentials:
     """Derives the credentials of a pool's control port (by its uid) in a period. `root` is hex."""
-    pair = _pair(
-        root, f"justitia control %s/{uid}/{period}", period, server_name(uid), [ExtendedKeyUsageOID.SERVER_AUTH]
-    )
-    token = derive(root, f"justitia control token/{uid}/{period}").hex()
+    pair = _pair(root, "control", uid, period, server_name(uid), [ExtendedKeyUsageOID.SERVER_AUTH])
+    token = _of_period(root, "control token", uid, period).hex()
     return Credentials(pair.certificate, pair.private_key, token)
 
 
@@ -86,8 +84,7 @@ def make_peer_credentials(root: str, uid: str, period: int) -> PeerCredentials:
     """
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     before, now, after = (
-        _pair(root, f"justitia peer %s/{uid}/{each}", each, PEER_NAME, purposes)
-        for each in (period - 1, period, period + 1)
+        _pair(root, "peer", uid, each, PEER_NAME, purposes) for each in (period - 1, period, period + 1)
     )
     return PeerCredentials(now.certificate, now.private_key, before.certificate + now.certificate + after.certificate)
 
@@ -109,17 +106,23 @@ class _Pair(NamedTuple):
     private_key: str
 
 
-def _pair(root: str, info: str, period: int, name: str, purposes: list[ObjectIdentifier]) -> _Pair:
-    """A key, and a certificate for `name` that it signs itself. What is derived is named by `info`."""
-    key = Ed25519PrivateKey.from_private_bytes(derive(root, info % "key"))
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, info.partition(" %s")[0] + f" {period}")])
+def _of_period(root: str, what: str, uid: str, period: int) -> bytes:
+    return derive(root, f"justitia {what}/{uid}/{period}")
+
+
+def _pair(  # noqa: PLR0917
+    root: str, what: str, uid: str, period: int, name: str, purposes: list[ObjectIdentifier]
+) -> _Pair:
+    """A key for one purpose, `what`, and a certificate for `name` that it signs itself."""
+    key = Ed25519PrivateKey.from_private_bytes(_of_period(root, f"{what} key", uid, period))
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"justitia {what} {period}")])
     begin = _EPOCH + period * PERIOD - PERIOD
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
-        .serial_number(int.from_bytes(derive(root, info % "serial")[:16]) >> 1 | 1)
+        .serial_number(int.from_bytes(_of_period(root, f"{what} serial", uid, period)[:16]) >> 1 | 1)
         .not_valid_before(begin - _SKEW)
         .not_valid_after(begin + 4 * PERIOD)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)

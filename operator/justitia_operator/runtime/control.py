@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from justitia_api.conditions import ConditionType
 from justitia_api.status import ObjectiveCounts, PoolStatus
-from justitia_api.wire import CONTROL_PORT, DOCUMENTS_PATH, STATUS_PATH
+from justitia_api.wire import CONTROL_PORT, DOCUMENTS_PATH, STATUS_PATH, authority
 from justitia_operator.build.credentials import Credentials, make_credentials, period_at, server_name
 from justitia_operator.world.objects import Push
 from justitia_operator.world.reports import Report
@@ -94,10 +94,9 @@ class Control:
             headers["If-Match"] = f'"{push.replaces}"'
         if not request.keep:
             headers["Connection"] = "close"
-        host = f"[{push.address}]" if ":" in push.address else push.address
         async with self._session.request(
             request.method,
-            f"https://{host}:{self._port}{request.path}",
+            f"https://{authority(push.address, self._port)}{request.path}",
             data=request.body,
             headers=headers,
             ssl=_trusting(credentials.certificate),

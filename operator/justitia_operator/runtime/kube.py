@@ -20,6 +20,7 @@ import aiohttp
 from kubernetes.aio import client, config
 from kubernetes.aio.client.exceptions import ApiException
 
+from justitia_api.wire import authority
 from justitia_operator.world.objects import MANAGER, Json, Kind, Note, Ref, StatusPatch, ref_of
 
 REQUEST_SECONDS = 30.0
@@ -258,7 +259,7 @@ def uses_service_account() -> bool:
 def service_address() -> str:
     """The address of the API server that every pod gets in its environment."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return f"https://{authority(host, port)}"
 
 
 @asynccontextmanager

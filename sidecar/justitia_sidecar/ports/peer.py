@@ -5,7 +5,7 @@ Who is connected has a certificate of this pool. It has found out whose request 
 
 import math
 
-from justitia_api.wire import TENANT_HEADER, WAITED_HEADER
+from justitia_api.wire import TENANT_HEADER, WAITED_HEADER, HandedBack
 from justitia_sidecar.refusals import too_many_open
 from justitia_sidecar.request.asgi import Receive, Scope, Send, send_answer
 from justitia_sidecar.request.elsewhere import handed_back
@@ -31,7 +31,7 @@ class PeerApp:
             await self._entry.serve(incoming)
             return
         no_seat = too_many_open()
-        headers = [*no_seat.headers, handed_back(b"request"), (b"connection", b"close")]
+        headers = [*no_seat.headers, handed_back(HandedBack.REQUEST), (b"connection", b"close")]
         await send_answer(send, no_seat.refusal.status, headers, no_seat.body)
 
 

@@ -10,6 +10,7 @@ import aiohttp
 import structlog
 
 from justitia_api import wire
+from justitia_api.wire import HandedBack
 from justitia_sidecar.engine.client import EngineAbsentError, EngineError
 from justitia_sidecar.limits.held import HeldBytes
 from justitia_sidecar.metrics import SidecarMetrics
@@ -111,7 +112,7 @@ class Elsewhere:
             raise engine_unavailable(begun=True) from None
         async with response:
             if (what := response.headers.get(wire.HANDED_BACK_HEADER)) is not None:
-                if what != "request":
+                if what != HandedBack.REQUEST:
                     peer.does_not_take()
                 raise HandedBackError
             body.let_go()
@@ -143,9 +144,9 @@ def _head(response: aiohttp.ClientResponse) -> Headers:
     return [(name, value) for name, value in lower if name not in _OF_THE_CONNECTION]
 
 
-def handed_back(what: bytes) -> tuple[bytes, bytes]:
+def handed_back(what: HandedBack) -> tuple[bytes, bytes]:
     """The header of an answer to another sidecar, which serves the request elsewhere."""
-    return wire.HANDED_BACK_HEADER.encode(), what
+    return wire.HANDED_BACK_HEADER.encode(), what.encode()
 
 
 def passed_headers(incoming: Incoming, waited: Seconds) -> list[tuple[str, str]]:

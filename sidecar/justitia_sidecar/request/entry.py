@@ -7,7 +7,7 @@ handed back.
 
 import asyncio
 
-from justitia_api.wire import Refusal
+from justitia_api.wire import HandedBack, Refusal
 from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.pool.peers import Peer
 from justitia_sidecar.refusals import RefusalError, engine_unavailable
@@ -54,7 +54,8 @@ class Entry:
             await self._proxy.serve(incoming, body)
             return
         body.keep = True
-        tokens, tried, refused = self._tokens(incoming), set[Peer](), engine_unavailable()
+        tokens, tried = self._tokens(incoming), set[Peer]()
+        refused: RefusalError | None = None
         peer = self._elsewhere.sooner(tokens)
         if peer is None:
             try:
@@ -67,7 +68,7 @@ class Entry:
         await self._read(incoming, body)
         while peer is not None:
             if not body.content:  # its copy has given way
-                raise refused
+                raise refused or engine_unavailable()
             tried.add(peer)
             waited = self._parts.clock() - (body.whole_at or 0.0)
             try:
@@ -94,9 +95,9 @@ class Entry:
         self._parts.metrics.refusals.labels(refusal.refusal.value).inc()
         headers = refusal.headers
         if incoming.passed_on and refusal.elsewhere:
-            headers = [*headers, handed_back(b"engine")]
+            headers = [*headers, handed_back(HandedBack.ENGINE)]
         elif incoming.passed_on and refusal.refusal in _OF_ANOTHER_CONFIGURATION:
-            headers = [*headers, handed_back(b"request")]
+            headers = [*headers, handed_back(HandedBack.REQUEST)]
         delay = self._pace.delay(incoming.tenant, self._parts.clock())
         if delay and not self._parts.open.draining:
             await until_disconnect(incoming.receive, asyncio.sleep(delay))

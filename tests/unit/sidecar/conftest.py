@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.learning.learner import build_learner
 from justitia_sidecar.learning.samples import Samples
@@ -14,7 +13,7 @@ from justitia_sidecar.service import Sidecar
 from support.learning_room import Clock, Room, learning_pool
 from support.misbehaving_engine import MisbehavingEngine
 from support.misbehaving_store import MisbehavingStore
-from support.sidecar_client import KEY, PEPPER, engine_answers
+from support.sidecar_client import engine_answers, give_key
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,8 +42,7 @@ async def sidecar(engine: MisbehavingEngine, room: Room) -> AsyncIterator[Sideca
     """A sidecar of a pool with one application, which is learned from."""
     async with EngineClient.session() as session:
         sidecar = Sidecar(EngineClient(engine.url, session), room.metrics, room.clock, learner=room.learner)
-        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        give_key(sidecar)
         sidecar.parts.current.put_config(learning_pool())
         await engine_answers(sidecar)
         yield sidecar

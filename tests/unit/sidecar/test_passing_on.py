@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from justitia_api.config import ApplicationConfig, KeyEntry, KeyTable, key_digest
+from justitia_api.config import ApplicationConfig, KeyTable
 from justitia_api.wire import HANDED_BACK_HEADER, TENANT_HEADER, WAITED_HEADER
 from justitia_sidecar.engine.client import EngineClient, post
 from justitia_sidecar.engine.view import EngineView
@@ -27,7 +27,7 @@ from justitia_sidecar.request.reading import Body
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
-from support.sidecar_client import BODY, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
+from support.sidecar_client import BODY, PEPPER, Client, assert_nothing_left, engine_answers, give_key, pool
 
 MUCH_TO_DO = 10**6
 """Tokens that the engine here has, so that all others begin a request sooner."""
@@ -61,8 +61,7 @@ async def sidecar(engine: MisbehavingEngine, peer: MisbehavingEngine) -> AsyncIt
             peers=peers,
             peer_client=PlainPeerClient(session),
         )
-        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        give_key(sidecar)
         sidecar.parts.current.put_config(pool())
         await engine_answers(sidecar)
         peers.heard(WriterId("other"), Load(peer.url.removeprefix("http://"), 0, takes=True))

@@ -8,12 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from justitia_api.config import (
-    KeyEntry,
-    KeyTable,
     QueueConfig,
     TenantConfig,
     TenantLimits,
-    key_digest,
 )
 from justitia_sidecar.engine.client import EngineClient, EngineError
 from justitia_sidecar.engine.view import EngineView
@@ -23,7 +20,7 @@ from justitia_sidecar.request import usage
 from justitia_sidecar.service import Sidecar
 from justitia_vocabulary.units import TenantId
 from support.misbehaving_engine import MisbehavingEngine, Misbehaviour
-from support.sidecar_client import BODY, GOLD, KEY, PEPPER, Client, assert_nothing_left, engine_answers, pool
+from support.sidecar_client import BODY, GOLD, Client, assert_nothing_left, engine_answers, give_key, pool
 
 
 @pytest.fixture
@@ -36,8 +33,7 @@ async def engine() -> AsyncIterator[MisbehavingEngine]:
 async def sidecar(engine: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     async with EngineClient.session() as session:
         sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), time.monotonic)
-        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        give_key(sidecar)
         sidecar.parts.current.put_config(pool())
         await engine_answers(sidecar)
         yield sidecar

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from justitia_api.config import KeyEntry, KeyTable, key_digest
 from justitia_sidecar.engine.client import EngineClient
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.ports.client_connection import LONGEST_LOOK, STALL_SECONDS, ClientConnection
@@ -16,7 +15,7 @@ from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.service import Sidecar
 from support.misbehaving_engine import MUCH, MisbehavingEngine, Misbehaviour
-from support.sidecar_client import BODY, KEY, PEPPER, assert_nothing_left, engine_answers, pool
+from support.sidecar_client import BODY, KEY, assert_nothing_left, engine_answers, give_key, pool
 
 SMALL = 4096
 
@@ -91,8 +90,7 @@ async def door(engine: MisbehavingEngine) -> AsyncIterator[Door]:
     clock = Clock()
     async with EngineClient.session() as session:
         sidecar = Sidecar(EngineClient(engine.url, session), SidecarMetrics(), clock)
-        entry = KeyEntry(digest=key_digest(PEPPER, KEY), tenant="gold")
-        sidecar.parts.current.put_keys(KeyTable(pepper=PEPPER, keys=(entry,)))
+        give_key(sidecar)
         sidecar.parts.current.put_config(pool())
         await engine_answers(sidecar)
         server = Server(server_config(PublicApp(sidecar.parts)), clock)
