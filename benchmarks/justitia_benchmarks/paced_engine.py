@@ -4,7 +4,8 @@ machine can run.
 `python -m justitia_benchmarks.paced_engine --port P --socket S` speaks vLLM's HTTP API as far as the sidecar asks, and
 has the real plug-in's desk inside, which orders its queue. A step takes as long as a timing says, and produces a token
 for each sequence that has been read. A sequence is admitted if there is KV space for all of its tokens, so none is ever
-preempted, and nothing is cached.
+preempted. With `--prefix-cache` it finds again what it has read or written, as far as its KV space goes; all that it
+writes are tokens `WRITTEN`.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ import typer
 import uvloop
 from aiohttp import web
 
+from justitia_benchmarks.paced_cache import PacedCache
 from justitia_channel.messages import About
 from justitia_engine.desk import Desk
 from justitia_engine.explain import QueueView
@@ -30,6 +32,7 @@ from justitia_vocabulary.units import RequestId, Seconds, Tokens
 from justitia_vocabulary.waiting import WaitingReason
 
 BLOCK: Tokens = 16
+WRITTEN = 0
 LONGEST: Tokens = 4096
 LOG = logging.getLogger("justitia.paced")
 
@@ -43,6 +46,7 @@ class Pace:
     kv_tokens: Tokens
     seats: int
     token_budget: Tokens
+    prefix_cache: bool
 
     def step(self, tokens: Tokens) -> Seconds:
         return self.per_step + self.per_token * tokens
@@ -53,11 +57,16 @@ class Sequence:
     """A sequence, as far as it is `read` and has `produced`. Its client hears of each token."""
 
     name: SequenceName
-    prompt: Tokens
+    tokens: list[int]
     output: Tokens
+    cached: Tokens = 0
     read: Tokens = 0
     produced: Tokens = 0
     heard: "asyncio.Queue[Tokens]" = field(default_factory=asyncio.Queue)
+
+    @property
+    def prompt(self) -> Tokens:
+        return len(self.tokens)
 
     @property
     def size(self) -> Tokens:
@@ -71,6 +80,7 @@ class Sequence:
 class PacedEngine:
     def __init__(self, pace: Pace, socket: Path) -> None:
         self._pace = pace
+        self.cache = PacedCache(pace.kv_tokens // BLOCK if pace.prefix_cache else 0, BLOCK)
         self.waiting: dict[RequestId, Sequence] = {}
         self.running: dict[RequestId, Sequence] = {}
         self.steps = 0
@@ -93,7 +103,7 @@ class PacedEngine:
     def used(self) -> Tokens:
         return sum(each.size for each in self.running.values())
 
-    def add(self, key: str, prompt: Tokens, output: Tokens) -> Sequence:
+    def add(self, key: str, prompt: list[int], output: Tokens) -> Sequence:
         sequence = Sequence(SequenceName(RequestId(f"{key}-0"), key, 0), prompt, output)
         self.waiting[sequence.name.id] = sequence
         self._arrived.append(sequence)
@@ -146,8 +156,9 @@ class PacedEngine:
             if self.used + each.size > self._pace.kv_tokens:
                 break
             self.running[head] = self.waiting.pop(head)
-            self._desk.admitted(head, 0)
-            chunks[head] = min(budget, each.prompt)
+            each.read = each.cached = self.cache.find(each.tokens)
+            self._desk.admitted(head, each.cached)
+            chunks[head] = min(budget, each.prompt - each.read)
             budget -= chunks[head]
         return chunks
 
@@ -167,6 +178,7 @@ class PacedEngine:
         self._desk.stepped(StepDone(len(chunks), sum(chunks.values()), held, tuple(readings), duration))
         for name, each in list(self.running.items()):
             if each.produced == each.output:
+                self.cache.keep([*each.tokens, *[WRITTEN] * each.produced])
                 self._desk.ends(name)
                 self._desk.closed(name, each.produced, finished=True)
                 del self.running[name]
@@ -213,13 +225,16 @@ class Server:
             f'vllm:num_requests_waiting{{engine="0"}} {len(engine.waiting)}',
             f'vllm:iteration_tokens_total_count{{engine="0"}} {engine.steps}',
             f'vllm:kv_cache_usage_perc{{engine="0"}} {engine.used / pace.kv_tokens}',
-            f'vllm:cache_config_info{{block_size="{BLOCK}",num_gpu_blocks="{blocks}",engine="0"}} 1.0',
+            f'vllm:prefix_cache_queries_total{{engine="0"}} {engine.cache.asked}',
+            f'vllm:prefix_cache_hits_total{{engine="0"}} {engine.cache.found}',
+            f'vllm:cache_config_info{{block_size="{BLOCK}",num_gpu_blocks="{blocks}",'
+            f'enable_prefix_caching="{pace.prefix_cache}",engine="0"}} 1.0',
         )
         return web.Response(text="".join(f"{line}\n" for line in lines))
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         asked = await request.json()
-        prompt, output = len(asked["prompt"]), int(asked["max_tokens"])
+        prompt, output = asked["prompt"], int(asked["max_tokens"])
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         sequence = self._engine.add(request.headers["x-request-id"], prompt, output)
         over = False
@@ -228,16 +243,21 @@ class Server:
             while not over:
                 produced = await sequence.heard.get()
                 over = produced == output
-                await response.write(_event(prompt, produced))
-            await response.write(_event(prompt, output, last=True) + b"data: [DONE]\n\n")
+                await response.write(_event(sequence, produced))
+            await response.write(_event(sequence, output, last=True) + b"data: [DONE]\n\n")
         finally:
             if not over:
                 self._engine.abort(sequence)
         return response
 
 
-def _event(prompt: Tokens, produced: Tokens, *, last: bool = False) -> bytes:
-    usage = {"prompt_tokens": prompt, "total_tokens": prompt + produced, "completion_tokens": produced}
+def _event(sequence: Sequence, produced: Tokens, *, last: bool = False) -> bytes:
+    usage = {
+        "prompt_tokens": sequence.prompt,
+        "total_tokens": sequence.prompt + produced,
+        "completion_tokens": produced,
+        "prompt_tokens_details": {"cached_tokens": sequence.cached},
+    }
     body = {"choices": [] if last else [{"index": 0, "text": "a"}], "usage": usage}
     return b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
 
@@ -258,10 +278,12 @@ def main(  # noqa: PLR0917
     kv_tokens: Annotated[int, typer.Option(help="KV space, in tokens")] = 4096,
     seats: Annotated[int, typer.Option(help="Sequences that run at once")] = 8,
     token_budget: Annotated[int, typer.Option(help="Tokens that a step processes at most")] = 512,
+    *,
+    prefix_cache: Annotated[bool, typer.Option("--prefix-cache", help="Find prefixes again")] = False,
 ) -> None:
     """Serve as vLLM would, without a model, until killed."""
     logging.basicConfig(level=logging.WARNING)
-    uvloop.run(serve(Pace(per_step, per_token, kv_tokens, seats, token_budget), socket, port))
+    uvloop.run(serve(Pace(per_step, per_token, kv_tokens, seats, token_budget, prefix_cache), socket, port))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from justitia_channel.messages import RunOfPool
-from justitia_sidecar.pool.state import LEASE, PoolState
-from justitia_sidecar.pool.updates import Update, WriterId
+from justitia_sidecar.pool.state import LEASE, PoolState, Prefix
+from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.examples import examples
 
@@ -170,3 +170,18 @@ def test_another_unit_is_counted_apart() -> None:
     news = state.news(UNIT)
     assert news is not None
     assert news.service == {TENANTS[0]: 5.0}
+
+
+def test_a_runs_prefix_is_where_a_context_of_it_was_last() -> None:
+    state, (run, unknown) = PoolState(READER), RUNS[:2]
+    state.opened_here(run)
+    assert state.prefix(run) is None
+    growth = {run: RunGrowth(context=70), unknown: RunGrowth(context=5)}
+    state.heard(Update(A, 0, UNIT, opened=[of_pool(run)], runs=growth), 0.0)
+    state.heard(Update(A, 1, UNIT, runs={run: RunGrowth(cost=1.0)}), 0.0)
+    assert state.prefix(run) == Prefix(A, 70)
+    state.context_here(run, 60)
+    assert state.prefix(run) == Prefix(READER, 60)
+    state.heard(Update(A, 2, UNIT, closed=[run]), 0.0)
+    state.closed_here(run)
+    assert [state.prefix(each) for each in (run, unknown)] == [None] * 2

@@ -15,13 +15,13 @@ import aiohttp
 import pytest
 
 from justitia_api.config import TenantConfig, TenantLimits, ValkeyConfig
-from justitia_api.wire import PEER_NAME, TENANT_HEADER, WAITED_HEADER, Refusal
+from justitia_api.wire import PEER_NAME, RUN_HEADER, TENANT_HEADER, WAITED_HEADER, Refusal
 from justitia_benchmarks.paced_pool import MODEL, PacedPool, Pod, key_of, pool_config, write_peer_credentials
 from justitia_benchmarks.valkey_server import running_valkey
 from justitia_sidecar.pool.passing import PeerCredentials
 
 TENANT = "one"
-SLOW = ("--per-step=0.04", "--seats=4")
+SLOW = ("--per-step=0.04", "--seats=4", "--prefix-cache")
 PROMPT, OUTPUT = 64, 16
 
 
@@ -121,6 +121,21 @@ async def test_an_engine_with_room_serves_what_comes_to_it(tmp_path: Path) -> No
         for _ in range(3):
             assert (await at.ask(at.pods[0], 2)).whole
         assert await at.served() == [3, 0]
+
+
+async def test_turns_of_a_run_go_to_the_engine_that_has_its_prefix_while_that_is_not_far_behind(tmp_path: Path) -> None:
+    async with clients(tmp_path) as at:
+        for turn in range(6):
+            assert (await at.ask(at.pods[turn % 2], **{RUN_HEADER: "agent-7"})).whole
+            await at.share()
+        assert await at.served() == [6, 0]
+        for turn in range(4):
+            assert (await at.ask(at.pods[turn % 2])).whole
+        assert await at.served() == [8, 2]
+        many = await asyncio.gather(*(at.ask(at.pods[1], **{RUN_HEADER: "agent-7"}) for _ in range(48)))
+        assert all(answer.whole for answer in many)
+        home, elsewhere = await at.served()
+        assert home - 8 > elsewhere - 2 >= 2
 
 
 async def test_requests_of_a_pod_that_shuts_down_are_served_by_the_others(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from justitia_sidecar.admission.inside import Inside
 from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import TrackedRun
 from justitia_sidecar.engine.view import EngineView
+from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.sharing import Sharing, exchange
 from justitia_valkey.log import UpdateLog
-from justitia_vocabulary.units import Seconds, TenantId
+from justitia_vocabulary.units import RunId, Seconds, TenantId, Tokens
 from support.listening_channel import Listening
 from support.tracked import tracked_request
 
@@ -45,9 +46,10 @@ class Entry:
 
     def __post_init__(self) -> None:
         self.channel.state = PlugInSnapshot(unit="engine seconds")
-        self.sharing = Sharing(self.channel)
+        self.peers = Peers("", lambda: self.now)
+        self.sharing = Sharing(self.channel, self.peers)
         self.admission = Inside(CONFIG, self.channel, self.sharing, lambda: self.now)
-        self.admission.engine_told(EngineView(ready=True, kv_tokens=1000, block_size=10), 0.0)
+        self.admission.engine_told(EngineView(ready=True, kv_tokens=1000, block_size=10, prefix_cache=True), 0.0)
         self.admission.books.runs.on_ended = self.over.append
 
     def asks(self, name: str, run: str | None = RUN) -> TrackedRequest:
@@ -60,8 +62,13 @@ class Entry:
         """A request of the run comes and is served, with a prompt of 50 tokens."""
         request = self.asks(name)
         self.channel.hear(channel.Admitted(request.id, 0))
-        self.channel.hear(channel.Closed(request.id, 0, completed, 50, 0, produced, 0, 1.0))
+        self.channel.hear(channel.Closed(request.id, 0, completed, 50, 0, produced, 0, 1.0, read=50))
         self.admission.leave(request, self.now, completed=completed, ends_run=ends_run)
+
+    def prefix(self) -> tuple[str, Tokens] | None:
+        """Where the run's prefix is, as far as is known here, and how long it is."""
+        prefix = self.peers.prefix(RunId(f"{GOLD}/{APPLICATION.id}/{RUN}"))
+        return None if prefix is None else ("here" if prefix.home == self.peers.own else "there", prefix.tokens)
 
     def ended(self) -> list[str]:
         """The runs of whose end the plug-in has heard."""
@@ -115,6 +122,15 @@ async def test_of_two_that_open_it_at_once_one_learns_from_it(entries: tuple[Ent
     a.serves("3", 1, ends_run=True)
     await meet(entries)
     assert sorted(run.led_elsewhere for run in (*a.over, *b.over)) == [False, True]
+
+
+async def test_all_know_which_engine_has_its_prefix(entries: tuple[Entry, Entry]) -> None:
+    a, b = entries
+    for entry, other, produced in ((a, b, 10), (b, a, 20)):
+        entry.serves(f"{produced}", produced)
+        await meet(entries)
+        assert entry.prefix() == ("here", 50 + produced)
+        assert other.prefix() == ("there", 50 + produced)
 
 
 async def test_it_goes_on_while_its_requests_are_served_elsewhere(entries: tuple[Entry, Entry]) -> None:

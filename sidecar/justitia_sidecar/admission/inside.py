@@ -278,16 +278,23 @@ class Inside:
             request.account.prompt, request.account.produced = account.prompt_tokens, account.produced
         else:
             request.account.raise_to(account.prompt_tokens, account.produced)
-        self._cost_is(account, sum(map(_cost, account.closed.values())))
+        self._cost_is(account, sum(map(_cost, account.closed.values())), self._kept_of(message))
         if request.stage is Stage.OVER:
             request.observer.counted(request)
 
-    def _cost_is(self, account: EngineAccount, cost: KVTokenTime) -> None:
-        """Charge the run for the request up to `cost` in all. What it has been charged already stays."""
+    def _cost_is(self, account: EngineAccount, cost: KVTokenTime, context: Tokens = 0) -> None:
+        """Charge the run for the request up to `cost` in all. What it has been charged already stays. The engine has so
+        many tokens of its `context` in its cache.
+        """
         more = max(0.0, cost - account.cost)
         account.cost += more
         account.request.run.cost += more
-        self._pool_runs.costs(account.request.run, more)
+        self._pool_runs.costs(account.request.run, more, context)
+
+    def _kept_of(self, closed: messages.Closed) -> Tokens:
+        """The tokens of the sequence that the engine's prefix cache has."""
+        read = min(closed.prompt_tokens, closed.cached + closed.read)
+        return read + closed.produced if self.engine.prefix_cache else 0
 
     # What the engine cannot say.
 

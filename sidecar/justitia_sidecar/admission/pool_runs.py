@@ -12,7 +12,7 @@ from justitia_channel.messages import RunOfPool
 from justitia_sidecar.admission.runs import RunKey, TrackedRun
 from justitia_sidecar.pool.sharing import Sharing
 from justitia_sidecar.pool.updates import RunGrowth
-from justitia_vocabulary.units import KVTokenTime, RunId, Seconds
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, Tokens
 
 MOST_LATE = 10_000
 """The most runs that are over and may still be told what they cost elsewhere."""
@@ -22,10 +22,11 @@ Touch = Callable[[TrackedRun, Seconds], None]
 
 def pool_name(run: TrackedRun) -> RunId | None:
     """The run's name in the pool. None for a run of one request, which has none."""
-    return None if run.key is None else _name(run.key)
+    return None if run.key is None else name_of(run.key)
 
 
-def _name(key: RunKey) -> RunId:
+def name_of(key: RunKey) -> RunId:
+    """The name in the pool of the run with that key."""
     return RunId("/".join(key))
 
 
@@ -65,17 +66,17 @@ class PoolRuns:
             self._sharing.grew(name, RunGrowth(ended=True))
 
     def open_elsewhere(self, key: RunKey) -> bool:
-        return self._sharing.open_elsewhere(_name(key))
+        return self._sharing.open_elsewhere(name_of(key))
 
     def end_elsewhere(self, key: RunKey) -> None:
         """End a run that is open in other sidecars alone, if there is one."""
         if self.open_elsewhere(key):
-            self._sharing.grew(_name(key), RunGrowth(ended=True))
+            self._sharing.grew(name_of(key), RunGrowth(ended=True))
 
-    def costs(self, run: TrackedRun, more: KVTokenTime) -> None:
-        """A request of the run has cost so much more here."""
-        if more and (name := pool_name(run)) is not None:
-            self._sharing.grew(name, RunGrowth(cost=more))
+    def costs(self, run: TrackedRun, more: KVTokenTime, context: Tokens) -> None:
+        """A request of the run has cost so much more here, where the cache has so many tokens of its context."""
+        if (more or context) and (name := pool_name(run)) is not None:
+            self._sharing.grew(name, RunGrowth(cost=more, context=context))
 
     def _grown(self, name: RunId, growth: RunGrowth, now: Seconds) -> None:
         run = self._open.get(name) or self._late.get(name)

@@ -89,6 +89,7 @@ def read_metrics(text: str, view: EngineView) -> EngineView:
         view,
         kv_tokens=blocks * size,
         block_size=size,
+        prefix_cache=labels.get("enable_prefix_caching") == "True",
         running=running,
         waiting=waiting,
         deferred=deferred,

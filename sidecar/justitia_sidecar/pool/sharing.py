@@ -52,6 +52,8 @@ class Sharing:
         self.failure = ""
         self.malformed = 0
         channel.on_delivered = self._own.delivered
+        if peers is not None:
+            peers.own, peers.prefix = writer, self._others.prefix
 
     # Runs, as requests of them come here.
 
@@ -67,6 +69,8 @@ class Sharing:
 
     def grew(self, run: RunId, growth: RunGrowth) -> None:
         self._own.grew(run, growth)
+        if growth.context:
+            self._others.context_here(run, growth.context)
 
     def leads(self, run: RunId) -> bool:
         """Whether the run was opened here first, as far as is known."""

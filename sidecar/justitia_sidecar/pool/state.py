@@ -11,11 +11,12 @@ has served counts from the first whole update on that was heard: all tenants beg
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from justitia_channel.messages import Elsewhere, RunOfPool
 from justitia_sidecar.pool.totals import Totals
 from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
-from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
+from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId, Tokens
 
 LEASE: Seconds = 5.0
 REMEMBERED: Seconds = 3600.0
@@ -37,14 +38,22 @@ class _Writer:
     said: set[RunId] | None = None
 
 
+class Prefix(NamedTuple):
+    """Whose engine has what a run's next prompt begins with in its cache, and how many tokens of it."""
+
+    home: WriterId
+    tokens: Tokens
+
+
 @dataclass(slots=True)
 class _Shared:
     """A run that is open in some sidecar. `of_pool` is None while it is open in none of the others. `leader` opened it
-    first, by the order of updates.
+    first, by the order of updates. `prefix` is where a context of it lies, as far as that has been said.
     """
 
     of_pool: RunOfPool | None = None
     leader: WriterId | None = None
+    prefix: Prefix | None = None
     holders: set[WriterId] = field(default_factory=set)
 
 
@@ -97,13 +106,20 @@ class PoolState:
             self._delivered[run] = self._delivered.get(run, 0.0) + more
         for each in update.opened:
             self._open(update.writer, each)
+        for run, growth in update.runs.items():
+            if growth.context:
+                self._lies(run, Prefix(update.writer, growth.context))
         self._close(update.writer, update.closed)
         self._end_unsaid(update.writer, writer, update)
         return unknown
 
     def opened_here(self, run: RunId) -> None:
-        """A request of the run came in at this sidecar."""
+        """A request of the run is served here."""
         self._runs[run].holders.add(self._own)
+
+    def context_here(self, run: RunId, tokens: Tokens) -> None:
+        """The engine here has so many tokens of a context of the run in its cache."""
+        self._lies(run, Prefix(self._own, tokens))
 
     def closed_here(self, run: RunId) -> None:
         """The run is over as far as this sidecar knows."""
@@ -118,6 +134,11 @@ class PoolState:
         """Whether the run is open in another sidecar, as far as is known."""
         shared = self._runs.get(run)
         return shared is not None and shared.of_pool is not None
+
+    def prefix(self, run: RunId) -> Prefix | None:
+        """Where the run's next prompt is likely to find what it begins with. None if that is not known."""
+        shared = self._runs.get(run)
+        return None if shared is None else shared.prefix
 
     def expire(self, now: Seconds) -> None:
         """Who has not been heard of for some time is gone; after a long time it is forgotten."""
@@ -182,6 +203,10 @@ class PoolState:
             shared.of_pool = self._opened[opened.run] = opened
         shared.holders.add(name)
         self._writers[name].open.add(opened.run)
+
+    def _lies(self, run: RunId, prefix: Prefix) -> None:
+        if (shared := self._runs.get(run)) is not None:
+            shared.prefix = prefix
 
     def _close(self, name: WriterId, runs: Sequence[RunId]) -> None:
         for run in runs:

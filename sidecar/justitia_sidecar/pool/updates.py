@@ -18,15 +18,21 @@ WriterId = NewType("WriterId", str)
 
 class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What became of a run in one sidecar: how much more its requests cost, whether one was aborted, and whether its
-    client ended it.
+    client ended it. Its engine has `context` tokens in its cache, those of its longest context.
     """
 
     cost: NotNegative = 0.0
     aborted: bool = False
     ended: bool = False
+    context: Annotated[Tokens, Meta(ge=0)] = 0
 
     def __add__(self, other: "RunGrowth") -> "RunGrowth":
-        return RunGrowth(self.cost + other.cost, self.aborted or other.aborted, self.ended or other.ended)
+        return RunGrowth(
+            self.cost + other.cost,
+            self.aborted or other.aborted,
+            self.ended or other.ended,
+            max(self.context, other.context),
+        )
 
 
 class Load(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -15,7 +15,7 @@ from justitia_sidecar.engine.client import EngineAbsentError, EngineError
 from justitia_sidecar.limits.held import HeldBytes
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.pool.passing import PeerClient
-from justitia_sidecar.pool.peers import Peer, Peers
+from justitia_sidecar.pool.peers import Expected, Peer, Peers
 from justitia_sidecar.refusals import Headers, RefusalError, broken_off, engine_unavailable
 from justitia_sidecar.request.asgi import connection_of, until_disconnect
 from justitia_sidecar.request.incoming import Incoming
@@ -63,9 +63,9 @@ class Elsewhere:
         self._held = held
         self._metrics = metrics
 
-    def sooner(self, tokens: Tokens) -> Peer | None:
-        """The engine that begins a request of so many tokens sooner than the one here, if there is one."""
-        return None if self._client is None else self._peers.sooner(tokens)
+    def better(self, request: Expected) -> Peer | None:
+        """The engine that is to serve the request. None: the one here is."""
+        return None if self._client is None else self._peers.better(request)
 
     def other(self, without: set[Peer]) -> Peer | None:
         """Another engine for a request that this one does not serve."""

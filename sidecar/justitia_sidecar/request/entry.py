@@ -1,15 +1,17 @@
 """Takes completions in: each is served by the engine beside this sidecar, or by another one of the pool.
 
-A client's request goes to the engine that begins it sooner. It comes back if that engine does not serve it, and goes on
-if this one cannot any more, as long as nobody may have begun it. What another sidecar has passed on is served here, or
-handed back.
+A client's request goes to the engine that has its run's prefix, or that begins it sooner. It comes back if that engine
+does not serve it, and goes on if this one cannot any more, as long as nobody may have begun it. What another sidecar
+has passed on is served here, or handed back.
 """
 
 import asyncio
 
 from justitia_api.wire import HandedBack, Refusal
+from justitia_sidecar.admission.pool_runs import name_of
+from justitia_sidecar.identity import recognition
 from justitia_sidecar.limits.pacing import Pace
-from justitia_sidecar.pool.peers import Peer
+from justitia_sidecar.pool.peers import Expected, Peer
 from justitia_sidecar.refusals import RefusalError, engine_unavailable
 from justitia_sidecar.request.asgi import ClientGoneError, send_answer, until_disconnect
 from justitia_sidecar.request.elsewhere import Elsewhere, HandedBackError, handed_back
@@ -18,7 +20,6 @@ from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.request.proxy import Proxy
 from justitia_sidecar.request.reading import Body
 from justitia_sidecar.request.waiting import Interruption
-from justitia_vocabulary.units import Tokens
 
 REFUSALS_A_SECOND, IMMEDIATE_REFUSALS = 50.0, 100
 """The pace of refusals to a tenant."""
@@ -54,9 +55,9 @@ class Entry:
             await self._proxy.serve(incoming, body)
             return
         body.keep = True
-        tokens, tried = self._tokens(incoming), set[Peer]()
+        expected, tried = self._expected(incoming), set[Peer]()
         refused: RefusalError | None = None
-        peer = self._elsewhere.sooner(tokens)
+        peer = self._elsewhere.better(expected)
         if peer is None:
             try:
                 await self._proxy.serve(incoming, body)
@@ -72,19 +73,24 @@ class Entry:
             tried.add(peer)
             waited = self._parts.clock() - (body.whole_at or 0.0)
             try:
-                await self._elsewhere.serve(incoming, body, peer, tokens, waited)
+                await self._elsewhere.serve(incoming, body, peer, expected.left_to(peer.writer), waited)
                 return
             except HandedBackError:
                 peer = None if self._parts.peers.takes() else self._elsewhere.other(tried)
         await self._proxy.serve(incoming, body)
 
-    def _tokens(self, incoming: Incoming) -> Tokens:
+    def _expected(self, incoming: Incoming) -> Expected:
         """What is expected of a request before it is read."""
-        application = self._proxy.application(incoming).id
+        parts, application = self._parts, self._proxy.application(incoming).id
         declared = incoming.headers.get(b"content-length", b"")
         size = int(declared) if declared.isdigit() else 0
-        outputs = self._parts.current.configured().admission.books.outputs
-        return self._parts.tokens_per_byte.estimate(application, size) + outputs.expect(application, None)
+        outputs = parts.current.configured().admission.books.outputs
+        run = recognition.run_id(incoming.headers, None)
+        return Expected(
+            parts.tokens_per_byte.estimate(application, size),
+            outputs.expect(application, None),
+            None if run is None else parts.peers.prefix(name_of((incoming.tenant, application, run))),
+        )
 
     async def _read(self, incoming: Incoming, body: Body) -> None:
         async with Interruption() as interruption:

@@ -11,12 +11,14 @@ from justitia_api.config import ApplicationConfig
 from justitia_predictor.features import FirstRequest
 from justitia_sidecar.admission.admission import Admission
 from justitia_sidecar.admission.bounds import check_fits
+from justitia_sidecar.admission.pool_runs import name_of
 from justitia_sidecar.admission.request import RequestShape, Timing, TokenAccount, TrackedRequest
 from justitia_sidecar.current import InEffect
 from justitia_sidecar.identity import recognition
 from justitia_sidecar.identity.salt import salted
 from justitia_sidecar.learning.prediction import RunPrediction
 from justitia_sidecar.objectives.beyond import beyond_objective
+from justitia_sidecar.pool.peers import Expected
 from justitia_sidecar.refusals import draining, engine_unavailable
 from justitia_sidecar.request.accepted import Accepted, RequestProgress
 from justitia_sidecar.request.asgi import Connection, Send, connection_of, until_disconnect
@@ -44,8 +46,9 @@ class Proxy:
             self._check_open(incoming.tenant, self.application(incoming))
             await self.read(incoming, body)
             accepted = self._accept(incoming, body)
-            expected = self._expected_tokens(accepted)
-            with parts.metering.reserving(incoming.tenant, expected), parts.peers.serving(expected):
+            expected = self._expected(accepted)
+            left = expected.left_to(parts.peers.own)
+            with parts.metering.reserving(incoming.tenant, expected.all), parts.peers.serving(left):
                 completing = self._complete(accepted, incoming.send, connection_of(incoming.scope), interruption)
                 await until_disconnect(incoming.receive, completing)
 
@@ -101,11 +104,16 @@ class Proxy:
             since=now if body.whole_at is None else body.whole_at,
         )
 
-    def _expected_tokens(self, accepted: Accepted) -> Tokens:
+    def _expected(self, accepted: Accepted) -> Expected:
         application, parsed = accepted.application.id, accepted.parsed
         outputs = self._parts.current.configured().admission.books.outputs
         output = outputs.expect(application, parsed.max_tokens)
-        return self._prompt_tokens(application, parsed) + parsed.sequences * output
+        name = None if accepted.run is None else name_of((accepted.tenant, application, accepted.run))
+        return Expected(
+            self._prompt_tokens(application, parsed),
+            parsed.sequences * output,
+            None if name is None else self._parts.peers.prefix(name),
+        )
 
     # Waiting and forwarding.
 

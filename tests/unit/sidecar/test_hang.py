@@ -149,6 +149,14 @@ vllm:cache_config_info{block_size="10",num_gpu_blocks="100",engine="0"} 1.0
     assert (view.running, view.waiting, view.deferred, view.for_capacity) == (3, 4, 3, 1)
 
 
+@pytest.mark.parametrize(
+    ("label", "has"), [('enable_prefix_caching="True",', True), ('enable_prefix_caching="False",', False), ("", False)]
+)
+def test_whether_prefixes_are_found_again_is_what_the_engine_says(label: str, has: bool) -> None:
+    text = f'vllm:cache_config_info{{block_size="10",{label}num_gpu_blocks="100",engine="0"}} 1.0\n'
+    assert read_metrics(text, EngineView()).prefix_cache is has
+
+
 @pytest.mark.parametrize("missing", ["vllm:iteration_tokens_total_count", "vllm:kv_cache_usage_perc"])
 def test_progress_is_known_where_the_engine_tells_all_of_it(missing: str) -> None:
     def progress(steps: int, usage: float, without: str = "") -> object:

@@ -17,7 +17,7 @@ from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.pool.passing import LOST_WITHIN, PeerClient, socket_that_notices
-from justitia_sidecar.pool.peers import Peer, Peers
+from justitia_sidecar.pool.peers import Expected, Peer, Peers
 from justitia_sidecar.pool.updates import Load, WriterId
 from justitia_sidecar.ports.peer import PeerApp
 from justitia_sidecar.ports.serving import Server, server_config
@@ -53,7 +53,7 @@ async def peer() -> AsyncIterator[MisbehavingEngine]:
 async def sidecar(engine: MisbehavingEngine, peer: MisbehavingEngine) -> AsyncIterator[Sidecar]:
     """One that has much to do, and knows of another that has nothing to do."""
     async with EngineClient.session() as session:
-        peers = Peers("here", time.monotonic)
+        peers = Peers("here", lambda: 0.0)  # so that what was heard stays fresh
         sidecar = Sidecar(
             EngineClient(engine.url, session),
             SidecarMetrics(),
@@ -252,7 +252,7 @@ async def test_a_tenant_that_asks_for_models_that_are_not_there_keeps_nobody_fro
     async with another(peer, sidecar):
         wrong = await Client(sidecar, body=json.dumps({**BODY, "model": "none"}).encode()).run()
         assert (wrong.status, wrong.code) == (404, "model_not_found")
-        assert sidecar.parts.peers.sooner(1) is not None
+        assert sidecar.parts.peers.better(Expected(0, 1)) is not None
         assert (await Client(sidecar).run()).status == 200
         assert (len(engine.received), len(peer.received)) == (0, 1)
 
