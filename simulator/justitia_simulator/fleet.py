@@ -4,6 +4,8 @@
   outstanding (prompts and outputs of its unfinished requests, ties to the first); with `sticky`, to the engine of its
   run's first request.
 - :class:`AtRandom`: the same, to any engine.
+- :class:`ByPrefix`: the same, to the engine whose prefix cache has most of its prompt now; of equal ones to that with
+  the fewest tokens outstanding.
 - :class:`OneQueue`: one policy for all engines. Each takes its head when it has room. Nothing takes time.
 
 Others are in :mod:`.fleet_counters` and :mod:`.fleet_order`.
@@ -133,6 +135,16 @@ class AtRandom(OnArrival):
 
     def choose(self, request: Inference) -> Replica:
         return self._random.choice(self.replicas)
+
+
+class ByPrefix(OnArrival):
+    """Placement by prefix alone. Knows what each cache has."""
+
+    def choose(self, request: Inference) -> Replica:
+        def found(replica: Replica) -> Tokens:
+            return replica.pool.cached(request.origin, request.work.prompt_tokens)
+
+        return max(self.replicas, key=lambda replica: (found(replica), -self.outstanding[replica]))
 
 
 class SharedLine(Line):

@@ -7,7 +7,8 @@ with one cost and on one clock.
 
 :class:`BoundOnArrival`: an entry sends a request at once to the engine that has the fewest tokens outstanding as far as
 it knows, if that has fewer even with the request than the one beside the entry, else to that one. What it has sent
-itself it knows exactly.
+itself it knows exactly. With a prefix cache, a request of a run goes to the engine that had the run's last one, as far
+as is known, unless another has fewer by `REREAD` times the prompt; what is found there of the context does not count.
 :class:`ServedWhereItComes`: the engine beside the entry serves it.
 """
 
@@ -24,6 +25,8 @@ from justitia_simulator.line import Line
 from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.replica import Replica
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
+
+REREAD = 3
 
 EntryOf = Callable[[Inference], int]
 """The number of the entry at which a request comes in."""
@@ -61,7 +64,11 @@ class BoundOnArrival(OnArrival):
         self._known = [PoolService() for _ in policies]
         self._sent = [[0] * len(policies) for _ in policies]
         self._published = [[0] * len(policies) for _ in policies]
-        self._entered: dict[RequestId, tuple[int, int]] = {}
+        self._entered: dict[RequestId, tuple[int, int, Tokens]] = {}
+        self._contexts: dict[RunId, tuple[int, Tokens]] = {}
+        """The engine that had a run's last request, and its tokens."""
+        self._known_contexts: dict[RunId, tuple[int, Tokens]] = {}
+        self._caches = profile.prefix_cache
         if len(policies) > 1:
             self.next_exchange = staleness
 
@@ -72,29 +79,39 @@ class BoundOnArrival(OnArrival):
 
     def choose(self, request: Inference) -> Replica:
         entry = self._entry(request)
-        engine = self._placed(entry, tokens(request))
-        self._entered[request.id] = entry, engine
-        self._sent[entry][engine] += tokens(request)
+        engine = self._placed(entry, request)
+        home, context = self._known_contexts.get(request.run.id, (None, 0))
+        found = min(context, request.work.prompt_tokens) if engine == home else 0
+        size = tokens(request) - found
+        self._entered[request.id] = entry, engine, size
+        self._sent[entry][engine] += size
         self.messages += 2 * (engine != entry)
         return self.replicas[engine]
 
-    def _placed(self, entry: int, size: Tokens) -> int:
-        """The engine for a request of so many tokens that comes in at this entry."""
+    def _placed(self, entry: int, request: Inference) -> int:
+        """The engine for a request that comes in at this entry."""
+        home, _ = self._known_contexts.get(request.run.id, (None, 0))
+        reread = 0 if home is None else REREAD * request.work.prompt_tokens
 
-        def known(engine: int) -> Tokens:
+        def price(engine: int) -> Tokens:
             others = sum(sent[engine] for at, sent in enumerate(self._published) if at != entry)
-            return others + self._sent[entry][engine]
+            moves: Tokens = 0 if engine in (entry, home) else tokens(request)
+            moves += 0 if engine == home else reread
+            return others + self._sent[entry][engine] + moves
 
-        best = min(range(len(self.replicas)), key=known)
-        return best if known(best) + size < known(entry) else entry
+        best = min(range(len(self.replicas)), key=price)
+        return best if price(best) < price(entry) else entry
 
     def finished(self, replica: Replica, request: Inference, moment: Seconds) -> None:
         super().finished(replica, request, moment)
-        entry, engine = self._entered.pop(request.id)
-        self._sent[entry][engine] -= tokens(request)
+        entry, engine, size = self._entered.pop(request.id)
+        self._sent[entry][engine] -= size
+        if self._caches:
+            self._contexts[request.run.id] = engine, tokens(request)
 
     def run_ended(self, run: RunId, moment: Seconds) -> None:
         super().run_ended(run, moment)
+        self._contexts.pop(run, None)
         if self._runs is not None:
             self._runs.ended(run)
 
@@ -103,6 +120,7 @@ class BoundOnArrival(OnArrival):
             return
         self.next_exchange += self._staleness
         self._published = [list(sent) for sent in self._sent]
+        self._known_contexts = dict(self._contexts)
         totals: list[Mapping[TenantId, float]] = [line.policy.service for line in self.lines]
         for reader, line in enumerate(self.lines):
             for writer, served in enumerate(totals):
@@ -118,7 +136,7 @@ class BoundOnArrival(OnArrival):
 class ServedWhereItComes(BoundOnArrival):
     """Each entry has an engine of its own."""
 
-    def _placed(self, entry: int, size: Tokens) -> int:
+    def _placed(self, entry: int, request: Inference) -> int:
         return entry
 
 
