@@ -7,8 +7,9 @@ with one cost and on one clock.
 
 :class:`BoundOnArrival`: an entry sends a request at once to the engine that has the fewest tokens outstanding as far as
 it knows, if that has fewer even with the request than the one beside the entry, else to that one. What it has sent
-itself it knows exactly. With a prefix cache, a request of a run goes to the engine that had the run's last one, as far
-as is known, unless another has fewer by `REREAD` times the prompt; what is found there of the context does not count.
+itself it knows exactly. With `prefixes`, and a prefix cache, a request of a run goes to the engine that had the run's
+last one, as far as is known, unless another has fewer by `REREAD` times the prompt; what is found there of the context
+does not count.
 :class:`ServedWhereItComes`: the engine beside the entry serves it.
 """
 
@@ -26,7 +27,7 @@ from justitia_simulator.profiles import EngineProfile
 from justitia_simulator.replica import Replica
 from justitia_vocabulary.units import KVTokenTime, RequestId, RunId, Seconds, TenantId, Tokens
 
-REREAD = 3
+REREAD = 5
 
 EntryOf = Callable[[Inference], int]
 """The number of the entry at which a request comes in."""
@@ -55,6 +56,7 @@ class BoundOnArrival(OnArrival):
         staleness: Seconds,
         *,
         runs: bool,
+        prefixes: bool = True,
     ) -> None:
         super().__init__(policies, profile, kv_tokens)
         self._runs = SharedRuns(self.lines) if runs else None
@@ -68,7 +70,7 @@ class BoundOnArrival(OnArrival):
         self._contexts: dict[RunId, tuple[int, Tokens]] = {}
         """The engine that had a run's last request, and its tokens."""
         self._known_contexts: dict[RunId, tuple[int, Tokens]] = {}
-        self._caches = profile.prefix_cache
+        self._caches = profile.prefix_cache and prefixes
         if len(policies) > 1:
             self.next_exchange = staleness
 

@@ -142,7 +142,7 @@ def test_a_run_stays_at_its_home_unless_that_is_behind_by_more_than_its_prompt_i
     peers = Peers("here", lambda: 0.0)
     peers.own = HERE
     at_home, elsewhere = Expected(100, 10, Prefix(WriterId("a"), 90)), Expected(100, 10)
-    for outstanding, home, other in ((299, "a", "b"), (410, "a", "b"), (411, "b", "b")):
+    for outstanding, home, other in ((499, "a", "b"), (610, "a", "b"), (611, "b", "b")):
         peers.heard(WriterId("a"), Load("a", outstanding, takes=True))
         peers.heard(WriterId("b"), Load("b", 0, takes=True))
         peers.outstanding = 1000

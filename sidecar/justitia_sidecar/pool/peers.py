@@ -20,7 +20,7 @@ from justitia_vocabulary.units import RunId, Seconds, Tokens
 
 FRESH: Seconds = 2.0
 """How long what a sidecar said of itself holds: four exchanges."""
-REREAD = 3
+REREAD = 5
 """A prompt that another engine than its run's home reads takes time there, and the place of what others would find in
 its cache (docs/design/fleet.md).
 """
