@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What holds does not depend on how fast the machine is, and other work on it makes no test fail.
-settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=34)
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20)
 settings.load_profile("any-speed")
 settings.register_profile("nightly", settings.get_profile("any-speed"), max_examples=100)
 
@@ -40,7 +40,7 @@ settings.register_profile(
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--nightly", action="store_true", help="three times the examples, and a thousand of what may be many"
+        "--nightly", action="store_true", help="five times the examples, and a thousand of what may be many"
     )
 
 

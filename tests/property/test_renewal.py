@@ -126,6 +126,6 @@ def test_renewing_at_every_difference_is_not_seldom(monkeypatch: pytest.MonkeyPa
     for beyond in (RENEWED_BEYOND, 1.0):
         monkeypatch.setattr(runcost, "RENEWED_BEYOND", beyond)
         policy = Watched()
-        serve(policy, [1000, *range(400, 1, -1)], [None] * 400, 12)
+        serve(policy, [1000, *range(150, 1, -1)], [None] * 150, 12)
         counts.append(policy.renewals.total())
     assert counts[1] > 2 * counts[0]

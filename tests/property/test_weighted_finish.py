@@ -175,7 +175,7 @@ class ByOneClock(TieredJustitia):
 def test_in_the_order_of_a_clock_that_others_can_hold_back_it_breaks() -> None:
     """Beside floods of small runs, behind which runs wait that claim a million."""
     claims = [UnitRun(0, 2, 1e6, tenant) for tenant in OTHERS for _ in range(10)]
-    small = [our_run(at, 2) for at in range(0, 1800, 6)]
+    small = [our_run(at, 2) for at in range(0, 600, 6)]
     runs = [our_run(0, 4), *small, *flood(2, 2.0), *claims]
     assert Watched(policy(heartbeat=math.inf), runs).serve().latest_run() <= 0
     assert Watched(policy(heartbeat=math.inf, kind=ByOneClock), runs).serve().latest_run() > 0
