@@ -5,10 +5,10 @@
 - Tokens per minute: what the others have counted is taken from the bucket here, and what they reserve is reserved here.
   Until others hear of it, each sidecar may accept what its bucket has.
 
-A sidecar of which nothing has reached the log for `TRUST`, or that has missed something, has a part of each limit by
-itself: the limit divided by the engines that it knows, and at least one running request. `TRUST` is shorter than
-`LEASE`, after which the others use what it had. What it counts meanwhile is not taken from the others' buckets, nor
-what they count from its own.
+A sidecar of which nothing has reached the log for `TRUST` has a part of each limit by itself, until it knows again what
+all others use: the limit divided by the engines that it knew, and at least one running request. `TRUST` is shorter than
+`LEASE`, after which the others use what it had. What it counts meanwhile is not taken from the others' buckets, nor what
+they count from its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -115,31 +115,24 @@ class PoolLimits:
 
     def fits(self, tenant: TenantId, limit: int, used: int, sequences: int) -> bool:
         """Whether a request may begin, while so many of its tenant's sequences run here."""
-        match self.scope(self._clock()):
-            case LimitScope.POOL:
-                slots = self._slots.get(tenant)
-                return slots is not None and used + min(sequences, limit) <= slots.most
-            case LimitScope.PART:
-                return not used or used + sequences <= self._part(limit)
-            case LimitScope.ENGINE:
-                return not used or used + sequences <= limit
+        if self._shares and self.scope(self._clock()) is LimitScope.POOL:
+            slots = self._slots.get(tenant)
+            return slots is not None and used + min(sequences, limit) <= slots.most
+        return not used or used + sequences <= self._part(limit)
 
     def room_to_wait(self, tenant: TenantId, limit: int) -> int:
         """How many of the tenant's sequences may wait here."""
-        match self.scope(self._clock()):
-            case LimitScope.POOL:
-                return limit - self._uses.of(tenant).waiting
-            case LimitScope.PART:
-                return self._part(limit)
-            case LimitScope.ENGINE:
-                return limit
+        if self._shares and self.scope(self._clock()) is LimitScope.POOL:
+            return limit - self._uses.of(tenant).waiting
+        return self._part(limit)
 
     def reserved_elsewhere(self, tenant: TenantId) -> Tokens:
-        return self._uses.of(tenant).reserved if self.scope(self._clock()) is LimitScope.POOL else 0
+        shared = self._shares and self.scope(self._clock()) is LimitScope.POOL
+        return self._uses.of(tenant).reserved if shared else 0
 
     def earning(self, since: Seconds, now: Seconds) -> Seconds:
         """For how much of the time a bucket fills as its whole limit says."""
-        if self.scope(now) is LimitScope.ENGINE:
+        if not self._shares:
             return now - since
         whole = max(0.0, min(now, self._trusted_until) - since)
         return whole + (now - since - whole) / self._uses.engines
@@ -225,6 +218,7 @@ class PoolLimits:
     # How.
 
     def _part(self, limit: int) -> int:
+        """What this engine has by itself. Without others that is the limit."""
         return max(1, limit // self._uses.engines)
 
     def _slots_of(self, tenant: TenantId) -> Slots:

@@ -19,6 +19,7 @@ from justitia_vocabulary.units import Seconds
 
 TURN: Seconds = 3.0
 """How long a sidecar that takes turns with others keeps its slots."""
+MOST_TICKET = 2**60
 GIVES_BACK = 8
 """A sidecar gives back an eighth of what it has beyond its wants and its equal part, at each exchange."""
 
@@ -143,7 +144,7 @@ class Slots:
         if not asks.wants:
             self._turn = None
             return 0
-        last = max((each.ticket for each in self._others.values()), default=0) + 1
+        last = min(MOST_TICKET, max((each.ticket for each in self._others.values()), default=0) + 1)
         if self.granted < asks.at_once:
             self._turn = None
             return asks.ticket or last

@@ -79,7 +79,8 @@ class Uses:
         writer.sure = update.whole or (writer.sure and update.number == writer.number + 1)
         writer.number = update.number
         for tenant, use in update.limits.items():
-            yield self._take(name, writer, tenant, use)
+            if not writer.met or use != writer.uses.get(tenant):
+                yield self._take(name, writer, tenant, use)
         if update.whole:
             writer.met = True
             for tenant in writer.uses.keys() - update.limits.keys():
