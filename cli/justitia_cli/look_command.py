@@ -163,9 +163,9 @@ def _title(name: str, status: PoolStatus) -> str:
     which = f"{status.namespace}/{status.name}   {name}   {status.policy.value}"
     if status.boost is not None:
         which += f", gamma {status.boost.gamma:.2g} per second"
-    limits = "" if status.sharing is None else LIMITS_OVER[status.limits_over]
-    load = filter(None, (f"{queued} queued", f"{running} running", f"{status.open_runs} runs", memory, limits, state))
-    return f"{which}\n{'   '.join(load)}"
+    limits = "" if status.sharing is None else f"\n{LIMITS_OVER[status.limits_over]}"
+    load = filter(None, (f"{queued} queued", f"{running} running", f"{status.open_runs} runs", memory, state))
+    return f"{which}\n{'   '.join(load)}{limits}"
 
 
 def _queue_table(name: str, queue: QueueStatus) -> Table:

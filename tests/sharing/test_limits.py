@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -118,6 +119,14 @@ async def test_a_limit_of_running_requests_is_reached_and_never_exceeded_over_tw
             async with at.flooding(0, 1):
                 await at.answers(6)
             assert at.most_at_once == 2
+            assert "limits over the pool" in await top(at.pool.pods[0])
+
+
+async def top(pod: Pod) -> str:
+    """What `justitia top` says of a pod."""
+    command = [sys.executable, "-m", "justitia_cli", "top", "--once", "--url", f"http://127.0.0.1:{pod.admin}"]
+    shown = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    return (await shown.communicate())[0].decode()
 
 
 async def test_control_each_by_itself_has_the_limit(tmp_path: Path) -> None:

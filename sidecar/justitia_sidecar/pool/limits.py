@@ -7,8 +7,8 @@
 
 A sidecar of which nothing has reached the log for `TRUST` has a part of each limit by itself, until it knows again what
 all others use: the limit divided by the engines that it knew, and at least one running request. `TRUST` is shorter than
-`LEASE`, after which the others use what it had. What it counts meanwhile is not taken from the others' buckets, nor what
-they count from its own.
+`LEASE`, after which the others use what it had. What it counts meanwhile is not taken from the others' buckets, nor
+what they count from its own.
 """
 
 from collections.abc import Callable, Iterator

@@ -136,7 +136,7 @@ class OwnNews:
             list(opened.values()),
             list(self._closed),
             load,
-            self._limits(self._number, whole, now),
+            limits=self._limits(self._number, whole, now),
         )
         self._number += 1
         self._delivered, self._runs, self._opened, self._closed = {}, {}, {}, {}

@@ -13,6 +13,7 @@ from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.pool.limits import MOST_WEIGHED, PoolLimits
 from justitia_sidecar.pool.sharing import Sharing
+from justitia_sidecar.pool.slots import Demand
 from justitia_sidecar.pool.updates import LimitUse, Update, WriterId, decode, encode
 from justitia_sidecar.refusals import RefusalError
 from justitia_vocabulary.units import Seconds, TenantId
@@ -207,6 +208,17 @@ def test_an_update_of_a_release_that_knows_no_limits_uses_nothing() -> None:
     limits.configure(config_with(TenantLimits(queued_requests=5)), shares=True)
     limits.heard(update, 0.0)
     assert limits.room_to_wait(GOLD, 5) == 5
+
+
+def test_a_writer_of_absurd_numbers_does_not_keep_this_one_from_being_understood() -> None:
+    limits = PoolLimits(lambda: 0.0)
+    limits.demand = lambda tenant: Demand(0, 5, 3)
+    limits.configure(config_with(TenantLimits(running_requests=5)), shares=True)
+    absurd = LimitUse(slots=1, wants=2**62, at_once=2**62, ticket=2**62)
+    limits.heard(Update(WriterId("absurd"), 0, whole=True, limits={GOLD: absurd}), 0.0)
+    update = Update(WriterId("own"), 0, limits=told(limits))
+    assert update.limits[GOLD].wants == 5
+    assert decode(encode(update)) == update
 
 
 def test_what_a_sidecar_used_is_forgotten_with_it() -> None:
