@@ -12,6 +12,7 @@ from justitia_sidecar.pool.limits import TRUST
 from justitia_sidecar.pool.slots import Demand, Slots, dues
 from justitia_sidecar.pool.state import LEASE
 from justitia_sidecar.pool.updates import LimitUse, WriterId
+from justitia_sidecar.pool.uses import Uses
 from justitia_vocabulary.units import Seconds
 from support.examples import examples
 from support.limited_pool import LimitedPool, LimitedSidecar, config_with
@@ -226,6 +227,40 @@ def test_while_the_log_is_away_each_has_a_part_and_at_least_one(sidecars: int, l
         assert pool.used <= max(most, limit)
     pool.passes(3.0)
     assert pool.used == limit
+
+
+def misses_a_claim() -> LimitedPool:
+    """Of two sidecars that both want all slots, one does not hear that the other has taken all."""
+    pool = LimitedPool(2, 4)
+    pool.passes(4.0)
+    one, another = pool.sidecars
+    one.asks(*[1] * 9)
+    for at in (one, another):
+        at.exchange()
+    one.exchange()
+    assert one.used == 4
+    one.exchange()
+    another.read_to = len(pool.log)
+    one.write()
+    another.asks(*[1] * 9)
+    another.exchange()
+    return pool
+
+
+def test_who_has_missed_something_takes_nothing_until_it_knows_all_again() -> None:
+    pool = misses_a_claim()
+    assert pool.used == 4
+    for _ in range(30):
+        pool.passes(0.5)
+        for each in pool.sidecars:
+            each.finishes()
+        assert pool.used <= 4
+    assert pool.sidecars[1].begun == 9
+
+
+def test_control_who_does_not_mind_what_it_has_missed_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Uses, "sure", True)
+    assert misses_a_claim().used > 4
 
 
 def test_after_the_server_has_lost_its_log_the_limit_holds_again_once_requests_have_ended() -> None:
