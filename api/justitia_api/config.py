@@ -113,25 +113,28 @@ def boost_mode(scheduling: _Scheduling) -> BoostMode | None:
 
 
 class TenantLimits(Document):
-    """Limits of one tenant in each engine of a pool. None is no limit of its own."""
+    """Limits of one tenant in a pool: over its engines where they share, else in each of them. None is no limit."""
 
     queued_requests: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
-        description="Maximum number of the tenant's requests that may wait; more get 429.",
+        description="Maximum number of the tenant's requests that may wait; more get 429. Over several engines each "
+        "may accept up to so many until it hears of the others', half a second later.",
     )
     running_requests: int | None = Field(
         default=None,
         ge=1,
         le=100_000,
-        description="Maximum number of the tenant's requests that the engine works on at a time.",
+        description="Maximum number of the tenant's requests that are worked on at a time.",
     )
     tokens_per_minute: int | None = Field(
         default=None,
         ge=1,
         le=2**53,
-        description="Maximum number of tokens, read and produced, in a minute; further requests get 429.",
+        description="Maximum number of tokens, read and produced, in a minute; further requests get 429. Over several "
+        "engines each may accept what is left until it hears of the others', half a second later; that is made up for "
+        "afterwards.",
     )
 
 

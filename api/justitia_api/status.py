@@ -4,6 +4,7 @@ The operator writes it into the status of resources, and the command line shows 
 pool's labels can report anything, so the numbers that the operator computes with have limits here.
 """
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -19,6 +20,19 @@ Bucket = Annotated[int, Field(ge=-1000, le=1000)]
 """The number of a bucket of a `Sketch`, which has no others."""
 MOST_BUCKETS = 2001
 LONGEST_FAILURE = 300
+
+
+class LimitScope(StrEnum):
+    """What the limits of tenants count over, as one sidecar applies them."""
+
+    POOL = "Pool"
+    """All engines of the pool."""
+    PART = "Part"
+    """This engine, which has a part of each limit while it does not know what the others use: the limit divided by the
+    engines that it knew last.
+    """
+    ENGINE = "Engine"
+    """This engine, which has each limit for itself."""
 
 
 class Quantiles(Document):
@@ -218,6 +232,12 @@ class PoolStatus(Document):
     )
     sharing: SharingStatus | None = Field(
         default=None, description="None where the engine shares by itself, as configured"
+    )
+    limits_over: LimitScope = Field(
+        default=LimitScope.ENGINE,
+        description="What tenants' limits count over. Pool: all engines, which tell each other what they use. Part: "
+        "this engine has a part of each limit, because it does not know at the moment what the others use. Engine: "
+        "this engine has each limit for itself",
     )
     conditions: tuple[Condition, ...] = Field(
         default=(), description="Conditions; their observed generation is that of the configuration"

@@ -76,7 +76,10 @@ class TenantSpec(Document):
     ]
     limits: Annotated[
         TenantLimits | None,
-        Field(description="Limits of the tenant in each engine of a pool; no limits if unset."),
+        Field(
+            description="Limits of the tenant in each pool; no limits if unset. They count over all engines of a pool "
+            "where these share: with a Valkey, enforcement Engine and several replicas. Else they count in each engine."
+        ),
     ] = None
 
     @model_validator(mode="after")

@@ -7,8 +7,8 @@ from justitia_api.status import QueuedRequest
 from justitia_vocabulary.waiting import WaitingReason
 
 WHY = {
-    WaitingReason.TENANT_LIMIT: "its tenant has as many running requests as its limit allows (limits.runningRequests "
-    "of the Tenant)",
+    WaitingReason.TENANT_LIMIT: "its tenant has as many running requests as its limit allows in this engine "
+    "(limits.runningRequests of the Tenant)",
     WaitingReason.TENANT_NOT_BEGUN: "the engine takes long to begin with its tenant's last requests, perhaps for a "
     "grammar or media, and gets no more of them until it has begun with one",
     WaitingReason.ENGINE_UNAVAILABLE: "the engine does not answer: see the condition EnginesAvailable of the pool",

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from justitia_api.status import PoolStatus, QueuedRequest, QueueStatus
+from justitia_api.status import LimitScope, PoolStatus, QueuedRequest, QueueStatus
 from justitia_cli.console import ContextOption, KubeconfigOption, errors, fail, output
 from justitia_cli.explanation import explain, matching
 from justitia_cli.live_table import applications_table, live_table, objectives_table
@@ -19,6 +19,11 @@ from justitia_cli.sidecars import At, OnCluster, Sidecars, SidecarsError, ask
 
 D = TypeVar("D", PoolStatus, QueueStatus)
 
+LIMITS_OVER = {
+    LimitScope.POOL: "limits over the pool",
+    LimitScope.PART: "a part of each limit here",
+    LimitScope.ENGINE: "limits in each engine",
+}
 LISTED = 30
 """The most requests of a queue in a table."""
 
@@ -158,8 +163,9 @@ def _title(name: str, status: PoolStatus) -> str:
     which = f"{status.namespace}/{status.name}   {name}   {status.policy.value}"
     if status.boost is not None:
         which += f", gamma {status.boost.gamma:.2g} per second"
+    limits = "" if status.sharing is None else f"\n{LIMITS_OVER[status.limits_over]}"
     load = filter(None, (f"{queued} queued", f"{running} running", f"{status.open_runs} runs", memory, state))
-    return f"{which}\n{'   '.join(load)}"
+    return f"{which}\n{'   '.join(load)}{limits}"
 
 
 def _queue_table(name: str, queue: QueueStatus) -> Table:

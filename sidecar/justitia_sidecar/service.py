@@ -24,6 +24,7 @@ from justitia_sidecar.engine.metrics import EngineMetrics
 from justitia_sidecar.learning.learner import Learner, build_learner
 from justitia_sidecar.metrics import SidecarMetrics
 from justitia_sidecar.objectives.objectives import Objectives
+from justitia_sidecar.pool.limits import PoolLimits
 from justitia_sidecar.pool.passing import PeerClient
 from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.sharing import Sharing, share_forever
@@ -60,7 +61,8 @@ class Sidecar:
         hang_watch = hang_watch or HangWatch()
         peers = peers or Peers("", clock)
         peers.takes = self._takes
-        order = Order(channel, clock, peers)
+        limits = PoolLimits(clock)
+        order = Order(channel, clock, peers, limits)
         current = Current(order, metrics)
         self.parts = Parts(
             current=current,
@@ -69,7 +71,7 @@ class Sidecar:
             watch=EngineWatch(engine, hang_watch, self._admission, clock),
             waker=Waker(self._admission, clock),
             open=OpenRequests(),
-            metering=Metering(metrics, clock),
+            metering=Metering(metrics, clock, limits),
             held=learner.held,
             learner=learner,
             objectives=objectives,

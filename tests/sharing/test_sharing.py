@@ -277,7 +277,7 @@ async def test_after_a_failure_what_is_written_twice_counts_once(pool: Pool) -> 
     a.sharing.opened(RUN)
     lost = a.sharing.update(pool.now)
     await a.updates.exchange(lost)
-    a.sharing.failed("its answer was lost")
+    a.sharing.failed("its answer was lost", pool.now)
     await pool.exchange(2)
     assert b.told()[2] == {RUN.run: 10.0}
 

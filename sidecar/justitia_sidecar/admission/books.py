@@ -23,6 +23,8 @@ from justitia_sidecar.admission.request import TrackedRequest
 from justitia_sidecar.admission.runs import RunTable
 from justitia_sidecar.admission.stages import Event, Stage
 from justitia_sidecar.limits.room import Owner, Room
+from justitia_sidecar.pool.limits import PoolLimits
+from justitia_sidecar.pool.slots import Demand
 from justitia_vocabulary.policies import PolicyName
 from justitia_vocabulary.units import ApplicationId, RequestId, Seconds, TenantId, Tokens
 
@@ -42,7 +44,8 @@ class TenantLoad:
 
 class Books:
     """The books of one pool. `held_up` says whether a tenant's requests stay here because of those that the engine has;
-    `waits` says whether a request still waits, so that it may be refused.
+    `waits` says whether a request still waits, so that it may be refused. `pool_limits` says what other engines leave
+    of a tenant's limits; without it this engine has each limit for itself.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Books:
         *,
         waits: Callable[[TrackedRequest], bool],
         held_up: Callable[[TenantId], bool],
+        pool_limits: PoolLimits | None = None,
     ) -> None:
         self.runs = runs
         self.outputs = OutputMeans()
@@ -67,6 +71,7 @@ class Books:
         self.to_release: dict[TenantId, None] = {}
         """Tenants with held requests that nothing holds back."""
         self._held_up = held_up
+        self._pool_limits = pool_limits or PoolLimits(lambda: 0.0)
         self._weights: dict[TenantId, float] = {}
         self._shares: dict[ApplicationId, ApplicationShare] | None = None
         self._room: Room[RequestId] = Room(None, lambda request: waits(self.requests[request]))
@@ -107,10 +112,12 @@ class Books:
     def check_room(self, tenant: TenantId, application: ApplicationId, sequences: int = 1) -> None:
         """Raises a refusal if the pool or the tenant has no room for so many sequences of the application."""
         own = self._limits.get(tenant, TenantLimits())
+        most = own.queued_requests
+        room = None if most is None else self._pool_limits.room_to_wait(tenant, most)
         check_room(
             sequences,
             self._config.queue.maximum_requests,
-            TenantQueue(self.load[tenant].queued, own.queued_requests),
+            TenantQueue(self.load[tenant].queued, most, room),
             own.running_requests,
         )
         if not self._room.has_room(Owner(tenant, application), sequences):
@@ -128,6 +135,7 @@ class Books:
         self.queued += sequences
         load.held.add(request)
         self.amounts.enter(request, round(self.outputs.mean(request.application) or request.asks.max_tokens))
+        self._pool_limits.touch(request.tenant)
         displaced = self._room.enter(_owner(request), request.id, sequences)
         if displaced is None:
             raise queue_full(self._config.queue.maximum_requests)
@@ -144,7 +152,7 @@ class Books:
         released = 0
         while load.held and not self._held_up(tenant):
             request = load.held.next()
-            if most is not None and load.released and load.released + request.asks.sequences > most:
+            if most is not None and not self._fits(request, most):
                 return
             if released == AT_A_TIME:
                 self.to_release[tenant] = None
@@ -152,14 +160,33 @@ class Books:
             released += 1
             load.held.release(request)
             load.released += request.asks.sequences
+            self._pool_limits.touch(tenant)
             request.advance(Event.RELEASE)
             yield request
+
+    def _fits(self, request: TrackedRequest, most: int) -> bool:
+        used = self.load[request.tenant].released
+        return self._pool_limits.fits(request.tenant, most, used, request.asks.sequences)
+
+    def demand(self, tenant: TenantId) -> Demand:
+        """What the tenant uses of its limit of running requests, and wants of it."""
+        load = self.load.get(tenant)
+        if load is None:
+            return Demand()
+        next_one = load.held.next().asks.sequences if load.held else 1
+        return Demand(load.released, load.queued + load.running, next_one)
+
+    def waiting(self, tenant: TenantId) -> int:
+        """The tenant's sequences that wait."""
+        load = self.load.get(tenant)
+        return 0 if load is None else load.queued
 
     def hold_back(self, request: TrackedRequest) -> None:
         """Take a request out of the order again, until it is released."""
         request.advance(Event.HOLD_BACK)
         load = self.load[request.tenant]
         load.released -= request.asks.sequences
+        self._pool_limits.touch(request.tenant)
         load.held.add(request)
 
     def send(self, request: TrackedRequest, now: Seconds) -> None:
@@ -177,6 +204,7 @@ class Books:
         load.queued -= sequences
         load.running += sequences
         self.queued -= sequences
+        self._pool_limits.touch(request.tenant)
         self._room.leave(_owner(request), request.id)
 
     def hold(self, request: TrackedRequest, tokens: Tokens) -> None:
@@ -206,6 +234,7 @@ class Books:
             if completed:
                 self.outputs.observe(request.application, request.account.produced // sequences)
         request.advance(Event.END)
+        self._pool_limits.touch(request.tenant)
         self.amounts.leave(request)
         self._room.leave(_owner(request), request.id)
         del self.requests[request.id]

@@ -13,13 +13,16 @@ from justitia_vocabulary.units import Tokens
 
 @dataclass(frozen=True, slots=True)
 class TenantQueue:
-    """A tenant's sequences that are `waiting`, and the `most` that may be; None is no bound."""
+    """A tenant's sequences that are `waiting`, and the `most` that may be; None is no bound. What waits in other
+    engines leaves `room` for so many here.
+    """
 
     waiting: int
     most: int | None
+    room: int | None
 
     def has_room(self, sequences: int) -> bool:
-        return self.most is None or self.waiting + sequences <= self.most
+        return self.room is None or self.waiting + sequences <= self.room
 
 
 def check_room(sequences: int, pool: int | None, tenant: TenantQueue, most_running: int | None) -> None:
@@ -32,7 +35,7 @@ def check_room(sequences: int, pool: int | None, tenant: TenantQueue, most_runni
     if not tenant.has_room(sequences):
         raise RefusalError(
             Refusal.TENANT_QUEUE_FULL,
-            f"Your tenant has {tenant.most} requests waiting, which is its limit: retry later.",
+            f"Your tenant may have {tenant.most} requests waiting, and there is no room for more of them: retry later.",
             retry_after=5,
         )
 

@@ -66,7 +66,9 @@ class Inside:
         self._pool_runs = PoolRuns(sharing, runs.touch, runs.close)
         runs.on_client_ends = self._pool_runs.ended_by_client
         runs.open_elsewhere, runs.end_elsewhere = self._pool_runs.open_elsewhere, self._pool_runs.end_elsewhere
-        self.books = Books(config, runs, waits=self.waits, held_up=self._held_up)
+        self.books = Books(config, runs, waits=self.waits, held_up=self._held_up, pool_limits=sharing.limits)
+        limits = sharing.limits
+        limits.demand, limits.waiting, limits.on_slots = self.books.demand, self.books.waiting, self._has_slots
         channel.hear = self._heard
 
     @property
@@ -154,6 +156,7 @@ class Inside:
     def tick(self, now: Seconds) -> None:
         for tenant in self._crossing.look(now):
             self._release(tenant)
+        self._sharing.limits.look(now)
         self.books.runs.most_of_pool = self._sharing.most_runs
         self.books.runs.expire(now)
         self.pump(now)
@@ -217,6 +220,11 @@ class Inside:
         for request in self.books.release(tenant):
             self._crossing.begins(request)
             self._queue[request.id] = request
+
+    def _has_slots(self, tenant: TenantId) -> None:
+        """The tenant may have more requests running than before."""
+        self._release(tenant)
+        self.pump(self._clock())
 
     def _pass_on(self, request: TrackedRequest, now: Seconds) -> None:
         self._tell(request, now)

@@ -21,6 +21,7 @@ from justitia_sidecar.admission.runs import MAXIMUM_OPEN_RUNS, TrackedRun
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.engine.configuration import configured_knobs, engine_configuration
 from justitia_sidecar.limits.memory import memory_limit, most_runs
+from justitia_sidecar.pool.limits import PoolLimits
 from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.sharing import Sharing
 from justitia_vocabulary.policies import INSIDE_THE_ENGINE_ONLY, PolicyName
@@ -37,15 +38,21 @@ def build_configured_policy(config: PoolConfig) -> Policy:
 
 
 class Order:
-    """`sharing` is with the pool's other engines, while this one keeps the order. `on_run_ended` is called for each run
+    """`sharing` is with the pool's other engines, while this one keeps the order; `limits` count over all of them then,
+    if the pool has a Valkey. `on_run_ended` is called for each run
     that is over. `on_other_service` is called when service no longer compares with what it was, because its unit or the
     process that counts it has changed. `on_moved` is called when the order moves into the engine, or in front of it.
     """
 
     def __init__(
-        self, engine_channel: EngineChannel | None, clock: Callable[[], Seconds], peers: Peers | None = None
+        self,
+        engine_channel: EngineChannel | None,
+        clock: Callable[[], Seconds],
+        peers: Peers | None = None,
+        limits: PoolLimits | None = None,
     ) -> None:
         self.engine_channel = engine_channel
+        self.limits = limits or PoolLimits(clock)
         self._peers = peers
         self.on_run_ended: Callable[[TrackedRun], None] = lambda run: None
         self.on_other_service: Callable[[], None] = lambda: None
@@ -83,6 +90,7 @@ class Order:
     def configure(self, config: PoolConfig) -> None:
         """Put a configuration into effect, and carry over what is open."""
         before, self._config = self._config, config
+        self._limit(config)
         match self._admission:
             case None:
                 self._admission = self._fresh(config)
@@ -104,10 +112,13 @@ class Order:
         if isinstance(self._admission, InFront):
             self._admission.tune(configured_knobs(config.scheduling, gamma))
 
+    def _limit(self, config: PoolConfig) -> None:
+        self.limits.configure(config, shares=self._inside and config.valkey is not None)
+
     def _fresh(self, config: PoolConfig) -> InFront | Inside:
         admission: InFront | Inside
         if (channel := self.channel) is not None:
-            self.sharing = Sharing(channel, self._peers)
+            self.sharing = Sharing(channel, self._peers, self.limits)
             admission = Inside(config, channel, self.sharing, self._clock)
             admission.reconfigure(config, self._clock())
         else:
@@ -132,6 +143,7 @@ class Order:
         if self._config is None or self._admission is None:
             return
         before = self._admission
+        self._limit(self._config)
         self._admission = self._fresh(self._config)
         self._admission.engine_told(before.engine, self._clock())
         self.on_moved()

@@ -6,11 +6,11 @@ since goes into the next.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from justitia_channel.messages import RunOfPool
 from justitia_sidecar.pool.totals import Totals
-from justitia_sidecar.pool.updates import Load, RunGrowth, Update, WriterId
+from justitia_sidecar.pool.updates import LimitUse, Load, RunGrowth, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
 WHOLE_EVERY: Seconds = 10.0
@@ -22,11 +22,18 @@ update which are open.
 """
 
 
-class OwnNews:
-    """What `writer` has to tell. A run may be open several times under one name; it closes with the last."""
+Limits = Callable[[int, bool, Seconds], dict[TenantId, LimitUse]]
+"""What the update of a number has to say of limits: all, if it is whole."""
 
-    def __init__(self, writer: WriterId) -> None:
+
+class OwnNews:
+    """What `writer` has to tell, with what `limits` has to say. A run may be open several times under one name; it
+    closes with the last.
+    """
+
+    def __init__(self, writer: WriterId, limits: Limits = lambda number, whole, now: {}) -> None:
         self._writer = writer
+        self._limits = limits
         self._number = 0
         self._tells = False
         self._unit = ""
@@ -129,6 +136,7 @@ class OwnNews:
             list(opened.values()),
             list(self._closed),
             load,
+            limits=self._limits(self._number, whole, now),
         )
         self._number += 1
         self._delivered, self._runs, self._opened, self._closed = {}, {}, {}, {}

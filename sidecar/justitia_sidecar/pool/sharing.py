@@ -16,6 +16,7 @@ from justitia_api.status import LONGEST_FAILURE, SharingStatus
 from justitia_channel.messages import RunEnded, RunOfPool
 from justitia_sidecar.engine.channel import EngineChannel
 from justitia_sidecar.metrics import SidecarMetrics
+from justitia_sidecar.pool.limits import PoolLimits
 from justitia_sidecar.pool.own import OwnNews
 from justitia_sidecar.pool.peers import Peers
 from justitia_sidecar.pool.state import LEASE, PoolState
@@ -34,17 +35,19 @@ log = structlog.get_logger("justitia.sidecar")
 class Sharing:
     """What is shared of the engine that `channel` leads to.
 
-    `peers` hear how much the others have to do, `on_growth` what they saw of runs, with the moment at which they said
-    it. `last` is the moment of the last exchange, None before the first; `failure` is why the last attempt failed, if
-    it did.
+    `peers` hear how much the others have to do, `limits` what they use of them, `on_growth` what they saw of runs, with
+    the moment at which they said it. `last` is the moment of the last exchange, None before the first; `failure` is why
+    the last attempt failed, if it did.
     """
 
-    def __init__(self, channel: EngineChannel, peers: Peers | None = None) -> None:
+    def __init__(self, channel: EngineChannel, peers: Peers | None = None, limits: PoolLimits | None = None) -> None:
         writer = WriterId(uuid.uuid4().hex)
         self._channel = channel
         self._writer = writer
         self._peers = peers
-        self._own = OwnNews(writer)
+        self.limits = limits or PoolLimits(lambda: 0.0)
+        self.limits.begin(writer)
+        self._own = OwnNews(writer, self.limits.tell)
         self._others = PoolState(writer)
         self._told: object = None
         self.on_growth: Callable[[RunId, RunGrowth, Seconds], None] = lambda run, growth, now: None
@@ -89,6 +92,7 @@ class Sharing:
 
     def update(self, now: Seconds) -> bytes:
         """What to write for the others."""
+        self.limits.attempt(now)
         state = self._channel.state
         if state.unit:
             self._own.served(state.unit, (self._channel.peer, state.failures), state.service)
@@ -103,6 +107,7 @@ class Sharing:
             return
         if self._others.heard(update, now):
             self._own.tell_all()
+        self.limits.heard(update, now)
         if self._peers is not None and update.writer != self._writer:
             self._peers.heard(update.writer, update.load)
         for run, growth in self._others.growth():
@@ -113,13 +118,16 @@ class Sharing:
         self.last, self.failure = now, ""
         self._own.written()
         self._others.expire(now)
+        self.limits.exchanged(now)
         self._tell_of_ends()
         self._tell_news()
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, now: Seconds) -> None:
         if not self.failure:
             log.warning("the pool's log is not reached: this engine shares by itself until it is", reason=reason)
         self.failure = reason
+        self._own.tell_all()
+        self.limits.failed(now)
 
     def status(self, now: Seconds) -> SharingStatus:
         current = self.last is not None and now - self.last <= LEASE
@@ -184,16 +192,24 @@ async def _attempt(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Sec
     except Exception as error:
         metrics.pool_exchange_failures.inc()
         log.exception("sharing failed")
-        sharing.failed(f"{type(error).__name__}, which the sidecar's log explains")
+        sharing.failed(f"{type(error).__name__}, which the sidecar's log explains", clock())
         await updates.close()
 
 
 async def exchange(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds]) -> None:
-    """One exchange: what this sidecar has to say is written, and what the others wrote is heard. Raises ValkeyError."""
+    """One exchange: what this sidecar has to say is written, and what the others wrote is heard; once more, if what was
+    heard should be answered at once. Raises ValkeyError.
+    """
+    await _exchange_once(sharing, updates, clock)
+    if sharing.limits.presses():
+        await _exchange_once(sharing, updates, clock)
+
+
+async def _exchange_once(sharing: Sharing, updates: UpdateLog, clock: Callable[[], Seconds]) -> None:
     try:
         written = await updates.exchange(sharing.update(clock()))
     except ValkeyError as error:
-        sharing.failed(str(error))
+        sharing.failed(str(error), clock())
         raise
     for each in written:
         sharing.heard(each, clock())

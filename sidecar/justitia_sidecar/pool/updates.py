@@ -16,6 +16,9 @@ WriterId = NewType("WriterId", str)
 """A sidecar's process."""
 
 
+NotNegativeCount = Annotated[int, Meta(ge=0, le=2**62)]
+
+
 class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What became of a run in one sidecar: how much more its requests cost, whether one was aborted, and whether its
     client ended it. Its engine has `context` tokens in its cache, those of its longest context.
@@ -45,12 +48,31 @@ class Load(Struct, frozen=True, rename="camel", omit_defaults=True):
     takes: bool = False
 
 
+class LimitUse(Struct, frozen=True, array_like=True):
+    """What a sidecar uses of a tenant's limits, and claims of them (`slots.py`).
+
+    It claims `slots` for running requests and wants so many; it needs some `at_once`, and its `ticket` says since when.
+    So many requests are `waiting`. It has counted `tokens` in all, which only grow, and expects `reserved` ones of
+    requests that are not over; `spent` are missing in its own bucket.
+    """
+
+    slots: NotNegativeCount = 0
+    wants: NotNegativeCount = 0
+    at_once: NotNegativeCount = 0
+    ticket: NotNegativeCount = 0
+    waiting: NotNegativeCount = 0
+    tokens: NotNegativeCount = 0
+    reserved: NotNegativeCount = 0
+    spent: NotNegativeCount = 0
+
+
 class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
     what its engine did for runs since the last update, as a policy counts it, `runs` what the sidecar saw of them.
     `opened` and `closed` are runs of which requests come in there. With `whole`, `served` are all totals, and all open
     runs are said again: in this update and, while there are `more`, in the next ones. `load` is None where no requests
-    of others are taken.
+    of others are taken. `limits` are those tenants' whose use of their limits has changed; with `whole`, all that use
+    something.
     """
 
     writer: WriterId
@@ -64,6 +86,7 @@ class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     opened: list[RunOfPool] = []
     closed: list[RunId] = []
     load: Load | None = None
+    limits: dict[TenantId, LimitUse] = {}
 
 
 class UpdateError(Exception):

@@ -73,6 +73,7 @@ class SidecarReport:
             gate=admission.gate,
             plug_in=None if channel is None else channel.status,
             sharing=self._sharing(in_effect),
+            limits_over=parts.order.limits.scope(parts.clock()),
             conditions=self.conditions(),
             tenants=tuple(tenants),
             applications=tuple(self._applications(in_effect)),
