@@ -37,14 +37,16 @@ class Peer:
 
 
 class Peers:
-    """`address` is where this sidecar takes requests from the others, empty if it takes none. `takes` says whether its
-    engine takes requests at the moment, `outstanding` what it has. So many were `passed_on` and answered.
+    """`address` is where this sidecar takes requests from the others, empty if it takes none. `public` is where
+    gateways reach it, empty if none asks. `takes` says whether its engine takes requests at the moment, `outstanding`
+    what it has. So many were `passed_on` and answered.
     """
 
-    def __init__(self, address: str, clock: Callable[[], Seconds]) -> None:
+    def __init__(self, address: str, clock: Callable[[], Seconds], public: str = "") -> None:
         self.takes: Callable[[], bool] = lambda: True
         self.outstanding: Tokens = 0
         self.passed_on = 0
+        self.public = public
         self._address = address
         self._clock = clock
         self._peers: dict[WriterId, Peer] = {}
@@ -52,7 +54,7 @@ class Peers:
     @property
     def load(self) -> Load | None:
         """What the others have to know of this engine."""
-        return Load(self._address, self.outstanding, self.takes()) if self._address else None
+        return Load(self._address, self.outstanding, self.takes(), self.public) if self._address else None
 
     @property
     def known(self) -> bool:
@@ -81,13 +83,13 @@ class Peers:
 
     def best(self, without: Container[Peer] = ()) -> Peer | None:
         """The other engine that has least, of those that take requests. None if there is none."""
-        now = self._clock()
-        takers = (
-            peer
-            for peer in self._peers.values()
-            if peer.load.takes and now - peer.heard <= FRESH and peer not in without
-        )
+        takers = (peer for peer in self.takers() if peer not in without)
         return min(takers, key=lambda peer: peer.outstanding, default=None)
+
+    def takers(self) -> Iterator[Peer]:
+        """The other engines that take requests."""
+        now = self._clock()
+        return (peer for peer in self._peers.values() if peer.load.takes and now - peer.heard <= FRESH)
 
     @contextmanager
     def serving(self, tokens: Tokens) -> Iterator[None]:
