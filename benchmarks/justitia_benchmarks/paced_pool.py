@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 
@@ -64,6 +64,13 @@ def pool_config(weights: Mapping[str, float], valkey: ValkeyConfig | None, gener
         applications=tuple(ApplicationConfig(namespace="ns", name=name, tenant=name) for name in weights),
         valkey=valkey,
     )
+
+
+class Reached(Protocol):
+    """What clients send their requests to."""
+
+    @property
+    def url(self) -> str: ...
 
 
 @dataclass
@@ -215,7 +222,7 @@ class PacedPool:
 
 async def ask(  # noqa: PLR0917
     client: aiohttp.ClientSession,
-    pod: Pod,
+    at: Reached,
     tenant: str,
     prompt: int,
     output: int,
@@ -224,7 +231,7 @@ async def ask(  # noqa: PLR0917
     """Have one request served; `on_first` is called with the first part of its answer. Raises aiohttp.ClientError."""
     body = {"model": MODEL, "prompt": [1] * prompt, "max_tokens": output, "stream": True, "ignore_eos": True}
     headers = {"authorization": f"Bearer {key_of(tenant)}", "content-type": "application/json"}
-    async with client.post(pod.url, data=json.dumps(body), headers=headers) as answer:
+    async with client.post(at.url, data=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()
         await answer.content.readany()
         on_first()

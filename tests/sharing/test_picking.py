@@ -118,6 +118,17 @@ async def test_a_burst_between_two_updates_is_spread(tmp_path: Path, bodies: Bod
         await what_goes(at)
 
 
+async def test_when_a_picker_dies_another_one_is_asked(tmp_path: Path) -> None:
+    async with behind(tmp_path) as at:
+        dead = at.pods[0].picker
+        assert dead is not None
+        dead.kill()
+        await at.eventually_true(lambda: at.gateway.healthy_pickers == 1)
+        answers = await at.ask_at_once(at.gateway, 8)
+        assert all(answer.whole for answer in answers), answers
+        assert min(await at.served()) >= 2
+
+
 async def what_goes(at: Behind) -> None:
     """A pod that shuts down is not picked, and its picker stops when its requests are over; then one that dies."""
     under_way = at.ask_at_once(at.gateway, 8, 64)

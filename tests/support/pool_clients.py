@@ -5,21 +5,13 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import Protocol
 
 import aiohttp
 
-from justitia_benchmarks.paced_pool import MODEL, PacedPool, Pod, key_of
+from justitia_benchmarks.paced_pool import MODEL, PacedPool, Pod, Reached, key_of
 
 TENANT = "one"
 PROMPT, OUTPUT = 64, 16
-
-
-class Reached(Protocol):
-    """What clients send their requests to."""
-
-    @property
-    def url(self) -> str: ...
 
 
 @dataclass

@@ -6,6 +6,7 @@ goes on when its stream gives way, and another one fails.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -107,13 +108,12 @@ class Streams(external_processor_pb2_grpc.ExternalProcessorServicer):  # type: i
             return
         duplex = full_duplex(first)
         stream.harmless = not any(duplex)
-        await context.write(reply)
         if first.request_headers.end_of_stream or not duplex[0]:
             self._link.handed_on(pick.id)
-        while (message := await context.read()) is not grpc.aio.EOF:
+        replies = [reply]
+        while (message := await _exchange(context, replies)) is not grpc.aio.EOF:
             self._seats.heard(stream)
-            for response in passed(message, duplex):
-                await context.write(response)
+            replies = list(passed(message, duplex))
             if duplex[0] and ends_request(message):
                 self._link.handed_on(pick.id)
 
@@ -131,6 +131,16 @@ class Streams(external_processor_pb2_grpc.ExternalProcessorServicer):  # type: i
     def _end(loser: Stream | None) -> None:
         if loser is not None:
             loser.give_way()
+
+
+async def _exchange(context: "grpc.aio.ServicerContext[Request, Response]", replies: Sequence[Response]) -> Request:
+    """Send replies, and read the next message meanwhile. It may be EOF."""
+    for reply in replies[:-1]:
+        await context.write(reply)
+    if not replies:
+        return await context.read()
+    _, message = await asyncio.gather(context.write(replies[-1]), context.read())
+    return message
 
 
 def _refuse(refusal: RefusalError) -> Refuse:
