@@ -90,7 +90,7 @@ picture: .venv/.synced ## Draw the picture of README.md again, from a simulation
 
 lock: .venv/.synced ## Renew the lock files from what pyproject.toml and locks/*.in ask for
 	$(LOCK) --universal --all-extras --group dev --group docs --group mutation pyproject.toml --output-file locks/dev.txt >/dev/null
-	$(LOCK) --universal --extra operator --extra sidecar --extra training pyproject.toml --output-file locks/image.txt >/dev/null
+	$(LOCK) --universal --extra operator --extra sidecar --extra picker --extra training pyproject.toml --output-file locks/image.txt >/dev/null
 	$(LOCK) --universal locks/build.in --output-file locks/build.txt >/dev/null
 	$(LOCK) --universal --overrides locks/engine-cpu-overrides.in locks/engine-cpu.in \
 		--output-file cli/justitia_cli/locks/engine-cpu.txt >/dev/null

@@ -5,8 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from justitia_api.config import Document
-from justitia_api.resource import ATOMIC, SET, Label, Name
+from justitia_api.resource import ATOMIC, SET, Label, Name, rules
 
+NAME_AND_PORT = "set both name and port for a picker of your own, or neither for the pool's"
 HOSTNAME = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
 
@@ -27,10 +28,23 @@ class ParentReference(Document):
 
 
 class EndpointPicker(Document):
-    """Names the Service of an endpoint picker."""
+    """An endpoint picker: the pool's own, or the one of a Service."""
 
-    name: Annotated[Name, Field(description="Name of the Service, in the pool's namespace.")]
-    port: Annotated[int, Field(ge=1, le=65535, description="Port of the Service that the gateway calls (gRPC).")]
+    name: Annotated[
+        Name | None,
+        Field(
+            description="Name of the Service of a picker that you run, in the pool's namespace. Unset: each pod of the "
+            "pool has a picker, which knows what the pool's engines have to do."
+        ),
+    ] = None
+    port: Annotated[
+        int | None, Field(ge=1, le=65535, description="Port of that Service, which the gateway calls (gRPC).")
+    ] = None
+
+    @property
+    def own(self) -> bool:
+        """Whether the pool's own pickers are asked."""
+        return self.name is None
 
 
 class GatewaySpec(Document):
@@ -59,8 +73,10 @@ class GatewaySpec(Document):
     endpoint_picker: Annotated[
         EndpointPicker | None,
         Field(
+            json_schema_extra=rules(("has(self.name) == has(self.port)", NAME_AND_PORT)),
             description="Chooses the engine for a request, as in the Gateway API Inference Extension: the pool gets an "
-            "InferencePool, to which the HTTPRoute leads instead of the Service. Its endpoints are the sidecars, which "
-            "do not serve /metrics there, so a picker that reads vLLM's metrics finds none."
+            "InferencePool, to which the HTTPRoute leads instead of the Service. Its endpoints are the sidecars. With "
+            "{} the pool's own pickers choose: the gateway sends a request straight to the pod whose engine has least "
+            "to do. A picker that you run finds no metrics of vLLM at the sidecars.",
         ),
     ] = None

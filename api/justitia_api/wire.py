@@ -17,6 +17,10 @@ WAITED_HEADER = "x-justitia-waited"
 """Beside it: how long ago the request came in, in seconds."""
 HANDED_BACK_HEADER = "x-justitia-handed-back"
 """In the answer: the request is not begun, and may be served elsewhere."""
+PICKED_HEADER = "x-justitia-picked"
+"""From an endpoint picker to the pod that it has picked for a request: the bytes of the body, as far as the client has
+said. Gateways that show bodies to a picker drop `content-length`. Who makes it up harms its own request alone.
+"""
 ENGINE_PRIORITY_HEADER = "x-vllm-priority"
 
 PUBLIC_PORT = 8000
@@ -27,6 +31,9 @@ CONTROL_PORT = 8003
 
 PEER_PORT = 8004
 """The port at which a sidecar takes requests from its pool's others, with TLS and certificates on both sides."""
+
+PICKER_PORT = 8005
+"""The port at which gateways ask which pod of a pool gets a request: gRPC, with TLS."""
 
 DOCUMENTS_PATH = "/v1/documents"
 STATUS_PATH = "/v1/status"

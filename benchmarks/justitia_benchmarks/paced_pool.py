@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 
@@ -36,7 +36,7 @@ from justitia_vocabulary.units import Seconds, TenantId
 PEPPER = "0f" * 16
 ROOT = "0f" * 32
 MODEL = "paced"
-START_WITHIN: Seconds = 60.0
+START_WITHIN: Seconds = 180.0
 POLL: Seconds = 0.1
 
 
@@ -66,6 +66,13 @@ def pool_config(weights: Mapping[str, float], valkey: ValkeyConfig | None, gener
     )
 
 
+class Reached(Protocol):
+    """What clients send their requests to."""
+
+    @property
+    def url(self) -> str: ...
+
+
 @dataclass
 class Pod:
     """A sidecar and its engine."""
@@ -76,9 +83,12 @@ class Pod:
     engine: "subprocess.Popen[bytes]"
     environment: Mapping[str, str]
     """The sidecar's."""
+    picked: bool = False
+    """Whether it has an endpoint picker."""
 
     def __post_init__(self) -> None:
         self.sidecar = self._start_sidecar()
+        self.picker = self._start_picker() if self.picked else None
 
     @property
     def url(self) -> str:
@@ -97,9 +107,10 @@ class Pod:
 
     def kill(self) -> None:
         """End both at once, as a node does that goes away."""
-        for process in (self.sidecar, self.engine):
-            process.kill()
-            process.wait()
+        for process in (self.sidecar, self.engine, self.picker):
+            if process is not None:
+                process.kill()
+                process.wait()
 
     def restart_sidecar(self) -> None:
         """Kill the sidecar, and start another one in its place."""
@@ -107,17 +118,33 @@ class Pod:
         self.sidecar.wait()
         self.sidecar = self._start_sidecar()
 
+    @property
+    def picker_port(self) -> int:
+        return int(self.environment["JUSTITIA_PICKER_PORT"])
+
     def _start_sidecar(self) -> "subprocess.Popen[bytes]":
         return _start(self.folder, "justitia_sidecar", [], self.environment)
+
+    def _start_picker(self) -> "subprocess.Popen[bytes]":
+        return _start(self.folder, "justitia_sidecar.picker", [], self.environment)
 
 
 class PacedPool:
     """Pods of one configuration. `engine` are the options of `paced_engine`. With `passes_on` a request may be served
-    by another pod than the one that it reaches.
+    by another pod than the one that it reaches. With `picked` each pod has an endpoint picker.
     """
 
-    def __init__(self, config: PoolConfig, folder: Path, engine: Sequence[str] = (), *, passes_on: bool = True) -> None:
+    def __init__(
+        self,
+        config: PoolConfig,
+        folder: Path,
+        engine: Sequence[str] = (),
+        *,
+        passes_on: bool = True,
+        picked: bool = False,
+    ) -> None:
         self._passes_on = passes_on
+        self._picked = picked
         self.pods: list[Pod] = []
         self._config = config
         self._folder = folder
@@ -142,7 +169,7 @@ class PacedPool:
             for tenant in self._config.tenants
         )
         (folder / "keys.json").write_text(KeyTable(pepper=PEPPER, keys=entries).model_dump_json(by_alias=True))
-        port, admin, peer_port, engine_port = free_ports(4)
+        port, admin, peer_port, engine_port, picker_port = free_ports(5)
         environment = os.environ | {
             "JUSTITIA_CONFIG_FILE": str(folder / "pool.json"),
             "JUSTITIA_KEYS_FILE": str(folder / "keys.json"),
@@ -159,9 +186,16 @@ class PacedPool:
         if self._passes_on:
             write_peer_credentials(folder, "pool")
             environment |= {"JUSTITIA_PEER_ADDRESS": "127.0.0.1", "JUSTITIA_PEER_FOLDER": str(folder)}
+        if self._picked:
+            environment |= {
+                "JUSTITIA_PUBLIC_ADDRESS": "127.0.0.1",
+                "JUSTITIA_PICKER_SOCKET": str(folder / "picker.sock"),
+                "JUSTITIA_PICKER_HOST": "127.0.0.1",
+                "JUSTITIA_PICKER_PORT": str(picker_port),
+            }
         options = ["--port", str(engine_port), "--socket", str(folder / "engine.sock"), *self._options]
         engine = _start(folder, "justitia_benchmarks.paced_engine", options, os.environ)
-        pod = Pod(folder, port, admin, engine, environment)
+        pod = Pod(folder, port, admin, engine, environment, self._picked)
         self._stack.callback(pod.kill)
         self.pods.append(pod)
         return pod
@@ -188,7 +222,7 @@ class PacedPool:
 
 async def ask(  # noqa: PLR0917
     client: aiohttp.ClientSession,
-    pod: Pod,
+    at: Reached,
     tenant: str,
     prompt: int,
     output: int,
@@ -197,7 +231,7 @@ async def ask(  # noqa: PLR0917
     """Have one request served; `on_first` is called with the first part of its answer. Raises aiohttp.ClientError."""
     body = {"model": MODEL, "prompt": [1] * prompt, "max_tokens": output, "stream": True, "ignore_eos": True}
     headers = {"authorization": f"Bearer {key_of(tenant)}", "content-type": "application/json"}
-    async with client.post(pod.url, data=json.dumps(body), headers=headers) as answer:
+    async with client.post(at.url, data=json.dumps(body), headers=headers) as answer:
         answer.raise_for_status()
         await answer.content.readany()
         on_first()

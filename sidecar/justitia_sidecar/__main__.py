@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -32,9 +33,11 @@ from justitia_sidecar.ports.admin import build_admin
 from justitia_sidecar.ports.connections import accept_backlog, public_seats, raise_file_limit
 from justitia_sidecar.ports.control import ControlCredentials, build_control
 from justitia_sidecar.ports.peer import PeerApp
+from justitia_sidecar.ports.picks import PickDoor
 from justitia_sidecar.ports.public import PublicApp
 from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.reload import WatchedDocument
+from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.service import Sidecar
 from justitia_sidecar.settings import SidecarSettings
 
@@ -112,7 +115,9 @@ async def serve(
             learner=learner,
             objectives=objectives,
             peers=Peers(
-                "" if peer_credentials is None else authority(settings.peer_address, settings.peer_port), time.monotonic
+                "" if peer_credentials is None else authority(settings.peer_address, settings.peer_port),
+                time.monotonic,
+                authority(settings.public_address, settings.port) if settings.public_address else "",
             ),
             peer_client=peer_client,
         )
@@ -144,6 +149,7 @@ async def serve(
                 group.create_task(sidecar.tick_forever()),
                 group.create_task(sidecar.share_forever(settings.valkey_folder)),
                 group.create_task(learner.background.work_forever()),
+                group.create_task(_answer_picker(sidecar.parts, settings.picker_socket)),
             ]
             if memory is not None:
                 background.append(group.create_task(save_forever(memory, objectives)))
@@ -195,6 +201,11 @@ def _learner(settings: SidecarSettings, metrics: SidecarMetrics) -> Learner:
         pod=os.uname().nodename,
         shipped=settings.artifacts_folder,
     )
+
+
+async def _answer_picker(parts: Parts, path: Path | None) -> None:
+    if path is not None:
+        await PickDoor(parts).serve(listen(path))
 
 
 async def _keep_fresh(credentials: ControlCredentials | PeerCredentials) -> None:

@@ -26,6 +26,12 @@ class SidecarMetrics:
             ("outcome",),
             registry=r,
         )
+        self.picks = Counter(
+            "justitia_picks",
+            "Requests that gateways asked about, by where they were sent: the pod here, elsewhere, or nowhere",
+            ("where",),
+            registry=r,
+        )
         self.stalled = Counter(
             "justitia_stalled_readers",
             "Connections that were reset because their clients did not read",

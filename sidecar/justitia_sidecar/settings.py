@@ -35,6 +35,12 @@ class SidecarSettings(BaseSettings):
     peer_folder: Path | None = Field(
         default=None, description="Certificate and key for the pool's other sidecars, and the certificates of those"
     )
+    picker_socket: Path | None = Field(
+        default=None, description="Where the endpoint picker beside this sidecar connects, if gateways ask it"
+    )
+    public_address: str = Field(
+        default="", description="This pod's address, for gateways that ask which pod gets a request"
+    )
     valkey_folder: Path | None = Field(
         default=None, description="User's name, password and authority for the Valkey that the pool's engines share"
     )

@@ -11,6 +11,7 @@ import pytest
 from cluster.build import ensure_definitions
 from cluster.control_plane import await_established
 from justitia_api.pool import ServingPool
+from justitia_api.wire import PICKER_PORT
 from justitia_operator.build.builders import build_inference_pool, build_route, build_scaled_object
 from justitia_operator.decide.compare import needs_apply
 from justitia_operator.runtime.kube import Unavailable, connect
@@ -132,9 +133,18 @@ def test_one_kind_that_is_missing_leaves_the_others(stage: Stage) -> None:
 
 
 @pytest.mark.usefixtures("all_installed")
-def test_what_the_definitions_fill_in_is_no_drift(stage: Stage) -> None:
-    stage.set(pool=EVERYTHING)
+@pytest.mark.parametrize(
+    ("picker", "named"),
+    [
+        pytest.param({"name": "picker", "port": 9002}, ("picker", 9002), id="the user's picker"),
+        pytest.param({}, ("justitia-shared", PICKER_PORT), id="the pool's own pickers"),
+    ],
+)
+def test_what_the_definitions_fill_in_is_no_drift(stage: Stage, picker: Json, named: tuple[str, int]) -> None:
+    stage.set(pool=EVERYTHING | {"gateway": GATEWAY | {"endpointPicker": picker}})
     made = eventually(lambda: children(stage, *KINDS))
+    reference = made[Kind.INFERENCE_POOL]["spec"]["endpointPickerRef"]
+    assert (reference["name"], reference["port"]["number"]) == named
     assert "failureMode" in made[Kind.INFERENCE_POOL]["spec"]["endpointPickerRef"]
     stored = stage.kubectl.get("spool", "shared", stage.namespace)
     pool = ServingPool.model_validate({k: v for k, v in stored.items() if k != "status"})

@@ -269,7 +269,7 @@ REFUSED: list[tuple[str, str, str, Any, str]] = [
         "pool",
         "spec.gateway",
         GATEWAY | {"endpointPicker": {"name": "picker"}},
-        "port: Required value",
+        "set both name and port",
     ),
     ("no replica", "pool", "spec.replicas", 0, "greater than or equal to 1"),
     ("an empty argument", "pool", "spec.engine.args", [""], "at least 1"),
@@ -547,6 +547,7 @@ ALLOWED: list[tuple[str, str, str, Any]] = [
     ("KEDA", "pool", "spec.autoscaling", KEDA),
     ("a gateway", "pool", "spec.gateway", GATEWAY | {"hostnames": ["*.example.com"]}),
     ("an endpoint picker", "pool", "spec.gateway", GATEWAY | {"endpointPicker": {"name": "picker", "port": 9002}}),
+    ("the pool's own endpoint pickers", "pool", "spec.gateway", GATEWAY | {"endpointPicker": {}}),
     ("a store on a claim", "pool", "spec.learning", {"store": {"claimName": "models"}}),
     ("a Valkey", "pool", "spec.valkey", {"addresses": ["valkey.shared:6379"], "secretRef": {"name": "login"}}),
     (

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from justitia_api.config import ValkeyConfig
-from justitia_benchmarks.paced_pool import PacedPool, Pod, ask, pool_config
+from justitia_benchmarks.envoy_gateway import running_envoy
+from justitia_benchmarks.paced_pool import PacedPool, Reached, ask, pool_config
 from justitia_benchmarks.valkey_server import ValkeyServer, running_valkey
 from justitia_vocabulary.units import Seconds
 
@@ -47,15 +48,20 @@ class Flooded:
 
 
 @asynccontextmanager
-async def flooded(folder: Path, valkey: ValkeyServer | None) -> AsyncIterator[Flooded]:
+async def flooded(folder: Path, valkey: ValkeyServer | None, *, picked: bool = False) -> AsyncIterator[Flooded]:
+    """`picked`: all requests come through a gateway, which asks the pods' endpoint pickers."""
     config = pool_config(WEIGHTS, None if valkey is None else ValkeyConfig(pool="p", addresses=(valkey.address,)))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
-        with PacedPool(config, folder) as pool:
+        with PacedPool(config, folder, picked=picked) as pool, contextlib.ExitStack() as stack:
             pool.add()
             pool.add()
             await pool.serves(client, shares=valkey is not None)
+            reached: Sequence[Reached] = pool.pods
+            if picked:
+                gateway = stack.enter_context(running_envoy(folder, [pod.picker_port for pod in pool.pods]))
+                reached = [gateway] * len(pool.pods)
             tasks = [
-                asyncio.create_task(keep_asking(client, pool.pods[pod], tenant))
+                asyncio.create_task(keep_asking(client, reached[pod], tenant))
                 for pod, tenant in FLOODS
                 for _ in range(CLIENTS)
             ]
@@ -67,10 +73,10 @@ async def flooded(folder: Path, valkey: ValkeyServer | None) -> AsyncIterator[Fl
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def keep_asking(client: aiohttp.ClientSession, pod: Pod, tenant: str) -> None:
+async def keep_asking(client: aiohttp.ClientSession, at: Reached, tenant: str) -> None:
     while True:
         try:
-            await ask(client, pod, tenant, 64, 16)
+            await ask(client, at, tenant, 64, 16)
         except aiohttp.ClientError:
             await asyncio.sleep(0.1)
 
@@ -90,6 +96,12 @@ def apart(service: Mapping[str, Seconds]) -> Seconds:
 async def test_weights_hold_over_the_pool_whichever_pod_a_client_reaches(tmp_path: Path) -> None:
     with running_valkey(tmp_path) as valkey:
         async with flooded(tmp_path, valkey) as pool:
+            assert await ratio(pool) == pytest.approx(3.0, rel=0.2)
+
+
+async def test_weights_hold_where_a_gateway_asks_which_pod_gets_a_request(tmp_path: Path) -> None:
+    with running_valkey(tmp_path) as valkey:
+        async with flooded(tmp_path, valkey, picked=True) as pool:
             assert await ratio(pool) == pytest.approx(3.0, rel=0.2)
 
 

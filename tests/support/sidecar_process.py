@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -40,21 +41,25 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, keys: Mapping[bytes, str] = ONE_KEY) -> Iterator[Running]:
+def serving(
+    folder: Path, keys: Mapping[bytes, str] = ONE_KEY, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Running]:
+    """`environment` are further settings."""
     (folder / "pool.json").write_text(pool().model_dump_json(by_alias=True))
     entries = tuple(KeyEntry(digest=key_digest(PEPPER, key), tenant=tenant) for key, tenant in keys.items())
     (folder / "keys.json").write_text(KeyTable(pepper=PEPPER, keys=entries).model_dump_json(by_alias=True))
     port, admin = free_ports(2)
-    environment = os.environ | {
+    settings = os.environ | {
         "JUSTITIA_CONFIG_FILE": str(folder / "pool.json"),
         "JUSTITIA_KEYS_FILE": str(folder / "keys.json"),
         "JUSTITIA_ENGINE_URL": "http://127.0.0.1:1",
         "JUSTITIA_PORT": str(port),
         "JUSTITIA_ADMIN_PORT": str(admin),
+        **environment,
     }
     command = [sys.executable, "-m", "justitia_sidecar"]
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=settings, stdout=log, stderr=log)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (FILES, FILES))
     running = Running(psutil.Process(process.pid), port, admin)
     try:

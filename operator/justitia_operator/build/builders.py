@@ -16,6 +16,7 @@ from justitia_api.wire import (
     PEER_KEY_FILE,
     PEER_PORT,
     PEERS_FILE,
+    PICKER_PORT,
     PRIVATE_KEY_FILE,
     PUBLIC_PORT,
     TOKEN_FILE,
@@ -23,6 +24,7 @@ from justitia_api.wire import (
 from justitia_operator.build.arguments import plugged
 from justitia_operator.build.credentials import PodCredentials
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.build.picker import picks
 from justitia_operator.build.pods import build_pod, build_worker_pod
 from justitia_operator.build.seal import content_hash, sealed
 from justitia_operator.build.shared_valkey import valkey_entries
@@ -112,8 +114,11 @@ def build_key_secret(pool: ServingPool, keys: KeyTable, credentials: PodCredenti
 
 
 def build_service(pool: ServingPool) -> Json:
-    port = {"name": "http", "port": SERVICE_PORT, "targetPort": PUBLIC_PORT, "protocol": "TCP"}
-    return _child(pool, Kind.SERVICE, {"spec": {"selector": selector_of(pool.metadata.name), "ports": [port]}})
+    """Leads clients to the sidecars, and gateways to the pool's endpoint pickers."""
+    ports = [{"name": "http", "port": SERVICE_PORT, "targetPort": PUBLIC_PORT, "protocol": "TCP"}]
+    if picks(pool.spec):
+        ports.append({"name": "grpc-picker", "port": PICKER_PORT, "targetPort": PICKER_PORT, "protocol": "TCP"})
+    return _child(pool, Kind.SERVICE, {"spec": {"selector": selector_of(pool.metadata.name), "ports": ports}})
 
 
 def build_disruption_budget(pool: ServingPool) -> Json:
@@ -126,7 +131,8 @@ def build_disruption_budget(pool: ServingPool) -> Json:
 
 
 def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
-    """Lets clients from anywhere reach the sidecar's API, which authenticates them. Only the pool's own pods reach the
+    """Lets clients from anywhere reach the sidecar's API, which authenticates them, and gateways from anywhere the
+    pool's endpoint pickers: where a gateway runs is not known. Only the pool's own pods reach the
     port for other sidecars, only the operator reaches the control port, and only the operator's namespace and that of
     the metrics reach the admin port. Every network plug-in lets kubelets in. The parts of an engine that spans nodes
     reach each other.
@@ -137,7 +143,7 @@ def build_network_policy(pool: ServingPool, installation: Installation) -> Json:
         "podSelector": pods,
         "policyTypes": ["Ingress"],
         "ingress": [
-            {"ports": [_tcp(PUBLIC_PORT)]},
+            {"ports": [_tcp(port) for port in (PUBLIC_PORT, *([PICKER_PORT] if picks(pool.spec) else []))]},
             *([{"ports": [_tcp(PEER_PORT)], "from": [{"podSelector": sidecars}]}] if plugged(pool.spec) else []),
             {"ports": [_tcp(CONTROL_PORT)], "from": _from_namespaces({operator})},
             {"ports": [_tcp(ADMIN_PORT)], "from": _from_namespaces({operator, metrics})},
@@ -282,11 +288,14 @@ def build_route(pool: ServingPool, gateway: GatewaySpec) -> Json:
 
 
 def build_inference_pool(pool: ServingPool, picker: EndpointPicker) -> Json:
-    """Its endpoints are the sidecars: there is no other way to an engine."""
+    """Its endpoints are the sidecars: there is no other way to an engine. The pool's own pickers are behind its
+    Service.
+    """
+    name, port = (children_name(pool.metadata.name), PICKER_PORT) if picker.own else (picker.name, picker.port)
     spec = {
         "selector": {"matchLabels": selector_of(pool.metadata.name)},
         "targetPorts": [{"number": PUBLIC_PORT}],
-        "endpointPickerRef": {"name": picker.name, "port": {"number": picker.port}},
+        "endpointPickerRef": {"name": name, "port": {"number": port}},
     }
     return _child(pool, Kind.INFERENCE_POOL, {"spec": spec})
 

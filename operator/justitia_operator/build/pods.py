@@ -19,6 +19,7 @@ from justitia_api.wire import ADMIN_PORT, CONTROL_PORT, ENGINE_PORT, PEER_PORT, 
 from justitia_operator.build.arguments import LEADER_VARIABLE, engine_command, plugged, worker_command
 from justitia_operator.build.artifact_store import store_environment, store_mounts, store_url, store_volumes
 from justitia_operator.build.documents import CONFIG_FILE, KEYS_FILE
+from justitia_operator.build.picker import PICKER_MOUNT, PICKER_SOCKET, PICKER_VOLUME, build_picker_container, picks
 from justitia_operator.build.shared_valkey import valkey_environment, valkey_mounts, valkey_volumes
 from justitia_operator.world.installation import Installation
 from justitia_operator.world.names import (
@@ -68,12 +69,18 @@ def build_pod(pool: ServingPool, installation: Installation) -> Json:
         **_frame(name, engine),
         "initContainers": [
             *([build_delivery_container(sidecar_image)] if plugged(spec) else []),
+            *(
+                [build_picker_container(pool, sidecar_image, restricted() | {"readOnlyRootFilesystem": True})]
+                if picks(spec)
+                else []
+            ),
             build_sidecar_container(pool, installation),
         ],
         "containers": [build_engine_container(pool)],
         "volumes": [
             {"name": "config", "configMap": {"name": name}},
             {"name": "keys", "secret": {"secretName": name, "defaultMode": 0o440}},
+            *([PICKER_VOLUME] if picks(spec) else []),
             *valkey_volumes(pool, installation),
             *_learning_volumes(spec),
             *_volumes(spec, installation),
@@ -193,6 +200,7 @@ def build_sidecar_container(pool: ServingPool, installation: Installation) -> Js
             {"name": "JUSTITIA_HANG_FILE", "value": HANG_FILE},
             {"name": "JUSTITIA_HANG_SECONDS", "value": str(pool.spec.engine.hang_seconds)},
             *(_environment_with_plugin() if with_plugin else []),
+            *([PICKER_SOCKET, _own_address("JUSTITIA_PUBLIC_ADDRESS")] if picks(pool.spec) else []),
             *valkey_environment(pool, installation),
             *_learning_environment(pool),
         ],
@@ -213,6 +221,7 @@ def build_sidecar_container(pool: ServingPool, installation: Installation) -> Js
             {"name": "keys", "mountPath": KEYS_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
             *([PLUGIN_MOUNT] if with_plugin else []),
+            *([PICKER_MOUNT] if picks(pool.spec) else []),
             *valkey_mounts(pool, installation),
             *_learning_mounts(pool.spec),
         ],
@@ -224,9 +233,13 @@ def _environment_with_plugin() -> list[Json]:
     return [
         {"name": "JUSTITIA_ENGINE_SOCKET", "value": ENGINE_SOCKET},
         {"name": "JUSTITIA_PEER_PORT", "value": str(PEER_PORT)},
-        {"name": "JUSTITIA_PEER_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        _own_address("JUSTITIA_PEER_ADDRESS"),
         {"name": "JUSTITIA_PEER_FOLDER", "value": KEYS_DIRECTORY},
     ]
+
+
+def _own_address(variable: str) -> Json:
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 
 
 def _learning_environment(pool: ServingPool) -> list[Json]:

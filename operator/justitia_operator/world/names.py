@@ -11,6 +11,7 @@ _PREFIX_OF_LEADERS = "justitia--"
 SIDECAR_CONTAINER = "sidecar"
 ENGINE_CONTAINER = "engine"
 WORKER_CONTAINER = "worker"
+PICKER_CONTAINER = "picker"
 DELIVERY_CONTAINER = "deliver"
 
 

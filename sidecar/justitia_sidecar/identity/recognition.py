@@ -24,6 +24,11 @@ MAXIMUM_RUN_ID_BYTES = 256
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _RUN_HEADERS = tuple(name.encode() for name in (wire.RUN_HEADER, *wire.RUN_ALIAS_HEADERS))
 
+DECIDING_HEADERS = frozenset(
+    {"authorization", "traceparent", wire.APPLICATION_HEADER, wire.RUN_HEADER, *wire.RUN_ALIAS_HEADERS}
+)
+"""The headers that say whose a request is, and of which run."""
+
 RequestHeaders = Mapping[bytes, bytes]
 
 

@@ -73,17 +73,19 @@ class Peer:
 
 
 class Peers:
-    """`address` is where this sidecar takes requests from the others, empty if it takes none. `takes` says whether its
-    engine takes requests at the moment, `outstanding` what it has. So many were `passed_on` and answered. `prefix` says
-    where a run's prefix is, in this one's engine under the name `own`.
+    """`address` is where this sidecar takes requests from the others, empty if it takes none. `public` is where
+    gateways reach it, empty if none asks. `takes` says whether its engine takes requests at the moment, `outstanding`
+    what it has. So many were `passed_on` and answered. `prefix` says where a run's prefix is, in this one's engine
+    under the name `own`.
     """
 
-    def __init__(self, address: str, clock: Callable[[], Seconds]) -> None:
+    def __init__(self, address: str, clock: Callable[[], Seconds], public: str = "") -> None:
         self.takes: Callable[[], bool] = lambda: True
         self.prefix: Callable[[RunId], Prefix | None] = lambda run: None
         self.own: WriterId | None = None
         self.outstanding: Tokens = 0
         self.passed_on = 0
+        self.public = public
         self._address = address
         self._clock = clock
         self._peers: dict[WriterId, Peer] = {}
@@ -91,7 +93,7 @@ class Peers:
     @property
     def load(self) -> Load | None:
         """What the others have to know of this engine."""
-        return Load(self._address, self.outstanding, self.takes()) if self._address else None
+        return Load(self._address, self.outstanding, self.takes(), self.public) if self._address else None
 
     @property
     def known(self) -> bool:
@@ -123,8 +125,12 @@ class Peers:
 
     def best(self, without: Container[Peer] = ()) -> Peer | None:
         """The other engine that has least, of those that take requests. None if there is none."""
-        takers = (peer for peer in self._peers.values() if self._takes(peer) and peer not in without)
+        takers = (peer for peer in self.takers() if peer not in without)
         return min(takers, key=lambda peer: peer.outstanding, default=None)
+
+    def takers(self) -> Iterator[Peer]:
+        """The other engines that take requests."""
+        return filter(self._takes, self._peers.values())
 
     @contextmanager
     def serving(self, tokens: Tokens) -> Iterator[None]:

@@ -40,12 +40,13 @@ class RunGrowth(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class Load(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where a sidecar takes requests from the pool's others (HOST:PORT), the tokens of the requests that it has, and
-    whether its engine takes more.
+    whether its engine takes more. `public` is where it takes clients' requests, empty if no gateway is to know.
     """
 
     address: str
     outstanding: Annotated[Tokens, Meta(ge=0)] = 0
     takes: bool = False
+    public: str = ""
 
 
 class LimitUse(Struct, frozen=True, array_like=True):

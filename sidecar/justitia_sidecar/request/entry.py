@@ -57,7 +57,8 @@ class Entry:
         body.keep = True
         expected, tried = self._expected(incoming), set[Peer]()
         refused: RefusalError | None = None
-        peer = self._elsewhere.better(expected)
+        stays = incoming.picked and self._parts.peers.takes()
+        peer = None if stays else self._elsewhere.better(expected)
         if peer is None:
             try:
                 await self._proxy.serve(incoming, body)

@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from justitia_api.wire import PICKED_HEADER
 from justitia_sidecar.identity.recognition import RequestHeaders
 from justitia_sidecar.request.asgi import Receive, Scope, Send
 from justitia_sidecar.request.body import Endpoint
@@ -12,7 +14,8 @@ from justitia_vocabulary.units import Seconds, TenantId
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """`headers` has the last of each name. `application` is `namespace/name` if the URL names it. `waited`: another
-    sidecar passed it on, where it came in so long ago. None: it is a client's.
+    sidecar passed it on, where it came in so long ago. None: it is a client's. `picked`: it came through a gateway,
+    which an endpoint picker of the pool had sent here.
     """
 
     scope: Scope
@@ -23,13 +26,27 @@ class Incoming:
     endpoint: Endpoint
     application: str | None
     waited: Seconds | None = None
+    picked: bool = False
 
     @property
     def passed_on(self) -> bool:
         return self.waited is not None
 
 
+class CompletionPath(NamedTuple):
+    """`application` is `namespace/name` if the path names it."""
+
+    application: str | None
+    endpoint: Endpoint
+
+
 _COMPLETION = re.compile(r"(?:/applications/([^/]+/[^/]+))?(/v1/(?:chat/)?completions)")
+
+
+def completion_path(path: str) -> CompletionPath | None:
+    """What a path asks for, None if it is no completion."""
+    match = _COMPLETION.fullmatch(path)
+    return None if match is None else CompletionPath(match[1], Endpoint(match[2]))
 
 
 def completion(
@@ -38,7 +55,12 @@ def completion(
     """The completion that is asked for, None if it is something else."""
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    match = _COMPLETION.fullmatch(scope["path"])
-    if match is None:
+    path = completion_path(scope["path"])
+    if path is None:
         return None
-    return Incoming(scope, receive, send, dict(scope["headers"]), tenant, Endpoint(match[2]), match[1], waited)
+    headers = dict(scope["headers"])
+    size = headers.get(PICKED_HEADER.encode())
+    if size is not None:
+        headers.setdefault(b"content-length", size)
+    picked = size is not None
+    return Incoming(scope, receive, send, headers, tenant, path.endpoint, path.application, waited, picked)

@@ -1,5 +1,6 @@
 """Children of other projects' kinds: what they are, and what becomes of a pool where the cluster lacks the kind."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -68,6 +69,40 @@ def test_with_an_endpoint_picker_the_route_leads_to_an_inference_pool_of_the_sch
     (rule,) = child(snapshot, Kind.HTTP_ROUTE)["spec"]["rules"]
     backend = {"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "justitia-shared"}
     assert rule["backendRefs"] == [backend]
+
+
+OWN = GATEWAY | {"endpointPicker": {}}
+
+
+def test_with_the_pools_own_pickers_gateways_ask_them_behind_its_service() -> None:
+    snapshot = settled(asking(gateway=OWN, replicas=2))
+    spec = child(snapshot, Kind.INFERENCE_POOL)["spec"]
+    service = child(snapshot, Kind.SERVICE)
+    assert spec["endpointPickerRef"] == {"name": service["metadata"]["name"], "port": {"number": 8005}}
+    (port,) = (port for port in service["spec"]["ports"] if port["port"] == 8005)
+    pod = child(snapshot, Kind.DEPLOYMENT)["spec"]["template"]["spec"]
+    picker, sidecar = pod["initContainers"][-2:]
+    assert (picker["name"], picker["restartPolicy"]) == ("picker", "Always")
+    assert picker["ports"][0]["containerPort"] == port["targetPort"]
+    assert picker["securityContext"] == sidecar["securityContext"]
+    said = [{each["name"]: each.get("value") for each in container["env"]} for container in (picker, sidecar)]
+    assert said[0]["JUSTITIA_PICKER_SOCKET"] == said[1]["JUSTITIA_PICKER_SOCKET"]
+    mounts = [mount for container in (picker, sidecar) for mount in container["volumeMounts"]]
+    assert mounts.count({"name": "picker", "mountPath": "/picker"}) == 2
+    assert picker["volumeMounts"] == [{"name": "picker", "mountPath": "/picker"}]
+    assert said[1]["JUSTITIA_PUBLIC_ADDRESS"] is None  # the pod's own
+    open_to_all = child(snapshot, Kind.NETWORK_POLICY)["spec"]["ingress"][0]
+    assert open_to_all == {"ports": [{"protocol": "TCP", "port": 8000}, {"protocol": "TCP", "port": 8005}]}
+    (rule,) = child(snapshot, Kind.HTTP_ROUTE)["spec"]["rules"]
+    assert rule["backendRefs"][0]["kind"] == "InferencePool"
+
+
+@pytest.mark.parametrize("gateway", [None, GATEWAY, PICKED], ids=["no gateway", "no picker", "the user's picker"])
+def test_otherwise_no_pod_has_a_picker_and_no_port_is_open_for_one(gateway: Json | None) -> None:
+    snapshot = settled(asking(**({} if gateway is None else {"gateway": gateway})))
+    pod = child(snapshot, Kind.DEPLOYMENT)["spec"]["template"]["spec"]
+    assert "picker" not in json.dumps(pod)
+    assert "8005" not in json.dumps([child(snapshot, kind)["spec"] for kind in (Kind.SERVICE, Kind.NETWORK_POLICY)])
 
 
 def test_keda_scales_by_the_same_measure_and_the_same_scale() -> None:
