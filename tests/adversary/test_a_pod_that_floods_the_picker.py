@@ -19,7 +19,9 @@ from support.sidecar_process import Running, serving
 MIB = 2**20
 AUTHORIZED = {"authorization": f"Bearer {KEY.decode()}"}
 CALLERS = 4
-"""Connections of the adversary. A gateway's own is another address in a cluster; here it is the same one."""
+"""Connections of the adversary."""
+ELSEWHERE = "::1"
+"""A gateway comes from another address."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ async def until_ready(gateway: Gateway) -> None:
 
 async def test_streams_that_say_nothing_give_way_and_keep_nobody_out(both: tuple[Running, RunningPicker]) -> None:
     sidecar, picker = both
-    async with picker.connected() as gateway, contextlib.AsyncExitStack() as stack:
+    async with picker.connected(ELSEWHERE) as gateway, contextlib.AsyncExitStack() as stack:
         await until_ready(gateway)
         before, of_sidecar = picker.process.memory_info().rss, sidecar.process.memory_info().rss
         callers = [await stack.enter_async_context(picker.connected()) for _ in range(CALLERS)]

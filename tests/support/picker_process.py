@@ -18,6 +18,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2_grpc import ExternalProces
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from justitia_api.wire import authority
 from justitia_cli.local.ports import free_ports
 from justitia_sidecar.picker.certificate import NAME
 from support.serving import eventually, stop
@@ -35,15 +36,15 @@ class RunningPicker:
         return ssl.get_server_certificate(("127.0.0.1", self.port), timeout=10).encode()
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator["Gateway"]:
-        """A connection of its own."""
+    async def connected(self, address: str = "127.0.0.1") -> AsyncIterator["Gateway"]:
+        """A connection of its own, from that address."""
         options = (
             ("grpc.ssl_target_name_override", NAME),
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.max_send_message_length", -1),
         )
         credentials = grpc.ssl_channel_credentials(self.certificate())
-        async with grpc.aio.secure_channel(f"127.0.0.1:{self.port}", credentials, options) as channel:
+        async with grpc.aio.secure_channel(authority(address, self.port), credentials, options) as channel:
             yield Gateway(channel)
 
 
@@ -82,7 +83,7 @@ def picking(folder: Path) -> Iterator[RunningPicker]:
     (port,) = free_ports(1)
     environment = os.environ | {
         "JUSTITIA_PICKER_SOCKET": str(folder / "picker.sock"),
-        "JUSTITIA_PICKER_HOST": "127.0.0.1",
+        "JUSTITIA_PICKER_HOST": "::",
         "JUSTITIA_PICKER_PORT": str(port),
         "GRPC_VERBOSITY": "NONE",
     }

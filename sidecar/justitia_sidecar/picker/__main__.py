@@ -32,6 +32,9 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", LONGEST_MESSAGE),
     ("grpc.max_concurrent_streams", MOST_STREAMS),
     ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+    # gRPC turns streams away at random where more wait to be heard. Here those who hold most give way.
+    ("grpc.server.max_pending_requests", 8 * MOST_STREAMS),
+    ("grpc.server.max_pending_requests_hard_limit", 16 * MOST_STREAMS),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 60_000),
     # Behind a Service, a gateway's next connection may lead to another pod of the pool. Streams go on to their end.

@@ -13,8 +13,6 @@ from enum import StrEnum
 
 import structlog
 
-from justitia_sidecar.admission.pool_runs import name_of
-from justitia_sidecar.identity import recognition
 from justitia_sidecar.pool.asks import (
     Answer,
     Ask,
@@ -31,6 +29,7 @@ from justitia_sidecar.pool.asks import (
 from justitia_sidecar.pool.peers import Expected
 from justitia_sidecar.pool.picking import Picking
 from justitia_sidecar.refusals import RefusalError, draining, engine_unavailable
+from justitia_sidecar.request.expecting import expected_unread
 from justitia_sidecar.request.incoming import completion_path
 from justitia_sidecar.request.parts import Parts
 from justitia_vocabulary.units import Seconds, TenantId
@@ -136,17 +135,10 @@ class PickerConversation:
             found = completion_path(ask.path)
             if found is None:
                 return tenant, NOTHING
-            in_effect = parts.current.configured()
-            application = in_effect.directory.application(tenant, found.application, headers).id
-            run = recognition.run_id(headers, None)
+            application = parts.current.configured().directory.application(tenant, found.application, headers).id
+            return tenant, expected_unread(parts, tenant, application, headers, ask.size)
         except RefusalError:
             return tenant, NOTHING
-        size = min(ask.size, in_effect.config.queue.maximum_body_bytes)
-        return tenant, Expected(
-            parts.tokens_per_byte.estimate(application, size),
-            in_effect.admission.books.outputs.expect(application, None),
-            None if run is None or tenant is None else parts.peers.prefix(name_of((tenant, application, run))),
-        )
 
 
 class Counted:

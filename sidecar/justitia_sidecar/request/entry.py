@@ -8,13 +8,12 @@ has passed on is served here, or handed back.
 import asyncio
 
 from justitia_api.wire import HandedBack, Refusal
-from justitia_sidecar.admission.pool_runs import name_of
-from justitia_sidecar.identity import recognition
 from justitia_sidecar.limits.pacing import Pace
 from justitia_sidecar.pool.peers import Expected, Peer
 from justitia_sidecar.refusals import RefusalError, engine_unavailable
 from justitia_sidecar.request.asgi import ClientGoneError, send_answer, until_disconnect
 from justitia_sidecar.request.elsewhere import Elsewhere, HandedBackError, handed_back
+from justitia_sidecar.request.expecting import declared_size, expected_unread
 from justitia_sidecar.request.incoming import Incoming
 from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.request.proxy import Proxy
@@ -82,16 +81,8 @@ class Entry:
 
     def _expected(self, incoming: Incoming) -> Expected:
         """What is expected of a request before it is read."""
-        parts, application = self._parts, self._proxy.application(incoming).id
-        declared = incoming.headers.get(b"content-length", b"")
-        size = int(declared) if declared.isdigit() else 0
-        outputs = parts.current.configured().admission.books.outputs
-        run = recognition.run_id(incoming.headers, None)
-        return Expected(
-            parts.tokens_per_byte.estimate(application, size),
-            outputs.expect(application, None),
-            None if run is None else parts.peers.prefix(name_of((incoming.tenant, application, run))),
-        )
+        application, headers = self._proxy.application(incoming).id, incoming.headers
+        return expected_unread(self._parts, incoming.tenant, application, headers, declared_size(headers))
 
     async def _read(self, incoming: Incoming, body: Body) -> None:
         async with Interruption() as interruption:

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from justitia_api.config import ApplicationConfig, KeyTable
-from justitia_api.wire import HANDED_BACK_HEADER, TENANT_HEADER, WAITED_HEADER
+from justitia_api.wire import HANDED_BACK_HEADER, PICKED_HEADER, TENANT_HEADER, WAITED_HEADER
 from justitia_sidecar.engine.client import EngineClient, post
 from justitia_sidecar.engine.view import EngineView
 from justitia_sidecar.limits.held import HeldBytes, HeldKind, Holding
@@ -107,6 +107,16 @@ async def test_one_that_is_not_there_gets_nothing_more_and_the_request_is_served
     assert len(engine.received) == 2
     assert outcomes(sidecar) == {PassedOn.HANDED_BACK: 1}
     assert_nothing_left(sidecar)
+
+
+@pytest.mark.parametrize("size", [b"7", b"9" * 5000, b"-1", b""])
+async def test_what_an_endpoint_picker_has_picked_stays_whatever_is_said_of_its_size(
+    sidecar: Sidecar, engine: MisbehavingEngine, size: bytes
+) -> None:
+    client = await Client(sidecar, headers={PICKED_HEADER.encode(): size}, chunked=True).run()
+    assert client.answer.endswith(b"data: [DONE]\n\n")
+    assert len(engine.received) == 1
+    assert not outcomes(sidecar)
 
 
 @pytest.mark.parametrize("behaviour", [Misbehaviour.DIES_BEFORE_ANSWER])
