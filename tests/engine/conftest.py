@@ -18,6 +18,14 @@ from support.serving import (
 )
 
 
+@pytest.fixture(scope="package", autouse=True)
+def one_process() -> Iterator[None]:
+    """To start processes of its own takes vLLM most of the time that these tests take. Those that need them say so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        yield
+
+
 @pytest.fixture(scope="session")
 def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
     directory = tmp_path_factory.mktemp("vllm")

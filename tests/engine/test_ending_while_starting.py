@@ -58,7 +58,10 @@ def command_of(folder: Path, port: int) -> tuple[list[str], dict[str, str]]:
     found = [*container["command"], *container["args"]]
     found = [str(runtime.python), *(part.replace(str(ENGINE_PORT), str(port)) for part in found[1:])]
     found = [f"--model={model}" if part.startswith("--model=") else part for part in found]
-    return found, os.environ | dict(runtime.environment) | {"HF_HUB_OFFLINE": "1"}
+    return found, os.environ | dict(runtime.environment) | {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+    }
 
 
 def is_gone(process: int) -> bool:

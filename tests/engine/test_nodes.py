@@ -42,6 +42,7 @@ def running(container: Any, rank: str, folder: Path, **settings: str) -> Iterato
     wings = (ROOT / wing for wing in ("engine", "scheduling", "channel", "vocabulary"))
     paths = os.pathsep.join(map(str, (named_vllm(folder / "names"), *wings)))
     ours = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": paths, "VLLM_HOST_IP": "127.0.0.1"}
+    ours["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"  # as in a pod
     environment = os.environ | dict(runtime.environment) | ours | settings
     with (folder / f"{container['name']}.log").open("wb") as log:
         process = subprocess.Popen(
