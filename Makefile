@@ -47,6 +47,7 @@ bench-turns: .venv/.synced ## Sessions of agents that take turns, with prefix ca
 bench-fleet: .venv/.synced ## Pools of several engines: ways to share, in simulation, and real sidecars that share over Valkey; into docs/results; QUICK=1 for a look. Leave the machine alone
 	$(PYTHON_BIN) -m justitia_benchmarks.fleet_simulation $(if $(QUICK),--quick,--out docs/results/fleet-simulation.md)
 	$(PYTHON_BIN) -m justitia_benchmarks.fleet_prefixes $(if $(QUICK),--quick,--out docs/results/fleet-prefixes.md)
+	$(PYTHON_BIN) -m justitia_benchmarks.fleet_log $(if $(QUICK),--quick,--out docs/results/fleet-log.md)
 	$(PYTHON_BIN) -m justitia_benchmarks.fleet_live $(if $(QUICK),--quick,--out docs/results/fleet.md)
 
 test: pytest ## All checks: format, lint, types, import contracts, every test; PYTEST_ARGS=--nightly for more examples

@@ -39,6 +39,12 @@ class Told:
     cost: defaultdict[RunId, float] = field(default_factory=lambda: defaultdict(float))
     open: set[RunId] = field(default_factory=set)
 
+    def delivers(self, run: RunId, amount: float) -> None:
+        """What is delivered to a run that is over, or was never said, is nobody's news."""
+        self.delivered[run] += amount
+        if not self.delivered[run]:
+            del self.delivered[run]
+
 
 class Heard:
     """What the reader makes of it."""
@@ -71,7 +77,9 @@ HAPPENS = st.one_of(
 
 def tell(happens: list[tuple[str, object, float]], news: OwnNews, heard: Heard) -> Told:
     """Let it happen, and tell. At the end all is written."""
-    told, now, source = Told(), 0.0, 0
+    told, now, source, pending = Told(), 0.0, 0, False
+    unsaid: dict[RunId, float] = {}
+    """Of runs that no update has said, what was delivered to them."""
     engine: defaultdict[TenantId, float] = defaultdict(float)
     news.served(UNIT, source, engine)
     written = [encode(news.next(now))]
@@ -84,16 +92,22 @@ def tell(happens: list[tuple[str, object, float]], news: OwnNews, heard: Heard) 
             case "delivers", str():
                 news.delivered({RunId(which): amount})
                 news.grew(RunId(which), RunGrowth(cost=2 * amount))
-                told.delivered[RunId(which)] += amount
+                if which in told.open:
+                    told.delivers(RunId(which), amount)
+                    if which in unsaid:
+                        unsaid[RunId(which)] += amount
                 told.cost[RunId(which)] += 2 * amount
             case "opens or closes", str():
-                _toggle(news, told, RunId(which))
+                _toggle(news, told, unsaid, RunId(which))
             case "starts again", _:
                 news.served(UNIT, source, engine)
                 source += 1
                 engine.clear()
             case "writes", Written():
                 now += amount
+                if not pending:
+                    unsaid.clear()
+                pending = which is not Written.AND_SAID_SO
                 news.served(UNIT, source, engine)
                 update = encode(news.next(now))
                 if which is not Written.NOT:
@@ -105,10 +119,13 @@ def tell(happens: list[tuple[str, object, float]], news: OwnNews, heard: Heard) 
     return told
 
 
-def _toggle(news: OwnNews, told: Told, run: RunId) -> None:
+def _toggle(news: OwnNews, told: Told, unsaid: dict[RunId, float], run: RunId) -> None:
     if run in told.open:
         news.closed(run)
+        if never_said := unsaid.pop(run, 0.0):
+            told.delivers(run, -never_said)
     else:
+        unsaid[run] = 0.0
         news.opened(RunOfPool(run, TENANTS[0], ApplicationId("app")))
     told.open ^= {run}
 
@@ -133,7 +150,11 @@ class Repeated(PoolState):
 
 
 def test_control_who_counts_what_was_written_twice_counts_too_much() -> None:
-    happens: list[tuple[str, object, float]] = [("delivers", RUNS[0], 5.0), ("writes", Written.BUT_NOT_SAID, 0.5)]
+    happens: list[tuple[str, object, float]] = [
+        ("opens or closes", RUNS[0], 0.0),
+        ("delivers", RUNS[0], 5.0),
+        ("writes", Written.BUT_NOT_SAID, 0.5),
+    ]
     heard = Heard()
     heard.state = Repeated(READER)
     told = tell(happens, OwnNews(WRITER), heard)
@@ -150,7 +171,7 @@ def test_what_is_told_to_nobody_is_not_kept() -> None:
         news.grew(run, RunGrowth(cost=1.0))
         news.closed(run)
     update = news.next(0.0)
-    assert (update.delivered, update.runs, update.opened, update.closed) == ({}, {}, [], [])
+    assert (update.delivered, update.runs, update.opened, update.closed) == ({}, {}, {}, [])
 
 
 def test_beyond_a_bound_growth_is_dropped_and_ends_are_told_by_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from justitia_channel.messages import RunOfPool
 from justitia_sidecar.pool.state import LEASE, PoolState, Prefix
-from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
+from justitia_sidecar.pool.updates import RunGrowth, RunNumber, Update, WriterId
 from justitia_vocabulary.units import ApplicationId, RunId, TenantId
 from support.examples import examples
 
@@ -17,6 +17,10 @@ READER, A, B = WriterId("reader"), WriterId("a"), WriterId("b")
 TENANTS = (TenantId("t"), TenantId("u"))
 RUNS = tuple(RunId(f"r{n}") for n in range(4))
 UNIT = "s"
+
+
+def number_of(run: RunId) -> RunNumber:
+    return RunNumber(RUNS.index(run))
 
 
 def of_pool(run: RunId) -> RunOfPool:
@@ -44,8 +48,8 @@ class Writing:
                 UNIT,
                 whole,
                 served=dict(self.served) if whole else {tenant: self.served[tenant]},
-                opened=[of_pool(each) for each in self.open] if whole else [] if closes else [of_pool(run)],
-                closed=[run] if closes else [],
+                opened={number_of(each): of_pool(each) for each in (self.open if whole else {run} & self.open)},
+                closed=[number_of(run)] if closes else [],
             )
         )
 
@@ -177,11 +181,29 @@ def test_a_runs_prefix_is_where_a_context_of_it_was_last() -> None:
     state.opened_here(run)
     assert state.prefix(run) is None
     growth = {run: RunGrowth(context=70), unknown: RunGrowth(context=5)}
-    state.heard(Update(A, 0, UNIT, opened=[of_pool(run)], runs=growth), 0.0)
+    state.heard(Update(A, 0, UNIT, opened={number_of(run): of_pool(run)}, runs=growth), 0.0)
     state.heard(Update(A, 1, UNIT, runs={run: RunGrowth(cost=1.0)}), 0.0)
     assert state.prefix(run) == Prefix(A, 70)
     state.context_here(run, 60)
     assert state.prefix(run) == Prefix(READER, 60)
-    state.heard(Update(A, 2, UNIT, closed=[run]), 0.0)
+    state.heard(Update(A, 2, UNIT, closed=[number_of(run)]), 0.0)
     state.closed_here(run)
     assert [state.prefix(each) for each in (run, unknown)] == [None] * 2
+
+
+def test_a_number_means_what_it_was_said_to_be_last() -> None:
+    """A run that comes again has another number, and who gives a number twice has ended what it was before."""
+    state, (run, other) = PoolState(READER), RUNS[:2]
+    first, second = RunNumber(5), RunNumber(7)
+    state.heard(Update(A, 0, UNIT, opened={first: of_pool(run)}), 0.0)
+    state.heard(
+        Update(A, 1, UNIT, opened={second: of_pool(run)}, closed=[first], delivered={first: 1.0, second: 2.0}), 0.0
+    )
+    news = state.news(UNIT)
+    assert news is not None
+    assert news.delivered == {run: 2.0}
+    assert state.open_elsewhere(run)
+    state.heard(Update(A, 2, UNIT, opened={second: of_pool(other)}), 0.0)
+    assert list(state.over()) == [run]
+    state.heard(Update(A, 3, UNIT, closed=[first, second]), 0.0)
+    assert list(state.over()) == [other]

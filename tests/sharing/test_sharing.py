@@ -273,8 +273,8 @@ async def test_after_a_failure_what_is_written_twice_counts_once(pool: Pool) -> 
     """The server may have added an update whose answer did not come."""
     a, b = pool.joins(), pool.joins()
     await pool.exchange(2)
-    a.channel.on_delivered({RUN.run: 10.0})
     a.sharing.opened(RUN)
+    a.channel.on_delivered({RUN.run: 10.0})
     lost = a.sharing.update(pool.now)
     await a.updates.exchange(lost)
     a.sharing.failed("its answer was lost", pool.now)

@@ -7,15 +7,16 @@ since goes into the next.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import count
 
 from justitia_channel.messages import RunOfPool
 from justitia_sidecar.pool.totals import Totals
-from justitia_sidecar.pool.updates import LimitUse, Load, RunGrowth, Update, WriterId
+from justitia_sidecar.pool.updates import LimitUse, Load, RunGrowth, RunNumber, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId
 
 WHOLE_EVERY: Seconds = 10.0
-MOST_SAID = 1000
-"""The most open runs that one update says again: to write and to read it takes about a millisecond."""
+MOST_SAID = 250
+"""The most open runs that one update says again: to read it takes up to two milliseconds."""
 MOST_UNTOLD = 10_000
 """Runs whose growth, or whose end, has not been told. Beyond it that is dropped: others learn from the next whole
 update which are open.
@@ -40,15 +41,17 @@ class OwnNews:
         self._source: object = None
         self._seen: dict[TenantId, float] = {}
         self._totals = Totals()
-        self._delivered: dict[RunId, KVTokenTime] = {}
+        self._delivered: dict[RunNumber, KVTokenTime] = {}
         self._runs: dict[RunId, RunGrowth] = {}
-        self._open: dict[RunId, RunOfPool] = {}
+        self._numbers: dict[RunId, RunNumber] = {}
+        self._numbered = count()
+        self._open: dict[RunNumber, RunOfPool] = {}
         self._times: dict[RunId, int] = {}
-        self._opened: dict[RunId, RunOfPool] = {}
-        self._closed: dict[RunId, None] = {}
+        self._opened: dict[RunNumber, RunOfPool] = {}
+        self._closed: list[RunNumber] = []
         self._pending: Update | None = None
         self._whole_at: Seconds | None = None
-        self._to_say: deque[RunId] = deque()
+        self._to_say: deque[RunNumber] = deque()
         """Open runs that the whole update under way has not said."""
 
     # What happens here.
@@ -68,7 +71,8 @@ class OwnNews:
         if not self._tells:
             return
         for run, more in growth.items():
-            self._delivered[run] = self._delivered.get(run, 0.0) + more
+            if (number := self._numbers.get(run)) is not None:
+                self._delivered[number] = self._delivered.get(number, 0.0) + more
         self._keep_bound()
 
     def grew(self, run: RunId, growth: RunGrowth) -> None:
@@ -81,18 +85,19 @@ class OwnNews:
     def opened(self, run: RunOfPool) -> None:
         """A run begins here, or begins again under the name of one that is not over."""
         self._times[run.run] = self._times.get(run.run, 0) + 1
-        if run.run not in self._open:
-            self._open[run.run] = self._opened[run.run] = run
-            self._closed.pop(run.run, None)
+        if run.run not in self._numbers:
+            number = self._numbers[run.run] = RunNumber(next(self._numbered))
+            self._open[number] = self._opened[number] = run
 
     def closed(self, run: RunId) -> bool:
         """A run is over here. Returns False while another of its name is open."""
         self._times[run] -= 1
         if self._times[run]:
             return False
-        del self._times[run], self._open[run]
-        if self._opened.pop(run, None) is None and self._tells:
-            self._closed[run] = None
+        number = self._numbers.pop(run)
+        del self._times[run], self._open[number]
+        if self._opened.pop(number, None) is None and self._tells:
+            self._closed.append(number)
             self._keep_bound()
         return True
 
@@ -117,13 +122,13 @@ class OwnNews:
     # How.
 
     def _make(self, now: Seconds, load: Load | None) -> Update:
-        whole = self._whole_at is None or now >= self._whole_at
+        whole = self._whole_at is None or (now >= self._whole_at and not self._to_say)
         if whole:
             self._whole_at = now + WHOLE_EVERY
             self._totals.tell_all()
             self._to_say = deque(self._open)
         said = [self._to_say.popleft() for _ in range(min(len(self._to_say), MOST_SAID))]
-        opened = {run: self._open[run] for run in said if run in self._open} | self._opened
+        opened = {number: self._open[number] for number in said if number in self._open} | self._opened
         update = Update(
             self._writer,
             self._number,
@@ -133,13 +138,13 @@ class OwnNews:
             self._totals.grown(),
             self._delivered,
             self._runs,
-            list(opened.values()),
-            list(self._closed),
+            opened,
+            self._closed,
             load,
             limits=self._limits(self._number, whole, now),
         )
         self._number += 1
-        self._delivered, self._runs, self._opened, self._closed = {}, {}, {}, {}
+        self._delivered, self._runs, self._opened, self._closed = {}, {}, {}, []
         return update
 
     def _keep_bound(self) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from justitia_channel.messages import Elsewhere, RunOfPool
 from justitia_sidecar.pool.totals import Totals
-from justitia_sidecar.pool.updates import RunGrowth, Update, WriterId
+from justitia_sidecar.pool.updates import RunGrowth, RunNumber, Update, WriterId
 from justitia_vocabulary.units import KVTokenTime, RunId, Seconds, TenantId, Tokens
 
 LEASE: Seconds = 5.0
@@ -34,8 +34,9 @@ class _Writer:
     unit: str
     served: dict[TenantId, float] | None
     gone: bool = False
-    open: set[RunId] = field(default_factory=set)
-    said: set[RunId] | None = None
+    open: dict[RunNumber, RunId] = field(default_factory=dict)
+    numbers: dict[RunId, RunNumber] = field(default_factory=dict)
+    said: set[RunNumber] | None = None
 
 
 class Prefix(NamedTuple):
@@ -81,7 +82,7 @@ class PoolState:
     def heard(self, update: Update, now: Seconds) -> bool:
         """Take an update. Returns whether its writer was unknown or gone, and so may not know this sidecar either."""
         if update.writer == self._own:
-            for each in update.opened:
+            for each in update.opened.values():
                 if (shared := self._runs.get(each.run)) is not None and shared.leader is None:
                     shared.leader = self._own
             return False
@@ -101,14 +102,9 @@ class PoolState:
             writer.said = None
         writer.heard, writer.number, writer.gone = now, update.number, False
         self._count(writer, update)
-        self._grown_runs += update.runs.items()
-        for run, more in update.delivered.items():
-            self._delivered[run] = self._delivered.get(run, 0.0) + more
-        for each in update.opened:
-            self._open(update.writer, each)
-        for run, growth in update.runs.items():
-            if growth.context:
-                self._lies(run, Prefix(update.writer, growth.context))
+        for number, each in update.opened.items():
+            self._open(update.writer, writer, number, each)
+        self._grow(writer, update)
         self._close(update.writer, update.closed)
         self._end_unsaid(update.writer, writer, update)
         return unknown
@@ -187,31 +183,46 @@ class PoolState:
         elif update.whole:
             writer.served = dict(update.served)
 
+    def _grow(self, writer: _Writer, update: Update) -> None:
+        """Take what the writer's engine did for runs."""
+        for number, more in update.delivered.items():
+            if (run := writer.open.get(number)) is not None:
+                self._delivered[run] = self._delivered.get(run, 0.0) + more
+        self._grown_runs += update.runs.items()
+        for run, growth in update.runs.items():
+            if growth.context:
+                self._lies(run, Prefix(update.writer, growth.context))
+
     def _end_unsaid(self, name: WriterId, writer: _Writer, update: Update) -> None:
         """After the last part of a whole update, close the runs that it has not said."""
         if writer.said is None:
             return
-        writer.said.update(each.run for each in update.opened)
+        writer.said.update(update.opened)
         if not update.more:
-            self._close(name, [run for run in writer.open if run not in writer.said])
+            self._close(name, [number for number in writer.open if number not in writer.said])
             writer.said = None
 
-    def _open(self, name: WriterId, opened: RunOfPool) -> None:
+    def _open(self, name: WriterId, writer: _Writer, number: RunNumber, opened: RunOfPool) -> None:
         shared = self._runs[opened.run]
         shared.leader = shared.leader or name
         if shared.of_pool is None:
             shared.of_pool = self._opened[opened.run] = opened
         shared.holders.add(name)
-        self._writers[name].open.add(opened.run)
+        if writer.open.get(number) != opened.run:
+            self._close(name, [number])
+            writer.open.pop(writer.numbers.get(opened.run, number), None)
+        writer.open[number], writer.numbers[opened.run] = opened.run, number
 
     def _lies(self, run: RunId, prefix: Prefix) -> None:
         if (shared := self._runs.get(run)) is not None:
             shared.prefix = prefix
 
-    def _close(self, name: WriterId, runs: Sequence[RunId]) -> None:
-        for run in runs:
-            self._writers[name].open.discard(run)
-            self._leave(run, name)
+    def _close(self, name: WriterId, numbers: Sequence[RunNumber]) -> None:
+        writer = self._writers[name]
+        for number in numbers:
+            if (run := writer.open.pop(number, None)) is not None:
+                del writer.numbers[run]
+                self._leave(run, name)
 
     def _leave(self, run: RunId, name: WriterId) -> None:
         if (shared := self._runs.get(run)) is None:

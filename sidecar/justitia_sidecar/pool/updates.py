@@ -14,6 +14,8 @@ from justitia_vocabulary.units import RunId, TenantId, Tokens
 
 WriterId = NewType("WriterId", str)
 """A sidecar's process."""
+RunNumber = NewType("RunNumber", int)
+"""What a sidecar calls a run that is open there, from 0 on: names are long, and are said again with each update."""
 
 
 NotNegativeCount = Annotated[int, Meta(ge=0, le=2**62)]
@@ -70,10 +72,10 @@ class LimitUse(Struct, frozen=True, array_like=True):
 class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What a sidecar tells the others. `served` are totals in `unit`, of tenants whose total has grown; `delivered` is
     what its engine did for runs since the last update, as a policy counts it, `runs` what the sidecar saw of them.
-    `opened` and `closed` are runs of which requests come in there. With `whole`, `served` are all totals, and all open
-    runs are said again: in this update and, while there are `more`, in the next ones. `load` is None where no requests
-    of others are taken. `limits` are those tenants' whose use of their limits has changed; with `whole`, all that use
-    something.
+    `opened` and `closed` are runs of which requests come in there; who opens one says its number. With `whole`,
+    `served` are all totals, and all open runs are said again: in this update and, while there are `more`, in the next
+    ones. `load` is None where no requests of others are taken. `limits` are those tenants' whose use of their limits
+    has changed; with `whole`, all that use something.
     """
 
     writer: WriterId
@@ -82,10 +84,10 @@ class Update(Struct, frozen=True, rename="camel", omit_defaults=True):
     whole: bool = False
     more: bool = False
     served: dict[TenantId, NotNegative] = {}
-    delivered: dict[RunId, NotNegative] = {}
+    delivered: dict[RunNumber, NotNegative] = {}
     runs: dict[RunId, RunGrowth] = {}
-    opened: list[RunOfPool] = []
-    closed: list[RunId] = []
+    opened: dict[RunNumber, RunOfPool] = {}
+    closed: list[RunNumber] = []
     load: Load | None = None
     limits: dict[TenantId, LimitUse] = {}
 
