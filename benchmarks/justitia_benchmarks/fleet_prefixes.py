@@ -23,8 +23,8 @@ from rich.progress import track
 
 from justitia_benchmarks.document import table
 from justitia_benchmarks.speed import publish
-from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio, quantile
-from justitia_benchmarks.turns import SESSIONS, SETTINGS, WEIGHTS, Setting
+from justitia_benchmarks.statistics import Estimate, digits, mean_interval, paired_ratio
+from justitia_benchmarks.turns import SESSIONS, SETTINGS, WEIGHTS, Served, Setting, came_of
 from justitia_cli.console import errors, mistakes
 from justitia_scheduling.core.cost import EngineTime
 from justitia_scheduling.core.policy import Policy
@@ -33,7 +33,6 @@ from justitia_simulator.engine import Engine
 from justitia_simulator.fleet import ByPrefix, Fleet, OnArrival
 from justitia_simulator.fleet_counters import BoundOnArrival, entries
 from justitia_simulator.profiles import EngineProfile, find_profile
-from justitia_simulator.shares import share_errors
 from justitia_simulator.turns import turns
 from justitia_vocabulary.units import Seconds
 
@@ -75,15 +74,6 @@ WAYS = (
 )
 
 
-class Served(msgspec.Struct, frozen=True):
-    """What came of a cell. `mean` is of completion times, `found` the part of prompt tokens in the prefix caches."""
-
-    mean: Seconds
-    found: float
-    throughput: float
-    share_error: float | None
-
-
 Cell = tuple[Setting, int, Way, int]
 """A setting, a seed, a way, and how many sessions each engine has."""
 
@@ -101,14 +91,7 @@ def serve(cell: Cell) -> Served:
     )
     policies = [TieredJustitia(EngineTime(profile.charge)) for _ in range(ENGINES)]
     results = Engine(way.make(policies, profile, seed), profile, label=way.name).serve(runs, WEIGHTS)
-    prompts = sum(r.prompt_tokens for r in results.requests)
-    unfair = share_errors(results, setting.window).tolist()
-    return Served(
-        fmean(r.jct for r in results.runs if r.jct is not None),
-        sum(r.cached_tokens for r in results.requests) / prompts,
-        (prompts + sum(r.output_tokens for r in results.requests)) / max(r.finished or 0.0 for r in results.requests),
-        quantile(unfair, 0.95) if unfair else None,
-    )
+    return came_of(results, setting.window)
 
 
 def document(served: Mapping[Cell, Served], seeds: Sequence[int], sessions: int) -> str:

@@ -13,8 +13,6 @@ class PacedCache:
         self._room = blocks
         self._size = block_size
         self._blocks: OrderedDict[int, None] = OrderedDict()
-        self.asked: Tokens = 0
-        self.found: Tokens = 0
 
     def find(self, prompt: Sequence[int]) -> Tokens:
         """How many tokens of the prompt are there, from the first one on. The last one is always read."""
@@ -24,8 +22,6 @@ class PacedCache:
                 break
             self._blocks.move_to_end(block)
             found += self._size
-        self.asked += len(prompt)
-        self.found += found
         return found
 
     def keep(self, tokens: Sequence[int]) -> None:

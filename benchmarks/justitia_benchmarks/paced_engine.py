@@ -80,7 +80,7 @@ class Sequence:
 class PacedEngine:
     def __init__(self, pace: Pace, socket: Path) -> None:
         self._pace = pace
-        self.cache = PacedCache(pace.kv_tokens // BLOCK if pace.prefix_cache else 0, BLOCK)
+        self._cache = PacedCache(pace.kv_tokens // BLOCK if pace.prefix_cache else 0, BLOCK)
         self.waiting: dict[RequestId, Sequence] = {}
         self.running: dict[RequestId, Sequence] = {}
         self.steps = 0
@@ -156,7 +156,7 @@ class PacedEngine:
             if self.used + each.size > self._pace.kv_tokens:
                 break
             self.running[head] = self.waiting.pop(head)
-            each.read = each.cached = self.cache.find(each.tokens)
+            each.read = each.cached = self._cache.find(each.tokens)
             self._desk.admitted(head, each.cached)
             chunks[head] = min(budget, each.prompt - each.read)
             budget -= chunks[head]
@@ -178,7 +178,7 @@ class PacedEngine:
         self._desk.stepped(StepDone(len(chunks), sum(chunks.values()), held, tuple(readings), duration))
         for name, each in list(self.running.items()):
             if each.produced == each.output:
-                self.cache.keep([*each.tokens, *[WRITTEN] * each.produced])
+                self._cache.keep([*each.tokens, *[WRITTEN] * each.produced])
                 self._desk.ends(name)
                 self._desk.closed(name, each.produced, finished=True)
                 del self.running[name]
@@ -225,8 +225,6 @@ class Server:
             f'vllm:num_requests_waiting{{engine="0"}} {len(engine.waiting)}',
             f'vllm:iteration_tokens_total_count{{engine="0"}} {engine.steps}',
             f'vllm:kv_cache_usage_perc{{engine="0"}} {engine.used / pace.kv_tokens}',
-            f'vllm:prefix_cache_queries_total{{engine="0"}} {engine.cache.asked}',
-            f'vllm:prefix_cache_hits_total{{engine="0"}} {engine.cache.found}',
             f'vllm:cache_config_info{{block_size="{BLOCK}",num_gpu_blocks="{blocks}",'
             f'enable_prefix_caching="{pace.prefix_cache}",engine="0"}} 1.0',
         )

@@ -119,10 +119,15 @@ def serve(cell: Cell) -> Served:
     results = served(MEAN)
     if way.told is not None:
         results = served(prediction(way.told, runs, results, seed))
+    return came_of(results, setting.window)
+
+
+def came_of(results: PolicyResults, window: Seconds) -> Served:
+    """What a cell's results say; shares over windows of that length."""
     jct = [r.jct for r in results.runs if r.jct is not None]
     end = max(r.finished or 0.0 for r in results.requests)
     prompts = sum(r.prompt_tokens for r in results.requests)
-    unfair = share_errors(results, setting.window)
+    unfair = share_errors(results, window)
     return Served(
         sum(jct) / len(jct),
         quantile(jct, 0.99),

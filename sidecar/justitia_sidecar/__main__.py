@@ -13,7 +13,6 @@ from pathlib import Path
 
 import structlog
 import uvloop
-from pydantic import ValidationError
 
 from justitia_api.config import KeyTable, PoolConfig
 from justitia_api.wire import authority
@@ -39,7 +38,7 @@ from justitia_sidecar.ports.serving import Server, server_config
 from justitia_sidecar.reload import WatchedDocument
 from justitia_sidecar.request.parts import Parts
 from justitia_sidecar.service import Sidecar
-from justitia_sidecar.settings import SidecarSettings
+from justitia_sidecar.settings import SidecarSettings, read_settings
 
 SHUTDOWN_SECONDS = 30
 CLOSE_SECONDS = 10
@@ -52,13 +51,7 @@ log = structlog.get_logger("justitia.sidecar")
 
 
 def main() -> None:
-    try:
-        settings = SidecarSettings()
-    except ValidationError as error:
-        for problem in error.errors(include_input=False):
-            name = "JUSTITIA_" + "_".join(str(part) for part in problem["loc"]).upper()
-            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+    settings = read_settings(SidecarSettings)
     _configure_logging(settings.log_level)
     raise_file_limit()
     try:

@@ -1,12 +1,27 @@
 """The sidecar's settings: its documents, its engine, its ports. From the environment, with the prefix JUSTITIA_."""
 
+import sys
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from justitia_api import wire
 from justitia_sidecar.engine.hang import HANG_SECONDS
+
+Settings = TypeVar("Settings", bound=BaseSettings)
+
+
+def read_settings(kind: type[Settings]) -> Settings:
+    """The process's settings. If they cannot be used, it says what is wrong with which variable, and exits with 2."""
+    try:
+        return kind()
+    except ValidationError as error:
+        for problem in error.errors(include_input=False):
+            name = kind.model_config["env_prefix"] + "_".join(str(part) for part in problem["loc"]).upper()
+            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
 
 
 class SidecarSettings(BaseSettings):

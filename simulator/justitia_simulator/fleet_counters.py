@@ -81,8 +81,8 @@ class BoundOnArrival(OnArrival):
 
     def choose(self, request: Inference) -> Replica:
         entry = self._entry(request)
-        engine = self._placed(entry, request)
         home, context = self._known_contexts.get(request.run.id, (None, 0))
+        engine = self._placed(entry, home, request)
         found = min(context, request.work.prompt_tokens) if engine == home else 0
         size = tokens(request) - found
         self._entered[request.id] = entry, engine, size
@@ -90,9 +90,8 @@ class BoundOnArrival(OnArrival):
         self.messages += 2 * (engine != entry)
         return self.replicas[engine]
 
-    def _placed(self, entry: int, request: Inference) -> int:
-        """The engine for a request that comes in at this entry."""
-        home, _ = self._known_contexts.get(request.run.id, (None, 0))
+    def _placed(self, entry: int, home: int | None, request: Inference) -> int:
+        """The engine for a request that comes in at this entry, of a run whose context is in that engine's cache."""
         reread = 0 if home is None else REREAD * request.work.prompt_tokens
 
         def price(engine: int) -> Tokens:
@@ -138,7 +137,7 @@ class BoundOnArrival(OnArrival):
 class ServedWhereItComes(BoundOnArrival):
     """Each entry has an engine of its own."""
 
-    def _placed(self, entry: int, request: Inference) -> int:
+    def _placed(self, entry: int, home: int | None, request: Inference) -> int:
         return entry
 
 

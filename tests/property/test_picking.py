@@ -131,7 +131,7 @@ def test_a_host_without_a_port_allows_all_of_its_ports() -> None:
 
 
 def test_a_sidecar_that_gateways_do_not_know_is_not_picked() -> None:
-    """Of an earlier release, or without a picker."""
+    """Its release is an earlier one, or it has no picker."""
     world = World()
     world.closes(False)
     world.peers.heard(WriterId("a"), Load("a", 0, takes=True))

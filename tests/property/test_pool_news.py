@@ -79,7 +79,7 @@ def tell(happens: list[tuple[str, object, float]], news: OwnNews, heard: Heard) 
     """Let it happen, and tell. At the end all is written."""
     told, now, source, pending = Told(), 0.0, 0, False
     unsaid: dict[RunId, float] = {}
-    """Of runs that no update has said, what was delivered to them."""
+    """What was delivered to runs that no update has said."""
     engine: defaultdict[TenantId, float] = defaultdict(float)
     news.served(UNIT, source, engine)
     written = [encode(news.next(now))]

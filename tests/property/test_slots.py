@@ -230,7 +230,7 @@ def test_while_the_log_is_away_each_has_a_part_and_at_least_one(sidecars: int, l
 
 
 def misses_a_claim() -> LimitedPool:
-    """Of two sidecars that both want all slots, one does not hear that the other has taken all."""
+    """Two sidecars want all slots. One does not hear that the other has taken them."""
     pool = LimitedPool(2, 4)
     pool.passes(4.0)
     one, another = pool.sidecars

@@ -39,9 +39,9 @@ def build_configured_policy(config: PoolConfig) -> Policy:
 
 class Order:
     """`sharing` is with the pool's other engines, while this one keeps the order; `limits` count over all of them then,
-    if the pool has a Valkey. `on_run_ended` is called for each run
-    that is over. `on_other_service` is called when service no longer compares with what it was, because its unit or the
-    process that counts it has changed. `on_moved` is called when the order moves into the engine, or in front of it.
+    if the pool has a Valkey. `on_run_ended` is called for each run that is over. `on_other_service` is called when
+    service no longer compares with what it was, because its unit or the process that counts it has changed. `on_moved`
+    is called when the order moves into the engine, or in front of it.
     """
 
     def __init__(

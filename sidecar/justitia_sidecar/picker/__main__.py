@@ -6,13 +6,11 @@ loop that serves requests.
 
 import asyncio
 import signal
-import sys
 
 import grpc.aio
 import uvloop
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from pydantic import ValidationError
 
 from justitia_api.wire import authority
 from justitia_sidecar.picker.certificate import credentials
@@ -20,6 +18,7 @@ from justitia_sidecar.picker.link import SidecarLink
 from justitia_sidecar.picker.settings import PickerSettings
 from justitia_sidecar.picker.streams import Streams
 from justitia_sidecar.ports.connections import Seats
+from justitia_sidecar.settings import read_settings
 
 MOST_STREAMS = 1024
 MOST_CONNECTIONS = 1024
@@ -64,13 +63,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
 
 def main() -> None:
-    try:
-        settings = PickerSettings()
-    except ValidationError as error:
-        for problem in error.errors(include_input=False):
-            name = "JUSTITIA_PICKER_" + "_".join(str(part) for part in problem["loc"]).upper()
-            print(f"{name}: {problem['msg']}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
+    settings = read_settings(PickerSettings)
     uvloop.run(serve(settings))
 
 

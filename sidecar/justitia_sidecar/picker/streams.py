@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import structlog
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc
 
 from justitia_sidecar.picker.link import SidecarGoneError, SidecarLink
@@ -32,8 +31,6 @@ from justitia_vocabulary.units import Seconds, TenantId
 
 HEAD_WITHIN: Seconds = 10.0
 NO_SEAT = "too many requests are open here: retry later"
-
-log = structlog.get_logger("justitia.picker")
 
 
 class Stream:
